@@ -1,8 +1,8 @@
 //! An agent of your own behind the gateway: it counts the words of each line.
 //!
-//!     cargo run -p capstan-gateway --example agent            # 127.0.0.1:8788; another port as an argument
-//!     capstan request $'one two three\n\nfour five' |
-//!       curl -sN localhost:8788/v1/assist -H 'content-type: application/json' -d @-
+//!     cargo run -p capstan-gateway --example agent            # 127.0.0.1:8788; another port as an
+//!     argument capstan request $'one two three\n\nfour five' | curl -sN localhost:8788/v1/assist
+//!     -H 'content-type: application/json' -d @-
 //!
 //! CAPSTAN_JOURNAL=disk:./words keeps the streams; Ctrl-C drains.
 
@@ -23,7 +23,8 @@ impl Agent for WordCounter {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let text = turn.text();
         if text.trim().is_empty() {
-            // Whatever error is returned ends the run as a typed fault: this one as FATAL invalid_request.
+            // Whatever error is returned ends the run as a typed fault: this one as FATAL
+            // invalid_request.
             return Err(Validation { message: "There is nothing to count.".into() }.into());
         }
         for (number, line) in (1..).zip(text.lines()) {

@@ -1,7 +1,8 @@
 //! RFC 004, scenario A: a simple chat. Text in, text out; the connection heals itself.
 //!
-//!     make run                                                  # in another terminal
-//!     cargo run -p capstan-client --example chat                # http://localhost:8787; another URL as an argument
+//!     make run                                                  # in another terminal cargo run -p
+//!     capstan-client --example chat                # http://localhost:8787; another URL as an
+//!     argument
 
 #![allow(clippy::print_stdout)] // A program that talks to a person.
 

@@ -1,7 +1,8 @@
 //! RFC 004, scenario B: the envelope built by hand, and every packet typed.
 //!
-//!     make run                                                  # in another terminal
-//!     cargo run -p capstan-client --example packets             # http://localhost:8787; another URL as an argument
+//!     make run                                                  # in another terminal cargo run -p
+//!     capstan-client --example packets             # http://localhost:8787; another URL as an
+//!     argument
 
 #![allow(clippy::print_stdout)] // A program that talks to a person.
 

@@ -1,8 +1,9 @@
-//! `client`: packets per second of the whole client, from a socket to typed packets, beside `eventsource-client` with
-//! serde and RFC 004's own recipe in Python (httpx and pydantic).
+//! `client`: packets per second of the whole client, from a socket to typed packets, beside
+//! `eventsource-client` with serde and RFC 004's own recipe in Python (httpx and pydantic).
 //!
-//! One process serves a body that was made before; each consumer is a process of its own, in turns. Every consumer
-//! must count every packet, else there is no time to report. The figures end at CLOSE and begin with the first packet.
+//! One process serves a body that was made before; each consumer is a process of its own, in turns.
+//! Every consumer must count every packet, else there is no time to report. The figures end at
+//! CLOSE and begin with the first packet.
 
 mod consume;
 pub mod serve;
@@ -20,7 +21,8 @@ use crate::table::Table;
 pub use consume::ROLE as CONSUME;
 pub use consume::run as consume;
 
-/// A million for the fast ones, since memory must stay flat over them; the slow one says enough with fewer.
+/// A million for the fast ones, since memory must stay flat over them; the slow one says enough
+/// with fewer.
 const MANY: usize = 1_000_000;
 const FEW: usize = 50_000;
 /// Odd, so that the median is one of them.
@@ -155,10 +157,12 @@ fn save(results: &[(&str, Vec<Round>)]) -> io::Result<()> {
     let clients: Vec<Value> = results
         .iter()
         .map(|(name, rounds)| {
-            json!({ "client": name, "packets_per_second": median(rounds), "capstan_is": ours / median(rounds),
+            json!({ "client": name, "packets_per_second": median(rounds),
+            "capstan_is": ours / median(rounds),
                 "memory_growth_kb": growth(rounds), "rounds": rounds })
         })
         .collect();
-    let result = json!({ "bench": "client", "environment": environment::describe(CRATES), "clients": clients });
+    let result = json!({ "bench": "client", "environment": environment::describe(CRATES),
+    "clients": clients });
     environment::save("client", &result)
 }

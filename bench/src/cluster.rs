@@ -1,7 +1,9 @@
-//! `cluster`: what a journal in PostgreSQL costs beside one in a folder, with one gateway and with three.
+//! `cluster`: what a journal in PostgreSQL costs beside one in a folder, with one gateway and with
+//! three.
 //!
-//! The server is a real one of its own, on a unix socket, with its defaults and `fsync` on; gateways are processes of their
-//! own. All of it shares the machine with the clients. Contenders take turns, figures are medians, and no figure is asserted.
+//! The server is a real one of its own, on a unix socket, with its defaults and `fsync` on;
+//! gateways are processes of their own. All of it shares the machine with the clients. Contenders
+//! take turns, figures are medians, and no figure is asserted.
 
 mod claims;
 mod database;
@@ -68,7 +70,8 @@ fn journal(database: Option<&Database>, folder: &Path) -> String {
     database.map_or_else(|| format!("disk:{}", folder.display()), |database| database.url.clone())
 }
 
-/// All parts, or those that are named. Each is kept as soon as it is done: together they take half an hour.
+/// All parts, or those that are named. Each is kept as soon as it is done: together they take half
+/// an hour.
 pub fn run(parts: &[String]) -> io::Result<()> {
     if std::env::var_os(SERVER).is_none() {
         return with_a_server(parts);

@@ -1,9 +1,10 @@
-//! `console`: what it costs a gateway that somebody has the console open: packets delivered and runs started per second, with nobody
-//! who looks and with three pages open.
+//! `console`: what it costs a gateway that somebody has the console open: packets delivered and
+//! runs started per second, with nobody who looks and with three pages open.
 //!
-//! A browser would take the cores that are measured, so its questions are asked without one, as often as the pages ask them: the feed
-//! of each, the health every five seconds, the overview and a run once a second. Both cases are stretches of one process's life, a few
-//! seconds each and side by side: what the host does to one of a pair it does to the other, and each pair is a ratio.
+//! A browser would take the cores that are measured, so its questions are asked without one, as
+//! often as the pages ask them: the feed of each, the health every five seconds, the overview and a
+//! run once a second. Both cases are stretches of one process's life, a few seconds each and side
+//! by side: what the host does to one of a pair it does to the other, and each pair is a ratio.
 
 mod page;
 mod starts;
@@ -45,7 +46,8 @@ pub fn run() -> io::Result<()> {
     let figures = runtime.block_on(pairs())?;
     print(&figures);
     let told = NAMES.iter().zip(&figures).map(|((name, _), [closed, open, ratio])| {
-        let told = json!({ "closed": closed.to_json(), "open": open.to_json(), "ratio": ratio.to_json(), "middle_half": ratio.middle_half() });
+        let told = json!({ "closed": closed.to_json(), "open": open.to_json(),
+        "ratio": ratio.to_json(), "middle_half": ratio.middle_half() });
         ((*name).to_owned(), told)
     });
     let figures: serde_json::Map<_, _> = told.collect();
@@ -124,7 +126,8 @@ async fn stretch(server: &Server) -> io::Result<[f64; 4]> {
     Ok([rate, micros, started / began.elapsed().as_secs_f64(), start])
 }
 
-/// The list, the overview, and the page of a run that goes on. They stay open as long as this is held.
+/// The list, the overview, and the page of a run that goes on. They stay open as long as this is
+/// held.
 async fn open(address: SocketAddr, run: &str) -> io::Result<JoinSet<io::Result<()>>> {
     let mut pages = JoinSet::new();
     for path in ["/v1/console/runs?limit=100", "/v1/console/overview", run] {

@@ -23,7 +23,8 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Token-sized DELTAs: 1 to 12 characters, a tenth each with escapes and with letters beyond ASCII.
+    /// Token-sized DELTAs: 1 to 12 characters, a tenth each with escapes and with letters beyond
+    /// ASCII.
     pub fn tokens(count: usize) -> Self {
         Self::build(count, |dice, _| Payload::Delta(token(dice)))
     }
@@ -39,7 +40,8 @@ impl Corpus {
         })
     }
 
-    /// An agent at work: mostly tokens, every tenth packet an EVENT, every twenty-fifth an ERROR, a CLOSE.
+    /// An agent at work: mostly tokens, every tenth packet an EVENT, every twenty-fifth an ERROR, a
+    /// CLOSE.
     pub fn mixed(count: usize) -> Self {
         Self::build(count, |dice, seq| match seq {
             _ if seq == count => Payload::Close(Close::Reason(Close::COMPLETED.to_owned())),
@@ -100,7 +102,8 @@ fn thought(dice: &mut Dice) -> RawObject {
         "id": Uuid::from_u128(dice.next().into()),
         "timestamp": "2026-02-03T10:15:37.500000Z",
         "type": "THOUGHT_TRACE",
-        "data": { "content": (0..12).map(|_| dice.pick(WORDS)).collect::<String>(), "complexity": 0.25 },
+        "data": { "content": (0..12).map(|_| dice.pick(WORDS)).collect::<String>(),
+        "complexity": 0.25 },
     });
     RawObject::from_serialize(&event).expect("a JSON object")
 }

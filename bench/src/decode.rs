@@ -1,9 +1,10 @@
-//! `decode`: an SSE body of CAP frames into `StreamPacket`s, ours beside two crates plus serde_json.
+//! `decode`: an SSE body of CAP frames into `StreamPacket`s, ours beside two crates plus
+//! serde_json.
 //!
-//! Three layers, on the same bytes: the whole way, framing alone, packets alone. The peers read the very same
-//! `StreamPacket` by its strict `Deserialize`, the faster of them also by the leanest serde we could write. Equal
-//! results come first: a contender that decodes something else is an error, not a time. No time is asserted;
-//! machines differ.
+//! Three layers, on the same bytes: the whole way, framing alone, packets alone. The peers read the
+//! very same `StreamPacket` by its strict `Deserialize`, the faster of them also by the leanest
+//! serde we could write. Equal results come first: a contender that decodes something else is an
+//! error, not a time. No time is asserted; machines differ.
 
 use std::hint::black_box;
 
@@ -50,8 +51,8 @@ pub fn run() -> std::io::Result<()> {
         heats.extend(measure(case, &corpus, "1400 B chunks", &corpus.chunks(SEGMENT)));
         heats.push(measure_packets(case, &corpus));
     }
-    // eventsource-stream moves the rest of the chunk at every line, so a whole body costs it the square of its
-    // length: these bodies are short enough to wait for.
+    // eventsource-stream moves the rest of the chunk at every line, so a whole body costs it the
+    // square of its length: these bodies are short enough to wait for.
     for (case, corpus) in [
         ("tokens", Corpus::tokens(2_000)),
         ("4 kB", Corpus::pages(200)),

@@ -1,7 +1,8 @@
 //! `gateway`: what the run contract costs beside an endpoint without one.
 //!
-//! Servers run in processes of their own, clients in this one. The peer is axum's `Sse` over the same packets, without
-//! a journal. Contenders take turns, figures are medians, and no figure is asserted; machines differ.
+//! Servers run in processes of their own, clients in this one. The peer is axum's `Sse` over the
+//! same packets, without a journal. Contenders take turns, figures are medians, and no figure is
+//! asserted; machines differ.
 
 pub mod client;
 pub mod fanout;

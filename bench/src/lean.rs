@@ -1,8 +1,9 @@
-//! The leanest way to read a packet with serde that we could think of, so that nobody races a straw man.
+//! The leanest way to read a packet with serde that we could think of, so that nobody races a straw
+//! man.
 //!
-//! `StreamPacket`'s own `Deserialize` keeps `p` aside until it knows the op, since members may come in any order. This
-//! one trusts that `op` comes first and reads everything in one pass. It is less strict than ours: a member that
-//! appears twice goes unnoticed.
+//! `StreamPacket`'s own `Deserialize` keeps `p` aside until it knows the op, since members may come
+//! in any order. This one trusts that `op` comes first and reads everything in one pass. It is less
+//! strict than ours: a member that appears twice goes unnoticed.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Measures Capstan beside its peers. Each subcommand is one file with a `run`; results go to `bench/results`.
-//! `LONG=1` asks for more rounds, `SHORT=1` for one, to see whether it works.
+//! Measures Capstan beside its peers. Each subcommand is one file with a `run`; results go to
+//! `bench/results`. `LONG=1` asks for more rounds, `SHORT=1` for one, to see whether it works.
 
 mod client;
 mod cluster;

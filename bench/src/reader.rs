@@ -1,7 +1,7 @@
 //! The readers of server-sent events under test, each the way its authors mean it to be used.
 //!
-//! All get the same borrowed chunks and hand over the data of every frame; nobody pays for a runtime or a copy
-//! that the crate does not make itself.
+//! All get the same borrowed chunks and hand over the data of every frame; nobody pays for a
+//! runtime or a copy that the crate does not make itself.
 
 use std::convert::Infallible;
 use std::pin::pin;

@@ -1,4 +1,5 @@
-//! Times several contenders on the same work, in turns, so that a slow moment of the machine hits all of them.
+//! Times several contenders on the same work, in turns, so that a slow moment of the machine hits
+//! all of them.
 
 use std::time::{Duration, Instant};
 

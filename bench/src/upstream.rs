@@ -1,10 +1,11 @@
-//! `upstream`: what the gateway adds between a provider and its caller: the head of the response, the first token, every
-//! further token; with and without it, in one run.
+//! `upstream`: what the gateway adds between a provider and its caller: the head of the response,
+//! the first token, every further token; with and without it, in one run.
 //!
-//! Provider, gateways (journal in memory and on disk) and callers are processes of their own. The load is open: streams
-//! of 50 tokens/s, each token sent when it is due, whoever is slow. A token carries the time of its sending, so that its
-//! latency is the time until the caller has it; of head and first token it is the time since the caller asked. A few
-//! streams show the way itself; many, on a machine that is busy with them, how much of it is waiting in line.
+//! Provider, gateways (journal in memory and on disk) and callers are processes of their own. The
+//! load is open: streams of 50 tokens/s, each token sent when it is due, whoever is slow. A token
+//! carries the time of its sending, so that its latency is the time until the caller has it; of
+//! head and first token it is the time since the caller asked. A few streams show the way itself;
+//! many, on a machine that is busy with them, how much of it is waiting in line.
 
 mod call;
 mod roles;
@@ -76,7 +77,8 @@ impl Figure {
 
     fn to_json(&self) -> Value {
         json!({ "streams": self.streams, "what": self.what, "percentile": self.percentile,
-            "direct_ms": self.ways[0].to_json(), "memory_ms": self.ways[1].to_json(), "disk_ms": self.ways[2].to_json(),
+            "direct_ms": self.ways[0].to_json(), "memory_ms": self.ways[1].to_json(),
+            "disk_ms": self.ways[2].to_json(),
             "memory_adds_ms": self.added(1), "disk_adds_ms": self.added(2) })
     }
 }
@@ -182,7 +184,8 @@ fn report(figures: &[Figure]) -> io::Result<()> {
         table.row([vec![name, figure.streams.to_string()], cells.to_vec()].concat());
     }
     table.print();
-    let result = json!({ "bench": "upstream", "environment": environment::describe(CRATES), "tokens_per_stream": TOKENS,
+    let result = json!({ "bench": "upstream", "environment": environment::describe(CRATES),
+    "tokens_per_stream": TOKENS,
         "tokens_per_second": 1.0 / PERIOD.as_secs_f64(), "rounds": how_many(ROUNDS),
         "results": figures.iter().map(Figure::to_json).collect::<Vec<_>>() });
     environment::save("upstream", &result)

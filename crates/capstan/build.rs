@@ -1,4 +1,5 @@
-//! Embeds the playground and the console, with a compressed twin of each file, if `npm run build` has left one in `web/playground/dist`. Without it the binary builds as well.
+//! Embeds the playground and the console, with a compressed twin of each file, if `npm run build`
+//! has left one in `web/playground/dist`. Without it the binary builds as well.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

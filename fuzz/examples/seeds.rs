@@ -1,4 +1,5 @@
-//! Fills `corpus/` from the conformance vectors, so that the fuzzers start from documents that mean something.
+//! Fills `corpus/` from the conformance vectors, so that the fuzzers start from documents that mean
+//! something.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,8 @@ fn plant(target: &str, seeds: impl Iterator<Item = Vec<u8>>) -> Outcome<()> {
 }
 
 fn name_of(seed: &[u8]) -> String {
-    // FNV-1a: the same everywhere and forever, which the standard library's hasher does not promise.
+    // FNV-1a: the same everywhere and forever, which the standard library's hasher does not
+    // promise.
     let hash = seed.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });

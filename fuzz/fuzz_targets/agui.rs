@@ -1,4 +1,5 @@
-//! An AG-UI event or run input that is read survives writing, and so does the failure that a RUN_ERROR carries.
+//! An AG-UI event or run input that is read survives writing, and so does the failure that a
+//! RUN_ERROR carries.
 #![no_main]
 
 use std::fmt::Debug;
@@ -16,7 +17,8 @@ fuzz_target!(|bytes: &[u8]| {
     read::<RunAgentInput>(bytes);
 });
 
-/// What plain serde reads must survive writing; what the strict reader takes, plain serde takes alike.
+/// What plain serde reads must survive writing; what the strict reader takes, plain serde takes
+/// alike.
 fn read<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {
     let plain = serde_json::from_slice::<T>(bytes).ok();
     let strict = decode::from_slice::<T>(bytes).ok();

@@ -1,4 +1,5 @@
-//! The short cut says what the strict path says, and a packet that is read survives writing, in both profiles.
+//! The short cut says what the strict path says, and a packet that is read survives writing, in
+//! both profiles.
 #![no_main]
 
 use capstan_protocol::{Payload, StreamPacket, v2};

@@ -1,4 +1,5 @@
-//! Any lines of stream-json come to an outcome, and a frame that is read reads the same when it is written again.
+//! Any lines of stream-json come to an outcome, and a frame that is read reads the same when it is
+//! written again.
 #![no_main]
 
 use capstan_protocol::assistant::{Assembler, Frame, Line};

@@ -1,5 +1,6 @@
-//! Checks the documents: what they link to is there, the tests that PROTOCOL.md names exist, the code map of
-//! ARCHITECTURE.md is that of this tree, and what docs/observability.md says of the log is what is logged.
+//! Checks the documents: what they link to is there, the tests that PROTOCOL.md names exist, the
+//! code map of ARCHITECTURE.md is that of this tree, and what docs/observability.md says of the log
+//! is what is logged.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -87,7 +88,8 @@ fn anchors(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The lines of the log in the table of them. One that begins with a name is no text of ours as it stands.
+/// The lines of the log in the table of them. One that begins with a name is no text of ours as it
+/// stands.
 fn logged(text: &str) -> impl Iterator<Item = &str> {
     let rows = text.lines().skip_while(|line| !line.starts_with("| message | level |")).skip(2);
     let cells = rows.map_while(|row| row.strip_prefix("| ")?.split(" | ").next());
@@ -95,7 +97,8 @@ fn logged(text: &str) -> impl Iterator<Item = &str> {
     lines.filter(|line| line.starts_with(|first: char| first.is_lowercase()))
 }
 
-/// What the code map names and is not there; crates that it leaves out, and places that it has twice.
+/// What the code map names and is not there; crates that it leaves out, and places that it has
+/// twice.
 fn off_the_map(architecture: &str, files: &[String]) -> Vec<String> {
     let map = architecture.lines().skip_while(|line| *line != "## Code map").skip(1);
     let (mut wrong, mut places) = (Vec::new(), BTreeSet::new());
@@ -133,7 +136,8 @@ fn named(text: &str) -> BTreeSet<&str> {
     quoted.filter(|name| name.chars().all(is_word) && name.matches('_').count() >= 4).collect()
 }
 
-/// All functions in Rust and Python, tests of the journal's contract among them, which a macro makes tests.
+/// All functions in Rust and Python, tests of the journal's contract among them, which a macro
+/// makes tests.
 fn functions(root: &Path) -> Result<BTreeSet<String>, String> {
     let mut names = BTreeSet::new();
     for file in tracked(root, &["*.rs", "*.py"])? {
@@ -163,7 +167,8 @@ mod tests {
 
     #[test]
     fn a_code_map_that_is_not_that_of_the_tree_is_told() {
-        let map = "# A\n## Code map\n\n    crates/a/   one\n      x.rs y.rs   two; sub/z.rs\n    docs/   three\n    docs/   three\n\n## B\n";
+        let map = "# A\n## Code map\n\n    crates/a/   one\n      x.rs y.rs   two; sub/z.rs\n    \
+         docs/   three\n    docs/   three\n\n## B\n";
         let files =
             ["crates/a/src/x.rs", "crates/a/src/sub/z.rs", "crates/b/src/y.rs"].map(str::to_owned);
         let expected = [
@@ -176,7 +181,8 @@ mod tests {
 
     #[test]
     fn lines_of_the_log_are_found_in_their_table() {
-        let text = "`a`\n| message | level | says |\n|---|---|---|\n| `run ended` | info | `x` |\n| `KEY is not`, `b c` | warn | |\n\n| `d` | e | |\n";
+        let text = "`a`\n| message | level | says |\n|---|---|---|\n| `run ended` | info | `x` \
+         |\n| `KEY is not`, `b c` | warn | |\n\n| `d` | e | |\n";
         assert_eq!(logged(text).collect::<Vec<_>>(), ["run ended", "b c"]);
     }
 

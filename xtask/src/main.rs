@@ -1,6 +1,6 @@
-//! `cargo xtask gen [--check]` writes (or verifies) generated files; `cargo xtask requirements` checks the map of
-//! requirements against the tests that it names, `cargo xtask documents` what the documents link to; `cargo xtask sbom
-//! PLATFORM` tells what the binary is made of.
+//! `cargo xtask gen [--check]` writes (or verifies) generated files; `cargo xtask requirements`
+//! checks the map of requirements against the tests that it names, `cargo xtask documents` what the
+//! documents link to; `cargo xtask sbom PLATFORM` tells what the binary is made of.
 #![allow(clippy::print_stdout)]
 
 mod documents;

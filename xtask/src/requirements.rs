@@ -1,5 +1,5 @@
-//! Checks `docs/requirements.md`: every row is proven by a test that exists, or says why none can be; and each MUST of
-//! PROTOCOL.md has a row.
+//! Checks `docs/requirements.md`: every row is proven by a test that exists, or says why none can
+//! be; and each MUST of PROTOCOL.md has a row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -87,7 +87,8 @@ fn row(line: &str) -> Option<Row<'_>> {
     }
 }
 
-/// The names of all tests in tracked or new files: Rust and Python functions, TypeScript titles, checks.
+/// The names of all tests in tracked or new files: Rust and Python functions, TypeScript titles,
+/// checks.
 fn tests(root: &Path) -> Result<BTreeSet<String>, String> {
     let mut names: BTreeSet<String> =
         capstan_check::CHECKS.iter().map(|check| check.id.to_owned()).collect();

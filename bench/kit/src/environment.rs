@@ -9,7 +9,8 @@ use crate::rounds::is_short;
 pub fn describe(crates: &[&str]) -> Value {
     let versions: Map<String, Value> =
         crates.iter().map(|name| ((*name).to_owned(), locked_version(name).into())).collect();
-    json!({ "rustc": env!("BENCH_RUSTC"), "cpu": cpu(), "cores": cores(), "kernel": kernel(), "load": load(), "crates": versions })
+    json!({ "rustc": env!("BENCH_RUSTC"), "cpu": cpu(), "cores": cores(), "kernel": kernel(),
+    "load": load(), "crates": versions })
 }
 
 /// Keeps a result under `bench/results`, unless it is none.
@@ -22,7 +23,8 @@ pub fn save(bench: &str, result: &Value) -> std::io::Result<()> {
     std::fs::write(path, format!("{result:#}\n"))
 }
 
-/// Keeps a part of a result beside the other parts, with the machine as it was when the part was measured.
+/// Keeps a part of a result beside the other parts, with the machine as it was when the part was
+/// measured.
 pub fn save_part(
     bench: &str,
     part: &str,

@@ -1,4 +1,5 @@
-//! The cheapest client there is: it writes a request and counts what comes. It must not be what is measured.
+//! The cheapest client there is: it writes a request and counts what comes. It must not be what is
+//! measured.
 
 use std::io;
 use std::net::SocketAddr;
@@ -60,7 +61,8 @@ impl Response {
         }
     }
 
-    /// Reads to the end and counts blank lines. A frame lies within one chunk, so none is cut by a chunk's head.
+    /// Reads to the end and counts blank lines. A frame lies within one chunk, so none is cut by a
+    /// chunk's head.
     pub async fn count(&mut self) -> io::Result<Tally> {
         let mut tally = Tally::default();
         let finder = memmem::Finder::new("\n\n");

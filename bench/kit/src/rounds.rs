@@ -1,8 +1,10 @@
-//! How often a figure is measured, and what is reported of it: the median, and every round in the result.
+//! How often a figure is measured, and what is reported of it: the median, and every round in the
+//! result.
 
 use serde_json::{Value, json};
 
-/// So many rounds as usual, thrice as many with `LONG=1`. Odd, so that the median is one of them. One with `SHORT=1`.
+/// So many rounds as usual, thrice as many with `LONG=1`. Odd, so that the median is one of them.
+/// One with `SHORT=1`.
 pub fn how_many(usual: usize) -> usize {
     match (is_short(), is_set("LONG")) {
         (true, _) => 1,

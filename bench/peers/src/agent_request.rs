@@ -11,7 +11,8 @@ use uuid::Uuid;
 pub async fn start(address: SocketAddr, agent: &str, query: &str) -> io::Result<Response> {
     let id = Uuid::now_v7();
     let body = json!({ "request_id": id, "context": { "session_id": id, "agent_id": Uuid::nil(),
-        "user": { "user_id": "u", "tier": "t", "locale": "en" }, "trace": { "trace_id": id, "span_id": id },
+        "user": { "user_id": "u", "tier": "t", "locale": "en" }, "trace": { "trace_id": id,
+        "span_id": id },
         "permissions": [], "created_at": "2026-02-03T10:15:37Z" },
         "payload": { "session_id": id, "payload": { "query": query } } });
     post(address, &format!("/v1/agents/{agent}/assist"), &body.to_string()).await
@@ -29,7 +30,8 @@ pub async fn post_with(
 ) -> io::Result<Response> {
     let length = body.len();
     let head = format!(
-        "content-type: application/json\r\naccept: text/event-stream\r\ncontent-length: {length}\r\n{headers}"
+        "content-type: application/json\r\naccept: text/event-stream\r\ncontent-length: \
+         {length}\r\n{headers}"
     );
     Response::send(address, &format!("POST {path}"), &head, body).await
 }

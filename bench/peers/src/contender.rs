@@ -1,4 +1,5 @@
-//! Who is measured: how each is started, and where it takes a run. The first words of a name say whose it is.
+//! Who is measured: how each is started, and where it takes a run. The first words of a name say
+//! whose it is.
 
 use std::io;
 use std::net::SocketAddr;
@@ -131,12 +132,14 @@ pub fn installed(name: &str) -> PathBuf {
 fn capstan(server: &Server, journal: &str, provider: SocketAddr) -> io::Result<Command> {
     let agent = |name: &str, model: &str| {
         format!(
-            "[[agents]]\nname = \"{name}\"\nkind = \"openai\"\nurl = \"http://{provider}/v1\"\nmodel = \"{model}\"\n"
+            "[[agents]]\nname = \"{name}\"\nkind = \"openai\"\nurl \
+             = \"http://{provider}/v1\"\nmodel = \"{model}\"\n"
         )
     };
     // One address holds all viewers here.
     let config = format!(
-        "listen = \"{}\"\njournal = \"{journal}\"\n[limits]\nconnections_per_address = 15000\nruns_per_tenant = 10000\n\
+        "listen = \"{}\"\njournal = \"{journal}\"\n[limits]\nconnections_per_address = \
+         15000\nruns_per_tenant = 10000\n\
          [[agents]]\nname = \"demo\"\nkind = \"demo\"\n{}{}{}",
         server.address,
         agent("burst", provider::BURST),
@@ -200,7 +203,8 @@ fn durable_rust(server: &Server) -> Command {
 
 fn litellm(server: &Server, provider: SocketAddr) -> io::Result<Command> {
     let config = format!(
-        "model_list:\n  - model_name: paced\n    litellm_params:\n      model: openai/{}\n      api_base: http://{provider}/v1\n      api_key: none\n",
+        "model_list:\n  - model_name: paced\n    litellm_params:\n      model: openai/{}\n      \
+         api_base: http://{provider}/v1\n      api_key: none\n",
         provider::PACED
     );
     std::fs::write(server.folder.path().join("config.yaml"), config)?;

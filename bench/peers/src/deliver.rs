@@ -1,6 +1,8 @@
-//! 100 runs of 2,000 tokens, all at once, delivered to a viewer each: tokens per second, processor time, memory.
+//! 100 runs of 2,000 tokens, all at once, delivered to a viewer each: tokens per second, processor
+//! time, memory.
 //!
-//! Capstan sends each token as a packet with its stream, number and time (some 170 bytes), the others a small object (60).
+//! Capstan sends each token as a packet with its stream, number and time (some 170 bytes), the
+//! others a small object (60).
 
 use std::io;
 use std::net::SocketAddr;
@@ -53,7 +55,8 @@ impl Way {
 
     fn to_json(&self) -> Value {
         json!({ "name": self.name(), "tokens_per_second": self.rate.to_json(),
-            "cpu_seconds_per_million": self.cpu.to_json(), "resident_bytes": self.resident.to_json() })
+            "cpu_seconds_per_million": self.cpu.to_json(),
+            "resident_bytes": self.resident.to_json() })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Durable Streams as a client uses them: a stream is made, fed by POSTs of some tokens each, and read as events.
+//! Durable Streams as a client uses them: a stream is made, fed by POSTs of some tokens each, and
+//! read as events.
 
 use std::io;
 use std::net::SocketAddr;
@@ -49,7 +50,8 @@ impl Durable {
 
     async fn request(&mut self, method: &str, body: &str) -> io::Result<()> {
         let request = format!(
-            "{method} {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "{method} {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: \
+             application/json\r\ncontent-length: {}\r\n\r\n{body}",
             self.path,
             body.len()
         );

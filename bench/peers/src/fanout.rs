@@ -1,6 +1,8 @@
-//! One live stream of 50 tokens a second to a thousand viewers: from a token's sending to each receipt.
+//! One live stream of 50 tokens a second to a thousand viewers: from a token's sending to each
+//! receipt.
 //!
-//! The others tell the time themselves; behind capstan a provider does, whose way to it is counted as well.
+//! The others tell the time themselves; behind capstan a provider does, whose way to it is counted
+//! as well.
 
 use std::io;
 use std::sync::Arc;
@@ -44,7 +46,8 @@ pub async fn run() -> io::Result<Value> {
             p99.spread(2),
             figure(cpu),
         ]);
-        results.push(json!({ "name": contender.name(), "p50_ms": p50.to_json(), "p99_ms": p99.to_json(), "cpu_seconds": cpu.to_json() }));
+        results.push(json!({ "name": contender.name(), "p50_ms": p50.to_json(),
+        "p99_ms": p99.to_json(), "cpu_seconds": cpu.to_json() }));
     }
     table.print();
     Ok(json!({ "viewers": VIEWERS, "seconds": LISTEN.as_secs(), "results": results }))

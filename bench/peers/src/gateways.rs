@@ -1,5 +1,5 @@
-//! What a gateway adds to a provider's tokens: ten streams of 50 tokens a second, asked for as OpenAI's Chat Completions
-//! of the provider itself and through each gateway.
+//! What a gateway adds to a provider's tokens: ten streams of 50 tokens a second, asked for as
+//! OpenAI's Chat Completions of the provider itself and through each gateway.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +30,8 @@ pub const CONTENDERS: &[Contender] = &[
     Contender::Portkey,
 ];
 
-/// Latencies in microseconds: of the first tokens since they were asked for, of the others since they were sent.
+/// Latencies in microseconds: of the first tokens since they were asked for, of the others since
+/// they were sent.
 #[derive(Default)]
 pub struct Latencies {
     pub first: Vec<u64>,
@@ -82,13 +83,14 @@ fn report(ways: &[(Contender, Server, [Rounds; 5])]) -> io::Result<Value> {
         table.row(row);
         let [first_p50, first_p99, token_p50, token_p99, cpu] =
             rounds.each_ref().map(Rounds::to_json);
-        results.push(json!({ "name": contender.name(), "first_p50_ms": first_p50, "first_p99_ms": first_p99,
-            "token_p50_ms": token_p50, "token_p99_ms": token_p99, "cpu_seconds_per_million": cpu, "resident_bytes": resident }));
+        results.push(json!({ "name": contender.name(), "first_p50_ms": first_p50,
+        "first_p99_ms": first_p99,
+            "token_p50_ms": token_p50, "token_p99_ms": token_p99, "cpu_seconds_per_million": cpu,
+            "resident_bytes": resident }));
     }
     table.print();
-    Ok(
-        json!({ "streams": STREAMS, "tokens": PACED_TOKENS, "tokens_per_second": 1.0 / PERIOD.as_secs_f64(), "results": results }),
-    )
+    Ok(json!({ "streams": STREAMS, "tokens": PACED_TOKENS,
+        "tokens_per_second": 1.0 / PERIOD.as_secs_f64(), "results": results }))
 }
 
 /// So many streams at once, begun over ten periods so that their tokens do not fall together.
@@ -123,9 +125,9 @@ async fn call(
     address: SocketAddr,
     provider: SocketAddr,
 ) -> io::Result<Latencies> {
-    let body =
-        json!({ "model": PACED, "stream": true, "messages": [{ "role": "user", "content": "Speak." }] })
-            .to_string();
+    let body = json!({ "model": PACED, "stream": true, "messages": [{ "role": "user",
+        "content": "Speak." }] })
+    .to_string();
     let mut headers = "authorization: Bearer sk-none\r\n".to_owned();
     if contender == Contender::Portkey {
         headers.push_str(&format!(

@@ -1,5 +1,6 @@
-//! How many streams of 50 tokens a second a gateway holds: the largest load of a ladder at which it adds at most 50 ms to
-//! 99 of 100 tokens, whoever else waits for the same cores: provider and callers are on them too.
+//! How many streams of 50 tokens a second a gateway holds: the largest load of a ladder at which it
+//! adds at most 50 ms to 99 of 100 tokens, whoever else waits for the same cores: provider and
+//! callers are on them too.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -50,9 +51,8 @@ pub async fn run() -> io::Result<Value> {
         results.push(json!({ "name": contender.name(), "held": held, "p99_ms": steps }));
     }
     table.print();
-    Ok(
-        json!({ "most_ms": MOST_MS, "ladder": LADDER, "provider_p99_ms": alone, "results": results }),
-    )
+    Ok(json!({ "most_ms": MOST_MS, "ladder": LADDER, "provider_p99_ms": alone,
+        "results": results }))
 }
 
 /// The provider's own p99 at a load, measured once.

@@ -32,7 +32,8 @@ pub async fn run() -> io::Result<Value> {
     for (contender, [before, after]) in CONTENDERS.iter().zip(&rounds) {
         let mb = |rounds: &Rounds| format!("{:.0}", rounds.median() / 1e6);
         table.row(vec![contender.name().into(), mb(before), mb(after), after.spread(0)]);
-        results.push(json!({ "name": contender.name(), "before_bytes": before.to_json(), "after_bytes": after.to_json() }));
+        results.push(json!({ "name": contender.name(), "before_bytes": before.to_json(),
+        "after_bytes": after.to_json() }));
     }
     table.print();
     Ok(json!({ "viewers": VIEWERS, "results": results }))

@@ -1,8 +1,10 @@
-//! Measures the capstan binary beside the servers that users would pick in its place; `make bench PEERS=1` runs it.
+//! Measures the capstan binary beside the servers that users would pick in its place; `make bench
+//! PEERS=1` runs it.
 //!
-//! Every server is a process of its own, installed by `bench/peers/install`; the client is the same for all, in this
-//! process and on one thread. Contenders take turns, figures are medians, none is asserted. Each part is a file with a
-//! `run` and fits into five minutes; its result replaces that part of `bench/results/peers.json`.
+//! Every server is a process of its own, installed by `bench/peers/install`; the client is the same
+//! for all, in this process and on one thread. Contenders take turns, figures are medians, none is
+//! asserted. Each part is a file with a `run` and fits into five minutes; its result replaces that
+//! part of `bench/results/peers.json`.
 
 mod agent_request;
 mod axum_server;

@@ -1,5 +1,5 @@
-//! A model provider that says what it is told to by the model's name, as OpenAI's Chat Completions: at once, or token by
-//! token when it is due. Such a token carries the time of its sending.
+//! A model provider that says what it is told to by the model's name, as OpenAI's Chat Completions:
+//! at once, or token by token when it is due. Such a token carries the time of its sending.
 
 use std::io;
 use std::time::Duration;
@@ -89,7 +89,8 @@ fn burst() -> Vec<u8> {
 }
 
 fn end() -> String {
-    let mut end = json!({ "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "m" });
+    let mut end = json!({ "id": "chatcmpl-1", "object": "chat.completion.chunk",
+    "created": 1_700_000_000, "model": "m" });
     end["choices"] = json!([{ "index": 0, "delta": {}, "finish_reason": "stop" }]);
     end["usage"] = json!({ "prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10 });
     format!("data: {end}\n\ndata: [DONE]\n\n")

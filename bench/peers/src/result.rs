@@ -1,4 +1,5 @@
-//! Results, a part at a time: a part that is measured anew replaces its predecessor, and says when the machine was how busy.
+//! Results, a part at a time: a part that is measured anew replaces its predecessor, and says when
+//! the machine was how busy.
 
 use std::io;
 use std::path::{Path, PathBuf};

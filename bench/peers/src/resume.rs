@@ -1,4 +1,5 @@
-//! A viewer comes back in the middle of a stream of 2,000 tokens: from its connecting to the first token that it lacks.
+//! A viewer comes back in the middle of a stream of 2,000 tokens: from its connecting to the first
+//! token that it lacks.
 
 use std::io;
 use std::time::Instant;
@@ -58,10 +59,12 @@ pub async fn run() -> io::Result<Value> {
         table.row(vec![one.contender.name().into(), p50, one.p50.spread(3), p99]);
     }
     table.print();
-    let row = |one: &Kept| json!({ "name": one.contender.name(), "p50_ms": one.p50.to_json(), "p99_ms": one.p99.to_json() });
-    Ok(
-        json!({ "tokens": TOKENS, "resumes": RESUMES, "results": kept.iter().map(row).collect::<Vec<_>>() }),
-    )
+    let row = |one: &Kept| {
+        json!({ "name": one.contender.name(), "p50_ms": one.p50.to_json(),
+    "p99_ms": one.p99.to_json() })
+    };
+    Ok(json!({ "tokens": TOKENS, "resumes": RESUMES,
+        "results": kept.iter().map(row).collect::<Vec<_>>() }))
 }
 
 async fn prepare(contender: Contender, server: Server) -> io::Result<Kept> {

@@ -1,4 +1,5 @@
-//! A server: one process or several, on a port that was free, with a folder of its own; stopped when it is dropped.
+//! A server: one process or several, on a port that was free, with a folder of its own; stopped
+//! when it is dropped.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,7 +29,8 @@ impl Server {
         self.address.port().to_string()
     }
 
-    /// Starts a process that belongs to it. What it says goes to a file, whose end is told if it fails.
+    /// Starts a process that belongs to it. What it says goes to a file, whose end is told if it
+    /// fails.
     pub fn spawn(&mut self, command: &mut Command) -> io::Result<()> {
         let log = std::fs::File::create(self.log(self.processes.len()))?;
         let program = command.get_program().to_owned();
@@ -94,8 +96,8 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody has at the moment, below those that connections get: one that waits there for a server to come would
-/// sooner or later be connected to itself.
+/// A port that nobody has at the moment, below those that connections get: one that waits there for
+/// a server to come would sooner or later be connected to itself.
 pub fn free() -> io::Result<SocketAddr> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = (std::process::id() % 10_000) as u16;

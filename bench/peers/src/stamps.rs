@@ -1,4 +1,5 @@
-//! Tokens that carry the time of their sending: `@<microseconds since 1970>@`, whatever wire they travel on.
+//! Tokens that carry the time of their sending: `@<microseconds since 1970>@`, whatever wire they
+//! travel on.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

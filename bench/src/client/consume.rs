@@ -44,7 +44,8 @@ impl Count {
 
     fn report(&self) {
         let seconds = self.start.map_or(0.0, |start| start.elapsed().as_secs_f64());
-        let result = json!({ "packets": self.packets, "seconds": seconds, "early_kb": self.early_kb, "late_kb": resident() });
+        let result = json!({ "packets": self.packets, "seconds": seconds,
+        "early_kb": self.early_kb, "late_kb": resident() });
         println!("{result}");
     }
 }

@@ -1,4 +1,5 @@
-//! The server of the client bench: the same bytes to whoever asks, as fast as the socket takes them.
+//! The server of the client bench: the same bytes to whoever asks, as fast as the socket takes
+//! them.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

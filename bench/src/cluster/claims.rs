@@ -38,9 +38,8 @@ async fn measure() -> io::Result<Value> {
         for (kind, rounds) in KINDS.iter().zip(&rounds) {
             let median = format!("{:.0}", rounds.median());
             table.row(vec![kind.name().into(), clients.to_string(), median, rounds.spread(0)]);
-            results.push(
-                json!({ "kind": kind.name(), "at_once": clients, "claims_per_second": rounds.to_json() }),
-            );
+            results.push(json!({ "kind": kind.name(), "at_once": clients,
+                "claims_per_second": rounds.to_json() }));
         }
     }
     table.print();

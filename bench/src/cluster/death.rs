@@ -1,4 +1,5 @@
-//! 5. A gateway is killed: how long until a viewer elsewhere is told, with the lease that nobody has changed.
+//! 5. A gateway is killed: how long until a viewer elsewhere is told, with the lease that nobody
+//!    has changed.
 
 use std::io;
 use std::time::{Duration, Instant};

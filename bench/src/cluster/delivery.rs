@@ -1,5 +1,5 @@
-//! 2. 200 streams of 50 tokens a second: how long an append takes, and from the agent's write to a viewer's receipt, at the
-//! gateway that writes and at another.
+//! 2. 200 streams of 50 tokens a second: how long an append takes, and from the agent's write to a
+//!    viewer's receipt, at the gateway that writes and at another.
 
 use std::io;
 use std::sync::Arc;
@@ -69,14 +69,12 @@ pub async fn run() -> io::Result<Value> {
         let figure = |rounds: &Rounds| format!("{:.2}", rounds.median());
         let name = format!("{what}, {}", kind.name());
         table.row(vec![name, figure(p50), p50.spread(2), figure(p99), p99.spread(2)]);
-        results.push(
-            json!({ "what": what, "kind": kind.name(), "p50_ms": p50.to_json(), "p99_ms": p99.to_json() }),
-        );
+        results.push(json!({ "what": what, "kind": kind.name(), "p50_ms": p50.to_json(),
+            "p99_ms": p99.to_json() }));
     }
     table.print();
-    Ok(
-        json!({ "streams": STREAMS, "tokens_per_second": 50, "seconds": LISTEN.as_secs(), "results": results }),
-    )
+    Ok(json!({ "streams": STREAMS, "tokens_per_second": 50, "seconds": LISTEN.as_secs(),
+        "results": results }))
 }
 
 /// Nanoseconds from the agent's write to the receipt of each packet.

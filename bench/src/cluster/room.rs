@@ -15,7 +15,8 @@ use crate::gateway::writes::deliver;
 use crate::table::Table;
 
 const MILLION: f64 = 1e6;
-/// One packet an append, which is the least that an agent can say: a tenth of a million is enough to tell.
+/// One packet an append, which is the least that an agent can say: a tenth of a million is enough
+/// to tell.
 const STREAMS: usize = 100;
 const SINGLE: u64 = 1_000;
 /// As fast as an agent can: many packets an append.
@@ -42,7 +43,8 @@ pub async fn run() -> io::Result<Value> {
                 megabytes(log),
                 megabytes(memory),
             ]);
-            results.push(json!({ "kind": kind.name(), "way": way, "disk": disk, "index": index, "log": log, "memory": memory }));
+            results.push(json!({ "kind": kind.name(), "way": way, "disk": disk, "index": index,
+            "log": log, "memory": memory }));
         }
     }
     table.print();
@@ -84,7 +86,8 @@ async fn burst(kind: Kind) -> io::Result<Taken> {
     deliver(&addresses, 1, 500).await?;
     let (log, memory) = (log(cluster.database.as_ref()).await?, cluster.servers[0].resident()?);
     deliver(&addresses, STREAMS as u64, BURST).await?;
-    // The most there ever was, whatever is given back afterwards: not a figure that grows with the packets.
+    // The most there ever was, whatever is given back afterwards: not a figure that grows with the
+    // packets.
     let peak = cluster.servers[0].peak()?.saturating_sub(memory);
     let taken = taken(cluster.database.as_ref(), cluster.folder.path(), log).await?;
     Ok(scaled(taken, Some(peak as f64), STREAMS as u64 * BURST))

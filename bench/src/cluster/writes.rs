@@ -1,4 +1,5 @@
-//! 1. Delivered agent writes per second, as the gateway's bench has them, beside a folder in the same run.
+//! 1. Delivered agent writes per second, as the gateway's bench has them, beside a folder in the
+//!    same run.
 
 use std::io;
 use std::time::Instant;
@@ -46,8 +47,10 @@ pub async fn run() -> io::Result<Value> {
                 format!("{:.1}", server.median()),
             ]);
             results.push(json!({
-                "kind": kind.name(), "runs": runs, "writes_per_run": count, "ratio_to_disk": ratio, "writes_per_second": rates.to_json(),
-                "gateways_cpu_microseconds_per_write": gateways.to_json(), "server_cpu_microseconds_per_write": server.to_json(),
+                "kind": kind.name(), "runs": runs, "writes_per_run": count, "ratio_to_disk": ratio,
+                "writes_per_second": rates.to_json(),
+                "gateways_cpu_microseconds_per_write": gateways.to_json(),
+                "server_cpu_microseconds_per_write": server.to_json(),
             }));
         }
     }
@@ -55,7 +58,8 @@ pub async fn run() -> io::Result<Value> {
     Ok(json!({ "results": results }))
 }
 
-/// Writes per second, and the processor time of gateways and of the database for each, in microseconds.
+/// Writes per second, and the processor time of gateways and of the database for each, in
+/// microseconds.
 async fn once(kind: Kind, runs: u64, count: u64) -> io::Result<[f64; 3]> {
     let cluster = Cluster::start(kind).await?;
     let addresses: Vec<_> = cluster.servers.iter().map(|server| server.address).collect();

@@ -51,12 +51,13 @@ pub async fn run() -> io::Result<Value> {
             p99.spread(2),
             figure(cpu),
         ]);
-        results.push(json!({ "kind": kind.name(), "p50_ms": p50.to_json(), "p99_ms": p99.to_json(), "server_cpu_seconds": cpu.to_json() }));
+        results
+            .push(json!({ "kind": kind.name(), "p50_ms": p50.to_json(), "p99_ms": p99.to_json(),
+        "server_cpu_seconds": cpu.to_json() }));
     }
     table.print();
-    Ok(
-        json!({ "viewers": VIEWERS, "seconds": LISTEN.as_secs(), "pause_ms": SCRIPT.pause.as_millis() as u64, "results": results }),
-    )
+    Ok(json!({ "viewers": VIEWERS, "seconds": LISTEN.as_secs(),
+        "pause_ms": SCRIPT.pause.as_millis() as u64, "results": results }))
 }
 
 /// p50 and p99 in milliseconds, and the server's processor time for all of it.

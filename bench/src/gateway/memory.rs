@@ -37,7 +37,8 @@ pub async fn run() -> io::Result<Value> {
     Ok(json!({ "stalled": stalled, "idle": idle, "idle_peer": peer }))
 }
 
-/// From a server that has written as much twice before, so that what the journal itself holds is not counted.
+/// From a server that has written as much twice before, so that what the journal itself holds is
+/// not counted.
 async fn stalled() -> io::Result<Value> {
     let folder = tempfile::tempdir()?;
     let server = Server::on_disk(folder.path())?;
@@ -48,13 +49,13 @@ async fn stalled() -> io::Result<Value> {
     let mut readers = Vec::new();
     let bytes = write(&server, &mut readers, STALLED).await?;
     let after = server.resident()?;
-    Ok(
-        json!({ "readers": readers.len(), "bytes": bytes, "fresh": fresh, "before": before, "after": after,
-        "growth": after.saturating_sub(before), "peak": server.peak()? }),
-    )
+    Ok(json!({ "readers": readers.len(), "bytes": bytes, "fresh": fresh, "before": before,
+        "after": after,
+        "growth": after.saturating_sub(before), "peak": server.peak()? }))
 }
 
-/// Writes to some streams while readers attach to them that never read; how much, as one who reads saw it.
+/// Writes to some streams while readers attach to them that never read; how much, as one who reads
+/// saw it.
 async fn write(server: &Server, readers: &mut Vec<Response>, stalled: usize) -> io::Result<u64> {
     let mut writers = Vec::new();
     for _ in 0..STREAMS {
@@ -97,9 +98,9 @@ async fn hold(server: &Server, path: &str) -> io::Result<Value> {
     tokio::time::sleep(WATCH).await;
     let cpu = (server.cpu()? - cpu).as_secs_f64();
     let after = server.resident()?;
-    Ok(
-        json!({ "viewers": viewers.len(), "before": before, "after": after, "growth": after.saturating_sub(before),
-        "peak": server.peak()?, "bytes_per_viewer": after.saturating_sub(before) / IDLE as u64, "cpu_seconds": cpu,
-        "watched_seconds": WATCH.as_secs() }),
-    )
+    Ok(json!({ "viewers": viewers.len(), "before": before, "after": after,
+        "growth": after.saturating_sub(before),
+        "peak": server.peak()?, "bytes_per_viewer": after.saturating_sub(before) / IDLE as u64,
+        "cpu_seconds": cpu,
+        "watched_seconds": WATCH.as_secs() }))
 }

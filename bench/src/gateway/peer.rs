@@ -1,4 +1,5 @@
-//! The peer: CAP packets through axum's own `Sse`, as one writes it without a gateway. No journal, no resume.
+//! The peer: CAP packets through axum's own `Sse`, as one writes it without a gateway. No journal,
+//! no resume.
 
 use std::io;
 use std::sync::OnceLock;

@@ -43,7 +43,8 @@ pub async fn run() -> io::Result<Value> {
     ]);
     table.print();
     Ok(json!({
-        "packets": PACKETS, "bytes": bytes, "ratio_to_static": ratio, "packets_per_second": replayed.median() * 1e6 / bytes as f64 * PACKETS as f64,
+        "packets": PACKETS, "bytes": bytes, "ratio_to_static": ratio,
+        "packets_per_second": replayed.median() * 1e6 / bytes as f64 * PACKETS as f64,
         "replay_mb_per_second": replayed.to_json(), "static_mb_per_second": ready_made.to_json(),
     }))
 }

@@ -1,4 +1,5 @@
-//! 4. Time to the first replayed byte of a resume: a long stream must not cost more than a short one.
+//! 4. Time to the first replayed byte of a resume: a long stream must not cost more than a short
+//!    one.
 
 use std::io;
 use std::path::Path;
@@ -41,7 +42,8 @@ pub async fn run() -> io::Result<Value> {
                 times.spread(0),
                 format!("{ratio:.2}x"),
             ]);
-            results.push(json!({ "state": state, "place": place.name, "microseconds": times.to_json(), "ratio_to_short": ratio }));
+            results.push(json!({ "state": state, "place": place.name,
+            "microseconds": times.to_json(), "ratio_to_short": ratio }));
         }
     }
     table.print();

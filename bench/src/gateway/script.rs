@@ -1,4 +1,5 @@
-//! What an agent is told to say in these benches, as text, so that ours and the peer's obey the same words.
+//! What an agent is told to say in these benches, as text, so that ours and the peer's obey the
+//! same words.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,7 +34,8 @@ impl Script {
         Some(Self { count: count.parse().ok()?, pause: Duration::from_micros(pause.parse().ok()?) })
     }
 
-    /// What the n-th delta says: 20 to 40 characters. One that is paced begins with the time at which it was said.
+    /// What the n-th delta says: 20 to 40 characters. One that is paced begins with the time at
+    /// which it was said.
     pub fn text(self, n: u64) -> String {
         let length = 20 + (n % 21) as usize;
         if self.pause.is_zero() {

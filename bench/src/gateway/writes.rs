@@ -1,4 +1,5 @@
-//! 1. Delivered agent writes per second: from the agent's write to the viewer's socket, journal included.
+//! 1. Delivered agent writes per second: from the agent's write to the viewer's socket, journal
+//!    included.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +14,8 @@ use crate::rounds::{Rounds, how_many};
 use crate::table::Table;
 
 const ROUNDS: usize = 5;
-/// How many runs at once, and how much each writes: enough that starting and ending, which sync, do not decide.
+/// How many runs at once, and how much each writes: enough that starting and ending, which sync, do
+/// not decide.
 const RUNS: [(u64, u64); 3] = [(1, 300_000), (16, 25_000), (100, 5_000)];
 const KINDS: [Kind; 4] = [Kind::Peer, Kind::Process, Kind::Power, Kind::Memory];
 
@@ -42,7 +44,8 @@ pub async fn run() -> io::Result<Value> {
             ]);
             results.push(json!({
                 "kind": kind.name(), "runs": runs, "writes_per_run": count, "ratio_to_peer": ratio,
-                "writes_per_second": rounds.to_json(), "server_cpu_microseconds_per_write": cpu.to_json(),
+                "writes_per_second": rounds.to_json(),
+                "server_cpu_microseconds_per_write": cpu.to_json(),
             }));
         }
     }
@@ -50,8 +53,8 @@ pub async fn run() -> io::Result<Value> {
     Ok(json!({ "results": results }))
 }
 
-/// A, B, C, D, A, B, …: a slow moment of the machine hits all of them. Writes per second, and the server's processor
-/// time for each, which depends less on what else the machine does.
+/// A, B, C, D, A, B, …: a slow moment of the machine hits all of them. Writes per second, and the
+/// server's processor time for each, which depends less on what else the machine does.
 async fn measure(runs: u64, count: u64) -> io::Result<Vec<(Rounds, Rounds)>> {
     let mut rounds = vec![<(Rounds, Rounds)>::default(); KINDS.len()];
     for _ in 0..how_many(ROUNDS) {

@@ -11,7 +11,8 @@ use super::{TOKENS, now};
 pub fn question(nth: usize) -> String {
     let id = uuid::Uuid::now_v7();
     json!({ "request_id": id, "context": { "session_id": id, "agent_id": uuid::Uuid::nil(),
-        "user": { "user_id": "u", "tier": "t", "locale": "en" }, "trace": { "trace_id": id, "span_id": id },
+        "user": { "user_id": "u", "tier": "t", "locale": "en" }, "trace": { "trace_id": id,
+        "span_id": id },
         "permissions": [], "created_at": "2026-02-03T10:15:37Z" },
         "payload": { "session_id": id, "payload": { "query": format!("stream {nth}") } } })
     .to_string()
@@ -20,7 +21,8 @@ pub fn question(nth: usize) -> String {
 /// One stream as its caller saw it, in microseconds since 1970.
 pub struct Seen {
     pub asked: u64,
-    /// When the head of the response came: for the gateway, when the run was claimed and the claim synced.
+    /// When the head of the response came: for the gateway, when the run was claimed and the claim
+    /// synced.
     pub answered: u64,
     /// Each token's sending and coming.
     pub tokens: Vec<(u64, u64)>,
@@ -31,7 +33,8 @@ pub async fn call(address: &str, path: &str, body: &str) -> io::Result<Seen> {
     stream.set_nodelay(true)?;
     let asked = now();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\n\
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\naccept: \
+         text/event-stream\r\n\
          connection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );

@@ -1,4 +1,5 @@
-//! The processes behind the callers: a provider that speaks when it is due, and the gateway in front of it.
+//! The processes behind the callers: a provider that speaks when it is due, and the gateway in
+//! front of it.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Assistant frames (ADR 0004): stream-json lines, read by the Rust types and handed over as members.
+//! Assistant frames (ADR 0004): stream-json lines, read by the Rust types and handed over as
+//! members.
 
 use capstan_protocol::assistant::{AdrError, AssistantError, Block, Frame, Line};
 use pyo3::prelude::*;
@@ -26,7 +27,8 @@ fn members_of(frame: &Frame) -> Value {
     match frame {
         Frame::Assistant(m) => json!({
             "id": m.id, "model": m.model, "blocks": blocks(&m.blocks), "text": m.text(),
-            "error": error(m.error.as_ref()), "any_error": error(m.any_error()), "adr_error": adr(m.any_error()),
+            "error": error(m.error.as_ref()), "any_error": error(m.any_error()),
+            "adr_error": adr(m.any_error()),
             "parent_tool_use_id": m.parent_tool_use_id,
         }),
         Frame::User(m) => {
@@ -35,11 +37,13 @@ fn members_of(frame: &Frame) -> Value {
         Frame::System(m) => json!({ "subtype": m.subtype }),
         Frame::Result(m) => json!({
             "subtype": m.subtype, "is_error": m.is_error, "api_error_status": m.api_error_status,
-            "result": m.result, "terminal_reason": m.terminal_reason, "errors": m.errors, "usage": m.usage,
+            "result": m.result, "terminal_reason": m.terminal_reason, "errors": m.errors,
+            "usage": m.usage,
             "total_cost_usd": m.total_cost_usd,
         }),
         Frame::StreamEvent(m) => json!({
-            "event": m.event, "error": error(m.error.as_ref()), "parent_tool_use_id": m.parent_tool_use_id,
+            "event": m.event, "error": error(m.error.as_ref()),
+            "parent_tool_use_id": m.parent_tool_use_id,
         }),
         Frame::RateLimit(m) => json!({ "status": m.status, "resets_at": m.resets_at }),
         Frame::ConversationReset => json!({}),
@@ -63,7 +67,8 @@ fn blocks(blocks: &[Block]) -> Vec<Value> {
             json!({ "type": "tool_use", "id": id, "name": name, "input": input })
         }
         Block::ToolResult { tool_use_id, content, is_error } => {
-            json!({ "type": "tool_result", "tool_use_id": tool_use_id, "content": content, "is_error": is_error })
+            json!({ "type": "tool_result", "tool_use_id": tool_use_id, "content": content,
+            "is_error": is_error })
         }
     };
     blocks.iter().map(block).collect()

@@ -1,5 +1,5 @@
-//! The stream for asyncio: what the channel has is handed out by a plain iterator. How to wait is Python's part,
-//! `_streams.py`; nothing here does.
+//! The stream for asyncio: what the channel has is handed out by a plain iterator. How to wait is
+//! Python's part, `_streams.py`; nothing here does.
 
 use std::sync::{Arc, Mutex};
 
@@ -32,8 +32,8 @@ enum Source {
     Over,
 }
 
-/// The packets or the text of one run, for `async for`. Private: `AsyncPacketStream` and `AsyncChatStream` are the public
-/// ones; they know how to wait and how to let others run.
+/// The packets or the text of one run, for `async for`. Private: `AsyncPacketStream` and
+/// `AsyncChatStream` are the public ones; they know how to wait and how to let others run.
 #[pyclass(frozen, subclass, module = "coreason_client._core")]
 pub(crate) struct AsyncStream {
     source: Mutex<Source>,
@@ -115,8 +115,8 @@ impl AsyncStream {
         Ready { stream: slf.unbind() }
     }
 
-    /// Whether there is something to hand out: false at the end, nothing if it has to be waited for. Raises what the call
-    /// failed with.
+    /// Whether there is something to hand out: false at the end, nothing if it has to be waited
+    /// for. Raises what the call failed with.
     fn _look(&self, py: Python<'_>) -> PyResult<Option<bool>> {
         self.advance();
         let mut near = lock(&self.near);
@@ -203,7 +203,8 @@ impl AsyncStream {
         Ok(())
     }
 
-    /// Moves what the machine has into the channel, if a machine is what there is. What it wants done, if it has nothing.
+    /// Moves what the machine has into the channel, if a machine is what there is. What it wants
+    /// done, if it has nothing.
     fn advance(&self) -> Option<Step> {
         let Source::Driven { machine } = &*lock(&self.source) else { return None };
         self.channel.advance(machine.get())
@@ -233,7 +234,8 @@ impl Ready {
         let stream = self.stream.get();
         loop {
             let next = lock(&stream.near).next(&stream.channel);
-            // Without the lock: logging runs whatever a program has set up, which may come back to us.
+            // Without the lock: logging runs whatever a program has set up, which may come back to
+            // us.
             match next {
                 Some(Next::Handed(handed)) => {
                     if let Some(shown) = reader::show(py, handed)? {

@@ -1,4 +1,5 @@
-//! Between the worker, which reads and decodes, and the event loop, which hands out and is woken once per batch.
+//! Between the worker, which reads and decodes, and the event loop, which hands out and is woken
+//! once per batch.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +30,8 @@ impl Waiter {
         Self { event_loop, future }
     }
 
-    /// The loop sets the result itself; one that is closed by now, or an interpreter that is going down, needs nothing.
+    /// The loop sets the result itself; one that is closed by now, or an interpreter that is going
+    /// down, needs nothing.
     pub(crate) fn wake(self) {
         let _ = Python::try_attach(|py| {
             let Self { event_loop, future } = self;
@@ -115,7 +117,8 @@ impl Channel {
         Ok(true)
     }
 
-    /// Takes what a machine has, where there is no worker. What has to be done for more, unless something is there.
+    /// Takes what a machine has, where there is no worker. What has to be done for more, unless
+    /// something is there.
     pub(crate) fn advance(&self, machine: &Machine) -> Option<Step> {
         let mut state = lock(&self.state);
         let State { items, end, .. } = &mut *state;

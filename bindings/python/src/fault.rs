@@ -1,5 +1,5 @@
-//! Faults: the catalogue's rows, and each dialect made from them. Which exception is which kind is Python's to say; what a
-//! kind means is said nowhere but in the catalogue.
+//! Faults: the catalogue's rows, and each dialect made from them. Which exception is which kind is
+//! Python's to say; what a kind means is said nowhere but in the catalogue.
 
 use capstan_protocol::agui::RunErrorForm;
 use capstan_protocol::fault::Cause;

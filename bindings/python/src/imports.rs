@@ -1,4 +1,5 @@
-//! Python objects that the native half needs, looked up once and late: importing the package imports little else.
+//! Python objects that the native half needs, looked up once and late: importing the package
+//! imports little else.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -1,6 +1,8 @@
-//! JSON text as Python values, without Python's own reader, which would take longer over an event than all else together.
+//! JSON text as Python values, without Python's own reader, which would take longer over an event
+//! than all else together.
 //!
-//! What the two could read differently is left to Python's: whole numbers of any size, `-0`, what no tree can hold.
+//! What the two could read differently is left to Python's: whole numbers of any size, `-0`, what
+//! no tree can hold.
 
 use std::fmt;
 
@@ -60,7 +62,8 @@ impl<'de, 'py> Visitor<'de> for Value<'py> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
-        // `-0` and whole numbers beyond 64 bits come as floats, too, and nothing tells them from those.
+        // `-0` and whole numbers beyond 64 bits come as floats, too, and nothing tells them from
+        // those.
         let is_whole = value.abs() >= i64::MAX as f64 || (value == 0.0 && value.is_sign_negative());
         if is_whole {
             Err(E::custom("for Python to read"))

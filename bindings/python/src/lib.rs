@@ -1,7 +1,9 @@
-//! The native half of the Python package `coreason_client`: the client's loop, packets, validation, faults and assistant
-//! frames. What is plainer in Python (exceptions, request models, the agent side) is in `python/coreason_client`.
+//! The native half of the Python package `coreason_client`: the client's loop, packets, validation,
+//! faults and assistant frames. What is plainer in Python (exceptions, request models, the agent
+//! side) is in `python/coreason_client`.
 //!
-//! Nothing here decides anything about the protocol: that is `capstan-client` and `capstan-protocol`.
+//! Nothing here decides anything about the protocol: that is `capstan-client` and
+//! `capstan-protocol`.
 
 mod assistant;
 mod async_stream;

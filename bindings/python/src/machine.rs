@@ -1,5 +1,5 @@
-//! The client's state machine, for whoever does the I/O in Python: the driver of the caller's own HTTP client, and the
-//! replay of the machine's traces.
+//! The client's state machine, for whoever does the I/O in Python: the driver of the caller's own
+//! HTTP client, and the replay of the machine's traces.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -35,7 +35,8 @@ impl Step {
     }
 }
 
-/// The state of one call, without its I/O. Time is in seconds; without `now` it is the machine's own clock.
+/// The state of one call, without its I/O. Time is in seconds; without `now` it is the machine's
+/// own clock.
 #[pyclass(frozen, module = "coreason_client._core")]
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -85,7 +86,8 @@ impl Machine {
 #[pymethods]
 impl Machine {
     #[new]
-    #[pyo3(signature = (settings, *, address = None, last_event_id = None, viewer = false, jitter = true, seed = None))]
+    #[pyo3(signature = (settings, *, address = None, last_event_id = None, viewer = false,
+    jitter = true, seed = None))]
     fn new(
         settings: Settings,
         address: Option<String>,

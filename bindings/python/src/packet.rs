@@ -14,13 +14,14 @@ use crate::{failure, imports, json};
 
 /// One packet of a stream: `stream_id`, `seq`, `op`, `t` and `p`.
 ///
-/// `p` is a `str` for DELTA, a `PresentationEvent` for EVENT, a `StreamError` for ERROR, and a `str` or a `dict` for
-/// CLOSE. A payload that does not fit its op raises `ValueError`. Packets are frozen.
+/// `p` is a `str` for DELTA, a `PresentationEvent` for EVENT, a `StreamError` for ERROR, and a
+/// `str` or a `dict` for CLOSE. A payload that does not fit its op raises `ValueError`. Packets are
+/// frozen.
 #[pyclass(frozen, name = "StreamPacket", module = "coreason_client")]
 pub(crate) struct Packet {
     inner: StreamPacket,
-    /// Made when it is first asked for: many packets are only looked at by their op. Not a `PyOnceLock`, which lets go of the
-    /// interpreter and takes it again for each packet.
+    /// Made when it is first asked for: many packets are only looked at by their op. Not a
+    /// `PyOnceLock`, which lets go of the interpreter and takes it again for each packet.
     payload: OnceLock<Py<PyAny>>,
 }
 
@@ -81,7 +82,8 @@ impl Packet {
         let members = PyDict::new(py);
         members.set_item("op", op)?;
         members.set_item("p", p)?;
-        // What is missing is filled in for the first look, so that a payload that does not fit is told first.
+        // What is missing is filled in for the first look, so that a payload that does not fit is
+        // told first.
         match stream_id {
             Some(id) => members.set_item("stream_id", id)?,
             None => members.set_item("stream_id", Uuid::nil().to_string())?,
@@ -138,7 +140,8 @@ impl Packet {
         if let Some(payload) = self.payload.get() {
             return Ok(payload.clone_ref(py));
         }
-        // Of two threads that ask at once each makes one, outside of the lock; the first becomes everybody's.
+        // Of two threads that ask at once each makes one, outside of the lock; the first becomes
+        // everybody's.
         let made = payload_of(py, &self.inner.payload)?;
         Ok(self.payload.get_or_init(|| made).clone_ref(py))
     }

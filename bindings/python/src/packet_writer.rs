@@ -57,7 +57,8 @@ impl PacketWriter {
         self.write(py, Payload::Delta(text))
     }
 
-    /// The frame of any packet; a payload that does not fit its op raises `ValueError` and uses no number.
+    /// The frame of any packet; a payload that does not fit its op raises `ValueError` and uses no
+    /// number.
     fn packet<'py>(
         &self,
         py: Python<'py>,

@@ -1,5 +1,6 @@
-//! Packets on their way from the worker to the event loop's thread. The texts of a batch travel in one piece: if each were made
-//! by the one thread and given back by the other, both would wait for the allocator, and for each other's memory.
+//! Packets on their way from the worker to the event loop's thread. The texts of a batch travel in
+//! one piece: if each were made by the one thread and given back by the other, both would wait for
+//! the allocator, and for each other's memory.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! What both kinds of stream share: what a caller gets for a packet, and what is remembered of it. No Python here, so that
-//! nothing of it can run while a lock is held.
+//! What both kinds of stream share: what a caller gets for a packet, and what is remembered of it.
+//! No Python here, so that nothing of it can run while a lock is held.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -48,7 +48,8 @@ pub(crate) type End = Result<(), CapError>;
 /// No batch is larger: a caller that reads slowly must not make us hold a long stream.
 pub(crate) const BATCH: usize = 1024;
 
-/// Waits for a packet, then takes all that came with it. Dropped in the middle it loses nothing: what was taken is in `out`.
+/// Waits for a packet, then takes all that came with it. Dropped in the middle it loses nothing:
+/// what was taken is in `out`.
 pub(crate) async fn batch(packets: &mut PacketStream, out: &mut impl Sink) -> Option<End> {
     let mut next = packets.next().await;
     loop {
@@ -68,8 +69,9 @@ pub(crate) async fn batch(packets: &mut PacketStream, out: &mut impl Sink) -> Op
         next = match packets.next().now_or_never() {
             Some(next) => next,
             None => {
-                // The connection is read by a task of its own. One turn for it: what the socket holds comes along, so
-                // that a fast stream costs a wake-up per socket read, not per chunk.
+                // The connection is read by a task of its own. One turn for it: what the socket
+                // holds comes along, so that a fast stream costs a wake-up per socket read, not per
+                // chunk.
                 give_way().await;
                 packets.next().now_or_never()?
             }
@@ -77,7 +79,8 @@ pub(crate) async fn batch(packets: &mut PacketStream, out: &mut impl Sink) -> Op
     }
 }
 
-/// Lets the tasks have their turn that are ready. `yield_now` would ask the kernel first which ones are, each time.
+/// Lets the tasks have their turn that are ready. `yield_now` would ask the kernel first which ones
+/// are, each time.
 async fn give_way() {
     let mut is_back = false;
     poll_fn(|cx| {
@@ -145,7 +148,8 @@ impl Reader {
                     return Handed::Reset(Box::new(self.reset()));
                 }
             }
-            // Events are not kept: a reader of text never asks for them. A WARNING was logged before it came.
+            // Events are not kept: a reader of text never asks for them. A WARNING was logged
+            // before it came.
             Payload::Event(_) | Payload::Error(_) => {}
         }
         match packet.payload {

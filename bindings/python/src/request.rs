@@ -68,8 +68,8 @@ impl Prepared {
     }
 }
 
-/// Checks a request: ours, a dict, or a pydantic model. What is valid as v1 is v1, else it must be v2. The caller's own
-/// members are sent as they are, known or not.
+/// Checks a request: ours, a dict, or a pydantic model. What is valid as v1 is v1, else it must be
+/// v2. The caller's own members are sent as they are, known or not.
 #[pyfunction]
 pub(crate) fn prepare(request: &Bound<'_, PyAny>) -> PyResult<Prepared> {
     let text = imports::to_json(request)?;

@@ -1,7 +1,8 @@
 //! Where the network is waited for.
 //!
-//! A blocking client drives a runtime of its own in the calling thread: no thread exists. Async clients share one runtime
-//! with one worker, which lives as long as one of them is open. Closing waits until no thread is left.
+//! A blocking client drives a runtime of its own in the calling thread: no thread exists. Async
+//! clients share one runtime with one worker, which lives as long as one of them is open. Closing
+//! waits until no thread is left.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,7 +24,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A runtime that never blocks the thread that drops it: that thread may hold the interpreter, which the worker may want.
+/// A runtime that never blocks the thread that drops it: that thread may hold the interpreter,
+/// which the worker may want.
 #[derive(Debug)]
 pub(crate) struct Worker(Option<Runtime>);
 
@@ -137,7 +139,8 @@ fn shared() -> PyResult<Arc<Worker>> {
     Ok(worker)
 }
 
-/// The last one shuts it down. Of a runtime of its own, a client waits for calls that other threads are in.
+/// The last one shuts it down. Of a runtime of its own, a client waits for calls that other threads
+/// are in.
 fn retire(mut worker: Arc<Worker>, is_shared: bool) {
     const STEP: Duration = Duration::from_millis(5);
     let mut waited = Duration::ZERO;

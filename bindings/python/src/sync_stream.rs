@@ -1,4 +1,5 @@
-//! The blocking stream: reads in the caller's thread, a batch per network read, without the interpreter while it waits.
+//! The blocking stream: reads in the caller's thread, a batch per network read, without the
+//! interpreter while it waits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -39,7 +40,8 @@ struct Inbox {
     end: Option<End>,
 }
 
-/// The packets or the text of one run, read by iterating. Private: `PacketStream` and `ChatStream` are the public ones.
+/// The packets or the text of one run, read by iterating. Private: `PacketStream` and `ChatStream`
+/// are the public ones.
 #[pyclass(frozen, subclass, module = "coreason_client._core")]
 pub(crate) struct Stream {
     // Two locks: the inbox is held while waiting for the network, what was read is not.

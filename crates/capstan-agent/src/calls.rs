@@ -1,4 +1,5 @@
-//! What an agent says of the calls that it makes: who is called, how it went, and what was called before.
+//! What an agent says of the calls that it makes: who is called, how it went, and what was called
+//! before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,8 @@ pub struct CallEnded {
     pub took: Duration,
     /// Pieces of the answer, for a rate if nobody counts tokens.
     pub pieces: u64,
-    /// What it took, if it ended before its answer began; otherwise [`Output::Usage`](crate::Output::Usage) has said so.
+    /// What it took, if it ended before its answer began; otherwise
+    /// [`Output::Usage`](crate::Output::Usage) has said so.
     pub usage: Option<Map<String, Value>>,
     /// Another member is called in its place.
     pub is_left: bool,

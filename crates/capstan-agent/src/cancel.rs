@@ -1,4 +1,5 @@
-//! Breaking an attempt off, and saying why: what it started elsewhere must know whether to end as well.
+//! Breaking an attempt off, and saying why: what it started elsewhere must know whether to end as
+//! well.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ pub enum CancelReason {
 }
 
 impl CancelReason {
-    /// Whether what the agent started elsewhere has to end, too. Otherwise it is left, since the next attempt
-    /// attaches to it again.
+    /// Whether what the agent started elsewhere has to end, too. Otherwise it is left, since the
+    /// next attempt attaches to it again.
     pub fn ends_run(self) -> bool {
         match self {
             Self::Stopped | Self::TimedOut | Self::Failed => true,
@@ -40,7 +41,8 @@ enum State {
     Cancelled(CancelReason),
 }
 
-/// An attempt's own view of being broken off. Its future is dropped as well; this is for work that outlives it.
+/// An attempt's own view of being broken off. Its future is dropped as well; this is for work that
+/// outlives it.
 #[derive(Debug, Clone)]
 pub struct Cancel {
     state: Arc<watch::Sender<State>>,
@@ -75,7 +77,8 @@ impl Cancel {
         }
     }
 
-    /// Does work that may outlive the attempt; a server that drains waits for it. It must have a limit of its own.
+    /// Does work that may outlive the attempt; a server that drains waits for it. It must have a
+    /// limit of its own.
     pub fn outlive(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(work);
     }

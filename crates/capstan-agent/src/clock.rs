@@ -1,4 +1,5 @@
-//! The time that is waited for, and the time of day. A test moves both by hand, and so waits for nothing.
+//! The time that is waited for, and the time of day. A test moves both by hand, and so waits for
+//! nothing.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -61,13 +62,14 @@ struct Hand {
 }
 
 impl Clock {
-    /// A clock for tests, moved by hand: nobody waits to try again, and all other waits last until they are
-    /// [struck](Self::strike). Every wait is [noted](Self::asked).
+    /// A clock for tests, moved by hand: nobody waits to try again, and all other waits last until
+    /// they are [struck](Self::strike). Every wait is [noted](Self::asked).
     pub fn by_hand() -> Self {
         Self { hand: Some(Arc::default()) }
     }
 
-    /// The time of day. It may be set, forward and back: how long something takes is not told by it.
+    /// The time of day. It may be set, forward and back: how long something takes is not told by
+    /// it.
     pub fn now(&self) -> Timestamp {
         let now = Timestamp::now();
         match &self.hand {
@@ -78,7 +80,8 @@ impl Clock {
         }
     }
 
-    /// Sets the time of day by so many seconds, forward or back. That of real time is the machine's.
+    /// Sets the time of day by so many seconds, forward or back. That of real time is the
+    /// machine's.
     pub fn set_by(&self, seconds: i64) {
         if let Some(hand) = &self.hand {
             hand.set_by.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
@@ -91,7 +94,8 @@ impl Clock {
         Instant::now() + Duration::from_micros(passed)
     }
 
-    /// Lets time pass for whoever asks what time it is; a wait is [struck](Self::strike). Real time goes its own way.
+    /// Lets time pass for whoever asks what time it is; a wait is [struck](Self::strike). Real time
+    /// goes its own way.
     pub fn pass(&self, time: Duration) {
         if let Some(hand) = &self.hand {
             hand.passed

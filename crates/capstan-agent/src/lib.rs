@@ -34,20 +34,23 @@ pub const END_LIMIT: Duration = Duration::from_secs(10);
 /// What produces packets.
 #[async_trait]
 pub trait Agent: Send + Sync + 'static {
-    /// Answers one turn. Called once per attempt; a dropped future means that the run was stopped or timed out.
+    /// Answers one turn. Called once per attempt; a dropped future means that the run was stopped
+    /// or timed out.
     ///
-    /// An agent may simply return errors with `?`: they are classified by the catalogue. A panic becomes
-    /// `agent_execution_error`.
+    /// An agent may simply return errors with `?`: they are classified by the catalogue. A panic
+    /// becomes `agent_execution_error`.
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome;
 
     /// Ends what an attempt of this agent has started elsewhere, under the id that it gave to
-    /// [`Writer::far_id`]. Called once a run has ended otherwise than by being complete, possibly in another life of
-    /// the process than the attempt's. What does not return in [`END_LIMIT`] is given up.
+    /// [`Writer::far_id`]. Called once a run has ended otherwise than by being complete, possibly
+    /// in another life of the process than the attempt's. What does not return in [`END_LIMIT`] is
+    /// given up.
     async fn end(&self, _far_id: &str, _reason: CancelReason) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// How often a run may be tried. One, unless trying again does no harm: agents with side effects keep this.
+    /// How often a run may be tried. One, unless trying again does no harm: agents with side
+    /// effects keep this.
     fn max_attempts(&self) -> u32 {
         1
     }
@@ -108,9 +111,10 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A fault after which trying again at once is of no use, as the agent knows. If it is TRANSIENT and attempts are
-    /// left, the gateway makes none of its own accord: the run waits for its client to come back. A flag of its own,
-    /// because a fault's details are for the client to read.
+    /// A fault after which trying again at once is of no use, as the agent knows. If it is
+    /// TRANSIENT and attempts are left, the gateway makes none of its own accord: the run waits for
+    /// its client to come back. A flag of its own, because a fault's details are for the client to
+    /// read.
     pub fn last(fault: Fault) -> Self {
         Self { fault: Box::new(fault), is_final: true }
     }

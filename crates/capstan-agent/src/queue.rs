@@ -1,7 +1,7 @@
 //! What lies between an agent and its reader: outputs in order, taken all at once.
 //!
-//! Whoever writes fast wakes the reader once for all that it has written; whoever writes more than the reader takes
-//! waits for it. One side writes and one reads.
+//! Whoever writes fast wakes the reader once for all that it has written; whoever writes more than
+//! the reader takes waits for it. One side writes and one reads.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,7 +56,8 @@ pub(crate) fn queue(capacity: usize) -> (Outbox, Inbox) {
 }
 
 impl Outbox {
-    /// Writes as soon as there is room. A batch is never split, so the queue holds one of them too many at most.
+    /// Writes as soon as there is room. A batch is never split, so the queue holds one of them too
+    /// many at most.
     pub(crate) async fn send(
         &mut self,
         outputs: impl FnOnce(&mut Vec<Output>),
@@ -101,8 +102,9 @@ impl Drop for Outbox {
 }
 
 impl Inbox {
-    /// Appends all that was written since, after waiting for it. It may be nothing, if the agent only showed that it
-    /// is alive. False if the agent is done and everything was taken. A wait that is broken off loses nothing.
+    /// Appends all that was written since, after waiting for it. It may be nothing, if the agent
+    /// only showed that it is alive. False if the agent is done and everything was taken. A wait
+    /// that is broken off loses nothing.
     pub async fn take(&mut self, into: &mut Vec<Output>) -> bool {
         loop {
             {

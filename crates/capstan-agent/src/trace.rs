@@ -1,4 +1,5 @@
-//! W3C trace context as it travels: read, checked, passed on. Nothing here knows what becomes of a trace.
+//! W3C trace context as it travels: read, checked, passed on. Nothing here knows what becomes of a
+//! trace.
 
 /// Where a request stands in a distributed trace: `traceparent`, and `tracestate` if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +19,8 @@ impl TraceParent {
     /// The header that carries what tracing systems add to it.
     pub const STATE: &str = "tracestate";
 
-    /// Reads the two headers. `None` if `traceparent` is not one; a `tracestate` that is too long or not plain text is
-    /// dropped, as the specification wants it.
+    /// Reads the two headers. `None` if `traceparent` is not one; a `tracestate` that is too long
+    /// or not plain text is dropped, as the specification wants it.
     pub fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
         let is_plain = |state: &&str| {
             (1..=LONGEST_STATE).contains(&state.len())
@@ -53,7 +54,8 @@ impl TraceParent {
     }
 }
 
-/// Lower-case hexadecimal of fixed lengths, ids that are not zero. A later version may go on behind the flags.
+/// Lower-case hexadecimal of fixed lengths, ids that are not zero. A later version may go on behind
+/// the flags.
 fn is_parent(text: &str) -> bool {
     let is_hex = |part: &str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let is_id = |part: &str| is_hex(part) && part.bytes().any(|b| b != b'0');

@@ -18,7 +18,8 @@ pub struct Turn {
     pub run: Uuid,
     /// The name under which the agent is asked.
     pub agent: Arc<str>,
-    /// From the last user message on: the message itself, and what has been called and answered since.
+    /// From the last user message on: the message itself, and what has been called and answered
+    /// since.
     pub messages: Arc<[ChatMessage]>,
     /// What was said before, oldest first. Runs of one conversation share the messages.
     pub history: Arc<[Arc<ChatMessage>]>,
@@ -46,7 +47,8 @@ pub struct Turn {
     pub made: CallsMade,
     /// The trace that this attempt is a part of, to be passed on to whatever it calls.
     pub trace: Option<TraceParent>,
-    /// Says why the attempt is broken off, if it is. Its future is dropped as well; this is for work that outlives it.
+    /// Says why the attempt is broken off, if it is. Its future is dropped as well; this is for
+    /// work that outlives it.
     pub cancel: Cancel,
 }
 
@@ -57,7 +59,8 @@ pub struct Sent {
     pub text: String,
     /// How many presentation events so far.
     pub events: u64,
-    /// Whether a model could go on from the text: it is whole, and nothing was called after it or within it.
+    /// Whether a model could go on from the text: it is whole, and nothing was called after it or
+    /// within it.
     pub can_continue: bool,
 }
 

@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 use crate::calls::{CallBegan, CallEnded};
 use crate::queue::{Inbox, Outbox, queue};
 
-/// One thing that an agent wrote. It is small, since each token is one and is moved from hand to hand.
+/// One thing that an agent wrote. It is small, since each token is one and is moved from hand to
+/// hand.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// Text.
@@ -26,8 +27,8 @@ pub enum Output {
         /// `{id, timestamp, type, data}`.
         payload: RawObject,
     },
-    /// A part of this attempt is said anew: of its text the first `keep` bytes stand, what follows is compared with
-    /// what was sent before. Upstreams do that when they retry by themselves.
+    /// A part of this attempt is said anew: of its text the first `keep` bytes stand, what follows
+    /// is compared with what was sent before. Upstreams do that when they retry by themselves.
     Again {
         /// Bytes of this attempt's text.
         keep: usize,
@@ -42,7 +43,8 @@ pub enum Output {
     Reason(String),
     /// What this attempt works with elsewhere, under the id by which it can be ended.
     FarId(String),
-    /// What a person must answer before the conversation can go on. It holds if the attempt then succeeds.
+    /// What a person must answer before the conversation can go on. It holds if the attempt then
+    /// succeeds.
     Interrupt(Box<Interrupt>),
     /// An upstream is called.
     CallBegan(Box<CallBegan>),
@@ -53,7 +55,8 @@ pub enum Output {
 }
 
 impl Output {
-    /// Whether it is a part of the answer. After the first that is, nobody else may be asked within the attempt.
+    /// Whether it is a part of the answer. After the first that is, nobody else may be asked within
+    /// the attempt.
     pub fn is_answer(&self) -> bool {
         match self {
             Self::Delta(_) | Self::Event { .. } | Self::Again { .. } | Self::Interrupt(_) => true,
@@ -69,7 +72,8 @@ impl Output {
     }
 }
 
-/// The run was stopped: nobody takes what is written any more. Returning it with `?` is the right thing to do.
+/// The run was stopped: nobody takes what is written any more. Returning it with `?` is the right
+/// thing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped;
 
@@ -107,7 +111,8 @@ impl From<Stopped> for WriteError {
     }
 }
 
-/// The agent's end. Writing waits while the journal is slow: that is how back-pressure reaches the upstream.
+/// The agent's end. Writing waits while the journal is slow: that is how back-pressure reaches the
+/// upstream.
 #[derive(Debug)]
 pub struct Writer {
     outputs: Outbox,
@@ -161,7 +166,8 @@ impl Writer {
         self.outputs.send(|queue| queue.append(outputs)).await
     }
 
-    /// Shows that there is work at something that cannot be written yet, so that nobody takes it for silence.
+    /// Shows that there is work at something that cannot be written yet, so that nobody takes it
+    /// for silence.
     pub fn alive(&mut self) -> Result<(), Stopped> {
         self.outputs.alive()
     }
@@ -219,7 +225,8 @@ impl Writer {
         self.event(event::USER_ERROR, error).await
     }
 
-    /// Tells the client that something minor failed. Whatever severity the fault has, it goes out as a WARNING.
+    /// Tells the client that something minor failed. Whatever severity the fault has, it goes out
+    /// as a WARNING.
     pub async fn warning(&mut self, fault: &Fault) -> Result<(), Stopped> {
         let warning = fault.clone().with_severity(ErrorSeverity::Warning);
         self.send(Output::Warning(Box::new(warning.to_stream_error(Default::default())))).await
@@ -235,8 +242,8 @@ impl Writer {
         self.send(Output::Usage(usage)).await
     }
 
-    /// Says what was started elsewhere, so that a stop can reach it: see [`Agent::end`](crate::Agent::end). It is on
-    /// record before anything that is written after it.
+    /// Says what was started elsewhere, so that a stop can reach it: see
+    /// [`Agent::end`](crate::Agent::end). It is on record before anything that is written after it.
     pub async fn far_id(&mut self, id: impl Into<String>) -> Result<(), Stopped> {
         self.send(Output::FarId(id.into())).await
     }
@@ -246,8 +253,9 @@ impl Writer {
         self.send(Output::Reason(reason.into())).await
     }
 
-    /// Asks a person. Return after the last question: the run ends with it, and the next one has the answers in
-    /// [`Turn::answers`](crate::Turn::answers), under the same ids. An id is the agent's own, unique within the run.
+    /// Asks a person. Return after the last question: the run ends with it, and the next one has
+    /// the answers in [`Turn::answers`](crate::Turn::answers), under the same ids. An id is the
+    /// agent's own, unique within the run.
     pub async fn ask(&mut self, interrupt: Interrupt) -> Result<(), Stopped> {
         self.send(Output::Interrupt(Box::new(interrupt))).await
     }

@@ -21,7 +21,8 @@ use crate::proxy::Shared;
 /// What is read at once.
 const PIECE: usize = 16 * 1024;
 
-/// Answers the one request of a connection. Returns how to hang up; errors are of the client's socket.
+/// Answers the one request of a connection. Returns how to hang up; errors are of the client's
+/// socket.
 pub(crate) async fn answer(shared: &Shared, client: &mut TcpStream) -> io::Result<Hangup> {
     let (mut from_client, to_client) = client.split();
     let (mut out, mut rest) = (Outlet::new(to_client), BytesMut::new());
@@ -57,8 +58,8 @@ pub(crate) async fn answer(shared: &Shared, client: &mut TcpStream) -> io::Resul
     }
 }
 
-/// Passes the request on, and whatever follows it: its body, the client's FIN. Resolves only when the client is gone;
-/// a server that stops listening may still have something to say.
+/// Passes the request on, and whatever follows it: its body, the client's FIN. Resolves only when
+/// the client is gone; a server that stops listening may still have something to say.
 async fn forward(head: &[u8], mut rest: BytesMut, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) {
     let mut is_heard = to.write_all(head).await.is_ok();
     loop {
@@ -125,7 +126,8 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Reads the response and lets its fate have its way. What the upstream does by itself, the client sees, too.
+    /// Reads the response and lets its fate have its way. What the upstream does by itself, the
+    /// client sees, too.
     async fn respond(mut self) -> io::Result<Hangup> {
         let mut buffer = BytesMut::new();
         let response = match self.read_head(&mut buffer).await? {
@@ -209,7 +211,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Sends again what a resuming client has seen, if that is its fate. Returns the stream's place in memory.
+    /// Sends again what a resuming client has seen, if that is its fate. Returns the stream's place
+    /// in memory.
     async fn repeat(&mut self, fate: &Fate) -> io::Result<StreamKey> {
         let memory = &self.shared.memory;
         let cursor = self.request.get("last-event-id").unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What happens to one stream: drawn from the settings by seed and number alone, before anything is known of it.
+//! What happens to one stream: drawn from the settings by seed and number alone, before anything is
+//! known of it.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -70,9 +71,11 @@ impl Stopping {
 }
 
 impl Fate {
-    /// The fate of the `number`-th stream (from 0). A pure function: settings, seed and number in, fate out.
+    /// The fate of the `number`-th stream (from 0). A pure function: settings, seed and number in,
+    /// fate out.
     ///
-    /// Every kind has dice of its own, so that changing one rate leaves the other kinds as they were.
+    /// Every kind has dice of its own, so that changing one rate leaves the other kinds as they
+    /// were.
     pub fn draw(faults: &Faults, seed: u64, number: u64) -> Self {
         if number < faults.spare {
             return Self::default();
@@ -128,7 +131,8 @@ fn end(after: &After, dice: &mut Dice) -> Stopping {
     Stopping::End(dice.place(after, Spot::Boundary))
 }
 
-/// SplitMix64. Written out rather than taken from a crate, because a seed in a bug report must mean the same next year.
+/// SplitMix64. Written out rather than taken from a crate, because a seed in a bug report must mean
+/// the same next year.
 struct Dice(u64);
 
 impl Dice {
@@ -150,7 +154,8 @@ impl Dice {
         (unit < rate).then(|| draw(&mut self))
     }
 
-    /// A number of the range; its start if the range is empty. The modulo's bias is of no account here.
+    /// A number of the range; its start if the range is empty. The modulo's bias is of no account
+    /// here.
     fn number(&mut self, range: &RangeInclusive<u64>) -> u64 {
         let width = range.end().saturating_sub(*range.start());
         range.start() + self.next().checked_rem(width.wrapping_add(1)).unwrap_or_default()

@@ -1,6 +1,8 @@
-//! What may go wrong and how often: the settings. What does happen to one stream is a [`Fate`](crate::Fate).
+//! What may go wrong and how often: the settings. What does happen to one stream is a
+//! [`Fate`](crate::Fate).
 //!
-//! A rate of 0 or less (or NaN) means never, of 1 or more always. Ranges are drawn from, both ends included.
+//! A rate of 0 or less (or NaN) means never, of 1 or more always. Ranges are drawn from, both ends
+//! included.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -50,7 +52,8 @@ pub struct Refuse {
 pub enum When {
     /// Any.
     Any,
-    /// Those with a `Last-Event-ID`: many clients rightly give up if their very first connect is refused.
+    /// Those with a `Last-Event-ID`: many clients rightly give up if their very first connect is
+    /// refused.
     Resuming,
 }
 
@@ -160,7 +163,8 @@ pub enum With {
     Any,
 }
 
-/// A body that ends cleanly at a frame boundary, without what was still to come (in CAP: without CLOSE).
+/// A body that ends cleanly at a frame boundary, without what was still to come (in CAP: without
+/// CLOSE).
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
     /// How often.
@@ -209,8 +213,8 @@ impl Faults {
         }
     }
 
-    /// Everything goes wrong, often. A client that resumes gets through if it is patient enough: about two of three
-    /// connections bring something new.
+    /// Everything goes wrong, often. A client that resumes gets through if it is patient enough:
+    /// about two of three connections bring something new.
     pub fn brutal() -> Self {
         let early = After::Packets(0..=12);
         Self {

@@ -1,7 +1,8 @@
-//! Sees SSE frames in the bytes that pass, without holding them up: where one ends, whether it has data, its id.
+//! Sees SSE frames in the bytes that pass, without holding them up: where one ends, whether it has
+//! data, its id.
 //!
-//! Unlike the protocol's decoder it keeps the raw bytes, because a repeat must be an exact copy. Memory is bounded:
-//! a frame that is too long for a copy is only counted.
+//! Unlike the protocol's decoder it keeps the raw bytes, because a repeat must be an exact copy.
+//! Memory is bounded: a frame that is too long for a copy is only counted.
 
 /// Frames above this are counted, but not copied.
 const COPY_LIMIT: usize = 64 * 1024;
@@ -32,7 +33,8 @@ pub(crate) struct Scanner {
     is_open: bool,
     has_data: bool,
     id: Option<Vec<u8>>,
-    /// The last byte was a CR. An LF may still belong to it, so the line ends when the next byte is known.
+    /// The last byte was a CR. An LF may still belong to it, so the line ends when the next byte is
+    /// known.
     after_cr: bool,
 }
 
@@ -57,7 +59,8 @@ impl Scanner {
         self.line == 0 && matches!(next, b'\n' | b'\r')
     }
 
-    /// Draws the conclusion from a CR, now that the next byte is known. Returns the packet that ended with it.
+    /// Draws the conclusion from a CR, now that the next byte is known. Returns the packet that
+    /// ended with it.
     pub(crate) fn settle(&mut self, next: u8) -> Option<Packet> {
         if self.after_cr && next != b'\n' { self.end_line() } else { None }
     }

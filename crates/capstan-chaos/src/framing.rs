@@ -1,4 +1,5 @@
-//! Where a body ends: reads chunked, counted and open-ended bodies, and frames chunks of our own. No I/O.
+//! Where a body ends: reads chunked, counted and open-ended bodies, and frames chunks of our own.
+//! No I/O.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 

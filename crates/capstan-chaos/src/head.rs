@@ -1,4 +1,5 @@
-//! Heads of requests and responses: reading them with a limit, asking what matters, writing them anew.
+//! Heads of requests and responses: reading them with a limit, asking what matters, writing them
+//! anew.
 
 use std::io;
 
@@ -11,7 +12,8 @@ const LIMIT: usize = 64 * 1024;
 const FIELDS: usize = 256;
 /// What is read at once.
 const PIECE: usize = 4 * 1024;
-/// Fields about one connection, which say nothing about the next one. There are no upgrades here, either.
+/// Fields about one connection, which say nothing about the next one. There are no upgrades here,
+/// either.
 const HOP_BY_HOP: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
 
 /// Why there is no head.
@@ -225,8 +227,10 @@ mod tests {
 
     #[test]
     fn a_head_is_forwarded_without_what_concerns_one_connection() {
-        let text = "POST /v1/assist?x=1 HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nX-A: 1\r\nx-a: 2\r\n\r\n";
-        let expected = "POST /v1/assist?x=1 HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-a: 2\r\nconnection: close\r\n\r\n";
+        let text = "POST /v1/assist?x=1 HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nX-A: \
+         1\r\nx-a: 2\r\n\r\n";
+        let expected = "POST /v1/assist?x=1 HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-a: \
+         2\r\nconnection: close\r\n\r\n";
         assert_eq!(request(text).to_bytes(), expected.as_bytes());
     }
 

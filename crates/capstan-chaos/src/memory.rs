@@ -1,8 +1,9 @@
 //! The last packets of each stream that passed, for repeating them to a client that resumes.
 //!
-//! A stream is known by the SSE ids of its packets. What a client has seen is known from its `Last-Event-ID` alone,
-//! so only packets up to that one are ever repeated: a real network repeats, it does not invent a future. A bare
-//! stream id as cursor names no packet; its server sends everything again anyway.
+//! A stream is known by the SSE ids of its packets. What a client has seen is known from its
+//! `Last-Event-ID` alone, so only packets up to that one are ever repeated: a real network repeats,
+//! it does not invent a future. A bare stream id as cursor names no packet; its server sends
+//! everything again anyway.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

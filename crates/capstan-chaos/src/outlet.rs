@@ -1,5 +1,5 @@
-//! The way to the client: bytes at a pace, bodies in chunks. Written by hand, because a proper HTTP server would not
-//! leave a chunk unfinished.
+//! The way to the client: bytes at a pace, bodies in chunks. Written by hand, because a proper HTTP
+//! server would not leave a chunk unfinished.
 
 use std::io;
 use std::time::Duration;

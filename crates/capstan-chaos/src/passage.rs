@@ -1,4 +1,5 @@
-//! A body on its way: each piece is walked byte by byte to the places where its stream's fate strikes.
+//! A body on its way: each piece is walked byte by byte to the places where its stream's fate
+//! strikes.
 
 use std::io;
 use std::time::Duration;
@@ -42,7 +43,8 @@ enum Stop {
 }
 
 impl Passage<'_> {
-    /// Writes a piece, or what its fate leaves of it. Returns how to hang up if nothing more may follow.
+    /// Writes a piece, or what its fate leaves of it. Returns how to hang up if nothing more may
+    /// follow.
     pub(crate) async fn pass<W>(
         &mut self,
         data: &[u8],

@@ -53,7 +53,8 @@ impl Chaos {
         self.shared.ledger.handle()
     }
 
-    /// Serves until `shutdown` resolves; connections that are open then are dropped, as they are if this future is.
+    /// Serves until `shutdown` resolves; connections that are open then are dropped, as they are if
+    /// this future is.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
         tokio::pin!(shutdown);
@@ -86,7 +87,8 @@ async fn serve_connection(shared: Arc<Shared>, mut client: TcpStream) {
     }
 }
 
-/// Hangs up with FIN. Closing while bytes are unread would send RST and could take the response with it.
+/// Hangs up with FIN. Closing while bytes are unread would send RST and could take the response
+/// with it.
 async fn linger(mut client: TcpStream) {
     let _ = client.shutdown().await;
     let mut unread = BytesMut::with_capacity(4096);

@@ -1,5 +1,6 @@
-//! A place in a body: where a fault strikes. Looked for byte by byte, right before each byte passes, so that a fault
-//! withholds what comes after its place; where nothing comes, nothing happens.
+//! A place in a body: where a fault strikes. Looked for byte by byte, right before each byte
+//! passes, so that a fault withholds what comes after its place; where nothing comes, nothing
+//! happens.
 
 use crate::frames::Scanner;
 

@@ -33,7 +33,8 @@ async fn asked(lab: &Lab, method: &str, params: &Value) -> Result<(Exchange, Val
 
 async fn run(lab: &Lab) -> Result<&Recording, NotPassed> {
     let id = Uuid::now_v7();
-    let message = json!({ "message": { "messageId": id, "role": "ROLE_USER", "parts": [{ "text": lab.query() }] } });
+    let message = json!({ "message": { "messageId": id, "role": "ROLE_USER",
+    "parts": [{ "text": lab.query() }] } });
     let question = Question { id, body: message.to_string() };
     let ask = call(lab, "SendStreamingMessage", &message).header("accept", "text/event-stream");
     share(&lab.a2a, lab.record(question, ask)).await

@@ -1,4 +1,5 @@
-//! An SSE body as it came: frames with their lines and their very bytes. A decoder would read past what is to be judged.
+//! An SSE body as it came: frames with their lines and their very bytes. A decoder would read past
+//! what is to be judged.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! What checks share: the way to the server, and the runs that were recorded. Each run is started once, when it is first
-//! asked for.
+//! What checks share: the way to the server, and the runs that were recorded. Each run is started
+//! once, when it is first asked for.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -117,8 +117,8 @@ impl Lab {
         Ok(self.open(ask).await?.finish().await)
     }
 
-    /// The request must be refused with this status and code. What was refused rightly is kept, for the checks that
-    /// look at how refusals are told.
+    /// The request must be refused with this status and code. What was refused rightly is kept, for
+    /// the checks that look at how refusals are told.
     pub(crate) async fn refused(&self, ask: &Ask, status: u16, code: &str) -> Outcome {
         let exchange = self.send(ask).await?;
         let is_so = exchange.status == status && exchange.code().as_deref() == Some(code);

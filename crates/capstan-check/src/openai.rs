@@ -124,7 +124,8 @@ pub(crate) async fn error(lab: &Lab) -> Outcome {
 
 pub(crate) async fn chat(lab: &Lab) -> Outcome {
     let make = Box::pin(async {
-        let body = json!({ "model": model(lab).await?, "messages": [{ "role": "user", "content": lab.query() }], "stream": true });
+        let body = json!({ "model": model(lab).await?, "messages": [{ "role": "user",
+        "content": lab.query() }], "stream": true });
         let question = Question { id: Uuid::now_v7(), body: body.to_string() };
         let ask = Ask::post(CHAT, question.body.clone()).header("idempotency-key", question.id);
         lab.record(question, ask).await

@@ -30,7 +30,8 @@ impl Question {
 
     pub(crate) fn v2(query: &str) -> Self {
         let id = Uuid::now_v7();
-        let context = json!({ "session_id": format!("check-{id}"), "user": { "id": "check", "name": "Check" } });
+        let context = json!({ "session_id": format!("check-{id}"), "user": { "id": "check",
+        "name": "Check" } });
         Self {
             id,
             body: json!({ "request_id": id, "context": context, "payload": { "query": query } })
@@ -44,7 +45,8 @@ impl Question {
 
     pub(crate) fn agui_under(id: Uuid, query: &str, protocol_version: Option<&str>) -> Self {
         let message = json!({ "id": Uuid::now_v7(), "role": "user", "content": query });
-        let mut body = json!({ "threadId": Uuid::now_v7(), "runId": id, "state": {}, "messages": [message], "tools": [],
+        let mut body = json!({ "threadId": Uuid::now_v7(), "runId": id, "state": {},
+        "messages": [message], "tools": [],
             "context": [], "forwardedProps": {} });
         if let (Some(version), Some(members)) = (protocol_version, body.as_object_mut()) {
             members.insert("protocolVersion".into(), version.into());

@@ -1,4 +1,5 @@
-//! The way through the table: look which faces there are, choose the checks, judge them one after the other.
+//! The way through the table: look which faces there are, choose the checks, judge them one after
+//! the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +34,8 @@ pub enum Progress<'a> {
     Judged(&'a Judged),
 }
 
-/// Tries all checks, or those that the target names with what they depend on. Dropping the future leaves runs that were
-/// started to themselves.
+/// Tries all checks, or those that the target names with what they depend on. Dropping the future
+/// leaves runs that were started to themselves.
 pub async fn run(
     target: Target,
     mut watch: impl FnMut(Progress<'_>),
@@ -48,7 +49,8 @@ pub async fn run(
             environment.others.contains(&face.to_string())
         }
     };
-    // Who names a check is told why it cannot be made; else a face that is not there is none to judge.
+    // Who names a check is told why it cannot be made; else a face that is not there is none to
+    // judge.
     let chosen = if lab.target.only.is_empty() { within(chosen, has) } else { chosen };
     let runs = count_runs(&lab.target, chosen.iter().copied().filter(|check| has(check.face)));
     watch(Progress::Begins(&environment, chosen.len(), runs));
@@ -204,7 +206,8 @@ fn agui_paths(target: &Target) -> Vec<String> {
     }
 }
 
-/// The first path that takes a POST. An empty object is no request in any face, so that nothing starts.
+/// The first path that takes a POST. An empty object is no request in any face, so that nothing
+/// starts.
 async fn find(lab: &Lab, paths: Vec<String>) -> Result<Option<String>, Unreachable> {
     for path in paths {
         match lab.open(&Ask::post(&*path, "{}")).await {
@@ -249,7 +252,9 @@ fn no_face(target: &Target) -> Unreachable {
     Unreachable {
         message: format!("{} takes no POST at {}", shown_url(target), tried.join(", ")),
         help: Some(
-            "say where: --assist-path, --agui-path, --agent; a bare AG-UI server needs --face ag-ui".into(),
+            "say where: --assist-path, --agui-path, --agent; a bare AG-UI server needs --face \
+             ag-ui"
+                .into(),
         ),
     }
 }

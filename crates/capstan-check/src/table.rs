@@ -22,162 +22,275 @@ macro_rules! checks {
 checks! {
     // The head of a response.
     Cap "cap.answer" "3 Runs" "A request is answered with a stream" [Plain] [] cap::head::answer;
-    Cap "cap.cache-control" "8 Routes" "A stream is not stored and not transformed" [Plain] ["cap.answer"] cap::head::cache_control;
-    Cap "cap.buffering" "8 Routes" "A stream is not held back by proxies" [Plain] ["cap.answer"] cap::head::buffering;
-    Cap "cap.compression" "8 Routes" "A stream is never compressed" [Plain] ["cap.answer"] cap::head::compression;
-    Cap "cap.request-id" "3 Start once" "A plain X-Request-ID comes back" [Plain] ["cap.answer"] cap::head::request_id;
-    Cap "cap.opening" "2 Cursor and resume" "A stream opens with its cursor, before the first packet" [Plain] ["cap.answer"] cap::head::opening;
+    Cap "cap.cache-control" "8 Routes" "A stream is not stored and not \
+     transformed" [Plain] ["cap.answer"] cap::head::cache_control;
+    Cap "cap.buffering" "8 Routes" "A stream is not held back by \
+     proxies" [Plain] ["cap.answer"] cap::head::buffering;
+    Cap "cap.compression" "8 Routes" "A stream is never \
+     compressed" [Plain] ["cap.answer"] cap::head::compression;
+    Cap "cap.request-id" "3 Start once" "A plain X-Request-ID comes \
+     back" [Plain] ["cap.answer"] cap::head::request_id;
+    Cap "cap.opening" "2 Cursor and resume" "A stream opens with its cursor, before the first \
+     packet" [Plain] ["cap.answer"] cap::head::opening;
 
     // Frames and packets.
     Cap "cap.lines" "1 SSE" "Lines end in LF alone" [Plain] ["cap.answer"] cap::packets::lines;
-    Cap "cap.frames" "1 SSE" "A frame is event, id, one data line" [Plain] ["cap.answer"] cap::packets::frames;
-    Cap "cap.event-name" "1 SSE" "The event is stream.packet" [Plain] ["cap.frames"] cap::packets::event_name;
-    Cap "cap.packets" "1 CAP packets" "Packets are strict: five members, typed" [Plain] ["cap.answer"] cap::packets::packets;
-    Cap "cap.ids" "2 Cursor and resume" "A frame's id is stream_id and seq of its packet" [Plain] ["cap.packets"] cap::packets::ids;
-    Cap "cap.separators" "1 SSE" "Characters that some readers split lines at are escaped" [Plain] ["cap.answer"] cap::packets::separators;
-    Cap "cap.one-stream" "2 Cursor and resume" "All packets name one stream" [Plain] ["cap.packets"] cap::packets::one_stream;
-    Cap "cap.stream-id" "8 Routes" "X-Stream-ID names the stream" [Plain] ["cap.one-stream"] cap::head::stream_id;
-    Cap "cap.seq" "2 Cursor and resume" "seq starts at 1 and has no gaps" [Plain] ["cap.packets"] cap::packets::seq;
-    Cap "cap.time" "1 CAP packets" "Times are RFC 3339 in UTC" [Plain] ["cap.packets"] cap::packets::time;
-    Cap "cap.close" "3 Every stream ends" "A stream ends with exactly one CLOSE" [Plain] ["cap.packets"] cap::packets::close;
-    Cap "cap.end" "2 Cursor and resume" "A body ends, and at a frame's end" [Plain] ["cap.answer"] cap::packets::end;
+    Cap "cap.frames" "1 SSE" "A frame is event, id, one data \
+     line" [Plain] ["cap.answer"] cap::packets::frames;
+    Cap "cap.event-name" "1 SSE" "The event is \
+     stream.packet" [Plain] ["cap.frames"] cap::packets::event_name;
+    Cap "cap.packets" "1 CAP packets" "Packets are strict: five members, \
+     typed" [Plain] ["cap.answer"] cap::packets::packets;
+    Cap "cap.ids" "2 Cursor and resume" "A frame's id is stream_id and seq of its \
+     packet" [Plain] ["cap.packets"] cap::packets::ids;
+    Cap "cap.separators" "1 SSE" "Characters that some readers split lines at are \
+     escaped" [Plain] ["cap.answer"] cap::packets::separators;
+    Cap "cap.one-stream" "2 Cursor and resume" "All packets name one \
+     stream" [Plain] ["cap.packets"] cap::packets::one_stream;
+    Cap "cap.stream-id" "8 Routes" "X-Stream-ID names the \
+     stream" [Plain] ["cap.one-stream"] cap::head::stream_id;
+    Cap "cap.seq" "2 Cursor and resume" "seq starts at 1 and has no \
+     gaps" [Plain] ["cap.packets"] cap::packets::seq;
+    Cap "cap.time" "1 CAP packets" "Times are RFC 3339 in \
+     UTC" [Plain] ["cap.packets"] cap::packets::time;
+    Cap "cap.close" "3 Every stream ends" "A stream ends with exactly one \
+     CLOSE" [Plain] ["cap.packets"] cap::packets::close;
+    Cap "cap.end" "2 Cursor and resume" "A body ends, and at a frame's \
+     end" [Plain] ["cap.answer"] cap::packets::end;
 
     // Start once.
-    Cap "cap.attach" "3 Start once" "The same request attaches to its run, byte by byte" [Plain] ["cap.close", "cap.end"] cap::start::attach;
-    Cap "cap.spacing" "3 Start once" "Spacing and order of members do not make another request" [Plain] ["cap.attach"] cap::start::spacing;
-    Cap "cap.race" "3 Start once" "Equal requests at once are one run" [Race] ["cap.attach"] cap::start::race;
-    Cap "cap.conflict" "3 Start once" "Another body under the same request_id is 409" [Plain] ["cap.attach"] cap::start::conflict;
+    Cap "cap.attach" "3 Start once" "The same request attaches to its run, byte by \
+     byte" [Plain] ["cap.close", "cap.end"] cap::start::attach;
+    Cap "cap.spacing" "3 Start once" "Spacing and order of members do not make another \
+     request" [Plain] ["cap.attach"] cap::start::spacing;
+    Cap "cap.race" "3 Start once" "Equal requests at once are one \
+     run" [Race] ["cap.attach"] cap::start::race;
+    Cap "cap.conflict" "3 Start once" "Another body under the same request_id is \
+     409" [Plain] ["cap.attach"] cap::start::conflict;
 
     // Resume.
-    Cap "cap.resume" "2 Cursor and resume" "A cursor continues strictly after it, with the same bytes" [Plain] ["cap.attach", "cap.seq", "cap.ids", "cap.one-stream"] cap::resume::resume;
-    Cap "cap.resume-opening" "2 Cursor and resume" "A resumed stream opens at the client's own cursor" [Plain] ["cap.resume", "cap.opening"] cap::resume::opening;
-    Cap "cap.resume-bare" "2 Cursor and resume" "A bare stream id replays from the start" [Plain] ["cap.resume"] cap::resume::bare;
-    Cap "cap.past-end" "2 Cursor and resume" "A POST at the end gets the CLOSE again" [Plain] ["cap.resume"] cap::resume::past_end;
-    Cap "cap.cursor-lost" "2 Cursor and resume" "A cursor above the last packet is 410 stream_lost" [Plain] ["cap.resume"] cap::resume::lost;
-    Cap "cap.cursor-foreign" "2 Cursor and resume" "A cursor of another stream is 400" [Plain] ["cap.resume"] cap::resume::foreign;
-    Cap "cap.cursor-unreadable" "2 Cursor and resume" "A cursor that cannot be read is 400" [Plain] ["cap.resume"] cap::resume::unreadable;
-    Cap "cap.cursor-unknown" "3 Start once" "A cursor without its run starts none: 410" [Plain] ["cap.resume"] cap::resume::unknown;
+    Cap "cap.resume" "2 Cursor and resume" "A cursor continues strictly after it, with the same \
+     bytes" [Plain] ["cap.attach", "cap.seq", "cap.ids", "cap.one-stream"] cap::resume::resume;
+    Cap "cap.resume-opening" "2 Cursor and resume" "A resumed stream opens at the client's own \
+     cursor" [Plain] ["cap.resume", "cap.opening"] cap::resume::opening;
+    Cap "cap.resume-bare" "2 Cursor and resume" "A bare stream id replays from the \
+     start" [Plain] ["cap.resume"] cap::resume::bare;
+    Cap "cap.past-end" "2 Cursor and resume" "A POST at the end gets the CLOSE \
+     again" [Plain] ["cap.resume"] cap::resume::past_end;
+    Cap "cap.cursor-lost" "2 Cursor and resume" "A cursor above the last packet is 410 \
+     stream_lost" [Plain] ["cap.resume"] cap::resume::lost;
+    Cap "cap.cursor-foreign" "2 Cursor and resume" "A cursor of another stream is \
+     400" [Plain] ["cap.resume"] cap::resume::foreign;
+    Cap "cap.cursor-unreadable" "2 Cursor and resume" "A cursor that cannot be read is \
+     400" [Plain] ["cap.resume"] cap::resume::unreadable;
+    Cap "cap.cursor-unknown" "3 Start once" "A cursor without its run starts none: \
+     410" [Plain] ["cap.resume"] cap::resume::unknown;
 
     // Viewers.
-    Cap "cap.watch" "8 Routes" "GET of a stream shows the same bytes" [Plain] ["cap.close", "cap.end"] cap::watch::watch;
-    Cap "cap.watch-end" "2 Cursor and resume" "GET at the end is 204" [Plain] ["cap.watch", "cap.seq"] cap::watch::end;
-    Cap "cap.watch-unknown" "3 Start once" "GET of an unknown stream is 404 stream_not_found" [Plain] ["cap.watch"] cap::watch::unknown;
-    Cap "cap.after" "2 Cursor and resume" "?after= is a cursor" [Plain] ["cap.watch", "cap.seq"] cap::watch::after;
-    Cap "cap.header-wins" "2 Cursor and resume" "Last-Event-ID beats ?after=" [Plain] ["cap.watch", "cap.seq"] cap::watch::header_wins;
-    Cap "cap.profile" "3 What is asked" "?profile=v2 shows a stream in profile v2" [Plain] ["cap.watch"] cap::watch::profile;
+    Cap "cap.watch" "8 Routes" "GET of a stream shows the same bytes" [Plain] ["cap.close",
+    "cap.end"] cap::watch::watch;
+    Cap "cap.watch-end" "2 Cursor and resume" "GET at the end is 204" [Plain] ["cap.watch",
+    "cap.seq"] cap::watch::end;
+    Cap "cap.watch-unknown" "3 Start once" "GET of an unknown stream is 404 \
+     stream_not_found" [Plain] ["cap.watch"] cap::watch::unknown;
+    Cap "cap.after" "2 Cursor and resume" "?after= is a cursor" [Plain] ["cap.watch",
+    "cap.seq"] cap::watch::after;
+    Cap "cap.header-wins" "2 Cursor and resume" "Last-Event-ID beats ?after=" [Plain] ["cap.watch",
+    "cap.seq"] cap::watch::header_wins;
+    Cap "cap.profile" "3 What is asked" "?profile=v2 shows a stream in profile \
+     v2" [Plain] ["cap.watch"] cap::watch::profile;
 
     // A run that goes on.
-    Cap "cap.disconnect" "3 Start once" "A disconnect is not a stop" [Slow] ["cap.resume"] cap::stop::disconnect;
-    Cap "cap.stop" "3 Stop" "DELETE answers when CLOSE cancelled is journalled" [Slow] ["cap.watch", "cap.disconnect"] cap::stop::stop;
-    Cap "cap.stop-summary" "3 Stop" "DELETE answers with the run's summary" [Slow] ["cap.stop"] cap::stop::summary;
-    Cap "cap.stop-viewer" "3 Stop" "Whoever watches a run that is stopped sees its CLOSE" [Slow] ["cap.stop"] cap::stop::viewer;
-    Cap "cap.stop-again" "3 Stop" "DELETE of a finished run changes nothing" [Slow] ["cap.stop"] cap::stop::again;
-    Cap "cap.stop-unknown" "3 Start once" "DELETE of an unknown stream is 404 stream_not_found" [Plain] ["cap.watch"] cap::watch::unknown_stop;
-    Cap "cap.heartbeat" "1 SSE" "A silent stream has heartbeats" [Quiet] ["cap.watch"] cap::stop::heartbeat;
+    Cap "cap.disconnect" "3 Start once" "A disconnect is not a \
+     stop" [Slow] ["cap.resume"] cap::stop::disconnect;
+    Cap "cap.stop" "3 Stop" "DELETE answers when CLOSE cancelled is \
+     journalled" [Slow] ["cap.watch", "cap.disconnect"] cap::stop::stop;
+    Cap "cap.stop-summary" "3 Stop" "DELETE answers with the run's \
+     summary" [Slow] ["cap.stop"] cap::stop::summary;
+    Cap "cap.stop-viewer" "3 Stop" "Whoever watches a run that is stopped sees its \
+     CLOSE" [Slow] ["cap.stop"] cap::stop::viewer;
+    Cap "cap.stop-again" "3 Stop" "DELETE of a finished run changes \
+     nothing" [Slow] ["cap.stop"] cap::stop::again;
+    Cap "cap.stop-unknown" "3 Start once" "DELETE of an unknown stream is 404 \
+     stream_not_found" [Plain] ["cap.watch"] cap::watch::unknown_stop;
+    Cap "cap.heartbeat" "1 SSE" "A silent stream has \
+     heartbeats" [Quiet] ["cap.watch"] cap::stop::heartbeat;
 
     // In one object; in v2.
-    Cap "cap.json" "3 JSON mode" "Accept: application/json gets the whole run in one object" [Plain] ["cap.attach"] cap::whole::json;
-    Cap "cap.v2" "3 What is asked" "A request in profile v2 is answered in v2" [V2] ["cap.end"] cap::whole::v2;
+    Cap "cap.json" "3 JSON mode" "Accept: application/json gets the whole run in one \
+     object" [Plain] ["cap.attach"] cap::whole::json;
+    Cap "cap.v2" "3 What is asked" "A request in profile v2 is answered in \
+     v2" [V2] ["cap.end"] cap::whole::v2;
 
     // A run that fails.
-    Cap "cap.error" "1 CAP packets" "An ERROR is a StreamError, never a string" [Fault] ["cap.end"] cap::fail::error;
-    Cap "cap.error-code" "1 CAP packets" "An ERROR's code is snake_case" [Fault] ["cap.error"] cap::fail::code;
-    Cap "cap.error-close" "3 Every stream ends" "CLOSE follows an ERROR that is FATAL" [Fault] ["cap.error"] cap::fail::close;
-    Cap "cap.error-json" "3 JSON mode" "In one object a failed run is a problem with its fault's status" [Fault] ["cap.error-code", "cap.json"] cap::fail::problem;
+    Cap "cap.error" "1 CAP packets" "An ERROR is a StreamError, never a \
+     string" [Fault] ["cap.end"] cap::fail::error;
+    Cap "cap.error-code" "1 CAP packets" "An ERROR's code is \
+     snake_case" [Fault] ["cap.error"] cap::fail::code;
+    Cap "cap.error-close" "3 Every stream ends" "CLOSE follows an ERROR that is \
+     FATAL" [Fault] ["cap.error"] cap::fail::close;
+    Cap "cap.error-json" "3 JSON mode" "In one object a failed run is a problem with its fault's \
+     status" [Fault] ["cap.error-code", "cap.json"] cap::fail::problem;
 
     // Refusals.
     Cap "http.malformed" "4 Over HTTP" "A body that is not JSON is 400" [] [] http::malformed;
     Cap "http.place" "1 CAP packets" "A refusal names the member that is wrong" [] [] http::place;
-    Cap "http.media-type" "5 Who may do what" "A body that is not application/json is 415" [] [] http::media_type;
+    Cap "http.media-type" "5 Who may do what" "A body that is not application/json is \
+     415" [] [] http::media_type;
     Cap "http.route" "4 Over HTTP" "An unknown route is 404 route_not_found" [] [] http::route;
     Cap "http.method" "4 Over HTTP" "A wrong method is 405 method_not_allowed" [] [] http::method;
-    Cap "http.key-in-url" "5 Who may do what" "A key in a URL is refused" [Plain] ["cap.watch"] http::key_in_url;
-    Cap "http.problem" "4 Over HTTP" "A refusal is a problem with all its members" [] ["http.malformed"] http::problem;
-    Cap "http.catalogue" "4 Faults" "A refusal agrees with the catalogue" [] ["http.problem"] http::catalogue;
-    Cap "http.request-id" "4 Over HTTP" "A refusal names its request" [] ["http.problem"] http::request_id;
-    Cap "http.retry-after" "4 Over HTTP" "Retry-After and retry_after agree" [Fault] ["cap.error-json"] http::retry_after;
-    Cap "http.page" "4 Over HTTP" "A problem's type is a page" [] ["http.problem", "http.catalogue"] http::page;
+    Cap "http.key-in-url" "5 Who may do what" "A key in a URL is \
+     refused" [Plain] ["cap.watch"] http::key_in_url;
+    Cap "http.problem" "4 Over HTTP" "A refusal is a problem with all its \
+     members" [] ["http.malformed"] http::problem;
+    Cap "http.catalogue" "4 Faults" "A refusal agrees with the \
+     catalogue" [] ["http.problem"] http::catalogue;
+    Cap "http.request-id" "4 Over HTTP" "A refusal names its \
+     request" [] ["http.problem"] http::request_id;
+    Cap "http.retry-after" "4 Over HTTP" "Retry-After and retry_after \
+     agree" [Fault] ["cap.error-json"] http::retry_after;
+    Cap "http.page" "4 Over HTTP" "A problem's type is a page" [] ["http.problem",
+    "http.catalogue"] http::page;
 
     // The rest.
     Cap "http.health" "8 Routes" "/health says how the server feels" [] [] http::health;
     Cap "http.ready" "8 Routes" "/readyz is 200 while runs are taken" [] [] http::ready;
-    Cap "http.preflight" "5 Who may do what" "A preflight allows what clients send" [] [] http::preflight;
-    Cap "http.exposed" "5 Who may do what" "A page can read what clients need, on refusals too" [] ["http.preflight"] http::exposed;
+    Cap "http.preflight" "5 Who may do what" "A preflight allows what clients \
+     send" [] [] http::preflight;
+    Cap "http.exposed" "5 Who may do what" "A page can read what clients need, on refusals \
+     too" [] ["http.preflight"] http::exposed;
 
     // Tenants.
-    Cap "tenants.no-key" "5 Who may do what" "No key is 401 tenant_required" [Key] [] tenants::no_key;
-    Cap "tenants.wrong-key" "5 Who may do what" "A wrong key is 403 tenant_unauthorized" [Key] [] tenants::wrong_key;
-    Cap "tenants.wrong-tenant" "5 Who may do what" "An X-Tenant-ID that does not agree is 403" [Key] [] tenants::wrong_tenant;
-    Cap "tenants.watch" "5 Who may do what" "Another tenant's stream answers as an unknown one" [Plain Key OtherKey] ["cap.watch"] tenants::watch;
-    Cap "tenants.stop" "5 Who may do what" "Stopping it does, too" [Plain Key OtherKey] ["cap.watch"] tenants::stop;
-    Cap "tenants.keys" "3 Start once" "Request ids are scoped by tenant" [Plain Key OtherRun] ["cap.attach"] tenants::keys;
-    Cap "tenants.ticket" "5 Who may do what" "A ticket reads its stream without a key" [Plain Key] ["cap.watch"] tenants::ticket;
-    Cap "tenants.ticket-reads" "5 Who may do what" "A ticket opens nothing else" [Plain Key] ["tenants.ticket", "tenants.no-key"] tenants::ticket_reads;
-    Cap "tenants.ticket-forged" "5 Who may do what" "A ticket that was changed is none" [Plain Key] ["tenants.ticket", "tenants.no-key"] tenants::forged;
+    Cap "tenants.no-key" "5 Who may do what" "No key is 401 \
+     tenant_required" [Key] [] tenants::no_key;
+    Cap "tenants.wrong-key" "5 Who may do what" "A wrong key is 403 \
+     tenant_unauthorized" [Key] [] tenants::wrong_key;
+    Cap "tenants.wrong-tenant" "5 Who may do what" "An X-Tenant-ID that does not agree is \
+     403" [Key] [] tenants::wrong_tenant;
+    Cap "tenants.watch" "5 Who may do what" "Another tenant's stream answers as an unknown \
+     one" [Plain Key OtherKey] ["cap.watch"] tenants::watch;
+    Cap "tenants.stop" "5 Who may do what" "Stopping it does, \
+     too" [Plain Key OtherKey] ["cap.watch"] tenants::stop;
+    Cap "tenants.keys" "3 Start once" "Request ids are scoped by \
+     tenant" [Plain Key OtherRun] ["cap.attach"] tenants::keys;
+    Cap "tenants.ticket" "5 Who may do what" "A ticket reads its stream without a \
+     key" [Plain Key] ["cap.watch"] tenants::ticket;
+    Cap "tenants.ticket-reads" "5 Who may do what" "A ticket opens nothing \
+     else" [Plain Key] ["tenants.ticket", "tenants.no-key"] tenants::ticket_reads;
+    Cap "tenants.ticket-forged" "5 Who may do what" "A ticket that was changed is \
+     none" [Plain Key] ["tenants.ticket", "tenants.no-key"] tenants::forged;
 
     // AG-UI: a stream of events.
-    Agui "agui.answer" "11 The AG-UI face" "A run input is answered with a stream" [Agui] [] agui::stream::answer;
-    Agui "agui.headers" "8 Routes" "A stream is not stored, transformed or compressed" [Agui] ["agui.answer"] agui::stream::headers;
-    Agui "agui.lines" "11 Frames and ids" "Lines end in LF alone" [Agui] ["agui.answer"] agui::stream::lines;
-    Agui "agui.data" "11 Frames and ids" "Data is one JSON object: no [DONE], nothing empty" [Agui] ["agui.answer"] agui::stream::data;
-    Agui "agui.events" "6 AG-UI" "Events are AG-UI's, with their members" [Agui] ["agui.data"] agui::stream::events;
-    Agui "agui.nulls" "6 AG-UI" "Absent members are left out, never null" [Agui] ["agui.data"] agui::stream::nulls;
-    Agui "agui.separators" "1 SSE" "Characters that some readers split lines at are escaped" [Agui] ["agui.data"] agui::stream::separators;
-    Agui "agui.started" "11 From packets to events" "RUN_STARTED comes first" [Agui] ["agui.events"] agui::stream::started;
-    Agui "agui.terminal" "11 From packets to events" "Exactly one RUN_FINISHED or RUN_ERROR comes last" [Agui] ["agui.events"] agui::stream::terminal;
-    Agui "agui.sequence" "11 From packets to events" "Messages, steps and calls begin and end in order" [Agui] ["agui.started", "agui.terminal"] agui::stream::sequence;
-    Agui "agui.end" "11 Frames and ids" "A body ends, and at a frame's end" [Agui] ["agui.answer"] agui::stream::end;
-    Agui "agui.ids" "11 Frames and ids" "An event's id is a cursor" [Agui] ["agui.data"] agui::stream::ids;
+    Agui "agui.answer" "11 The AG-UI face" "A run input is answered with a \
+     stream" [Agui] [] agui::stream::answer;
+    Agui "agui.headers" "8 Routes" "A stream is not stored, transformed or \
+     compressed" [Agui] ["agui.answer"] agui::stream::headers;
+    Agui "agui.lines" "11 Frames and ids" "Lines end in LF \
+     alone" [Agui] ["agui.answer"] agui::stream::lines;
+    Agui "agui.data" "11 Frames and ids" "Data is one JSON object: no [DONE], nothing \
+     empty" [Agui] ["agui.answer"] agui::stream::data;
+    Agui "agui.events" "6 AG-UI" "Events are AG-UI's, with their \
+     members" [Agui] ["agui.data"] agui::stream::events;
+    Agui "agui.nulls" "6 AG-UI" "Absent members are left out, never \
+     null" [Agui] ["agui.data"] agui::stream::nulls;
+    Agui "agui.separators" "1 SSE" "Characters that some readers split lines at are \
+     escaped" [Agui] ["agui.data"] agui::stream::separators;
+    Agui "agui.started" "11 From packets to events" "RUN_STARTED comes \
+     first" [Agui] ["agui.events"] agui::stream::started;
+    Agui "agui.terminal" "11 From packets to events" "Exactly one RUN_FINISHED or RUN_ERROR comes \
+     last" [Agui] ["agui.events"] agui::stream::terminal;
+    Agui "agui.sequence" "11 From packets to events" "Messages, steps and calls begin and end in \
+     order" [Agui] ["agui.started", "agui.terminal"] agui::stream::sequence;
+    Agui "agui.end" "11 Frames and ids" "A body ends, and at a frame's \
+     end" [Agui] ["agui.answer"] agui::stream::end;
+    Agui "agui.ids" "11 Frames and ids" "An event's id is a \
+     cursor" [Agui] ["agui.data"] agui::stream::ids;
     Agui "agui.unique" "11 Frames and ids" "No id repeats" [Agui] ["agui.ids"] agui::stream::unique;
 
     // AG-UI: coming back.
-    Agui "agui.resume" "11 Frames and ids" "A resume continues with the next event, with the same bytes" [Agui] ["agui.unique", "agui.terminal", "agui.end"] agui::resume::resume;
-    Agui "agui.past-end" "11 Frames and ids" "At the end the terminal event comes again, under no id" [Agui] ["agui.resume"] agui::resume::past_end;
-    Agui "agui.attach" "11 Frames and ids" "The same request attaches to its run" [Agui] ["agui.resume"] agui::resume::attach;
-    Agui "agui.join" "11 Frames and ids" "offset=-1 replays all events" [Agui] ["agui.resume"] agui::resume::join;
-    Agui "agui.other-face" "11 The AG-UI face" "A stream that was started in CAP can be watched" [Plain Agui] ["cap.watch", "agui.resume"] agui::resume::other_face;
+    Agui "agui.resume" "11 Frames and ids" "A resume continues with the next event, with the same \
+     bytes" [Agui] ["agui.unique", "agui.terminal", "agui.end"] agui::resume::resume;
+    Agui "agui.past-end" "11 Frames and ids" "At the end the terminal event comes again, under no \
+     id" [Agui] ["agui.resume"] agui::resume::past_end;
+    Agui "agui.attach" "11 Frames and ids" "The same request attaches to its \
+     run" [Agui] ["agui.resume"] agui::resume::attach;
+    Agui "agui.join" "11 Frames and ids" "offset=-1 replays all \
+     events" [Agui] ["agui.resume"] agui::resume::join;
+    Agui "agui.other-face" "11 The AG-UI face" "A stream that was started in CAP can be \
+     watched" [Plain Agui] ["cap.watch", "agui.resume"] agui::resume::other_face;
 
     // AG-UI: failures.
-    Agui "agui.unreadable" "11 Refusals" "An input that cannot be read is 400" [] [] agui::fail::unreadable;
-    Agui "agui.conflict" "11 Refusals" "A refusal is a stream with RUN_ERROR alone" [Agui] ["agui.resume"] agui::fail::conflict;
-    Agui "agui.unknown" "11 Refusals" "Joining an unknown run is SESSION_NOT_FOUND" [Agui] ["agui.join"] agui::fail::unknown;
-    Agui "agui.version" "6 AG-UI" "A peer with a protocolVersion gets metadata only" [Agui] ["agui.conflict"] agui::fail::version;
-    Agui "agui.key-space" "11 The AG-UI face" "Keys are one space for both faces" [Plain Agui] ["cap.attach", "agui.conflict"] agui::fail::key_space;
-    Agui "agui.error" "6 AG-UI" "RUN_ERROR has one of the ten codes, and its status" [AguiFault] ["agui.end"] agui::fail::code;
-    Agui "agui.error-members" "6 AG-UI" "RUN_ERROR has the story's members and their metadata" [AguiFault] ["agui.error"] agui::fail::members;
-    Agui "agui.error-event" "11 Frames and ids" "RUN_ERROR is also the frame's event name" [AguiFault] ["agui.error"] agui::fail::event_name;
+    Agui "agui.unreadable" "11 Refusals" "An input that cannot be read is \
+     400" [] [] agui::fail::unreadable;
+    Agui "agui.conflict" "11 Refusals" "A refusal is a stream with RUN_ERROR \
+     alone" [Agui] ["agui.resume"] agui::fail::conflict;
+    Agui "agui.unknown" "11 Refusals" "Joining an unknown run is \
+     SESSION_NOT_FOUND" [Agui] ["agui.join"] agui::fail::unknown;
+    Agui "agui.version" "6 AG-UI" "A peer with a protocolVersion gets metadata \
+     only" [Agui] ["agui.conflict"] agui::fail::version;
+    Agui "agui.key-space" "11 The AG-UI face" "Keys are one space for both \
+     faces" [Plain Agui] ["cap.attach", "agui.conflict"] agui::fail::key_space;
+    Agui "agui.error" "6 AG-UI" "RUN_ERROR has one of the ten codes, and its \
+     status" [AguiFault] ["agui.end"] agui::fail::code;
+    Agui "agui.error-members" "6 AG-UI" "RUN_ERROR has the story's members and their \
+     metadata" [AguiFault] ["agui.error"] agui::fail::members;
+    Agui "agui.error-event" "11 Frames and ids" "RUN_ERROR is also the frame's event \
+     name" [AguiFault] ["agui.error"] agui::fail::event_name;
 
     // OpenAI's API.
-    OpenAi "openai.answer" "13 Answers" "A response is streamed in plain events: no ids, no preamble" [OpenAi] [] openai::answer;
-    OpenAi "openai.order" "13 Answers" "It is created, then in progress, and its numbers go up" [OpenAi] ["openai.answer"] openai::order;
-    OpenAi "openai.terminal" "13 Answers" "One terminal event comes last, before a clean end" [OpenAi] ["openai.answer"] openai::terminal;
-    OpenAi "openai.resume" "13 Answers" "starting_after goes on with the next event, with the same bytes" [OpenAi] ["openai.order", "openai.terminal"] openai::resume;
-    OpenAi "openai.once" "13 Requests" "An Idempotency-Key is one response" [OpenAi] ["openai.answer"] openai::once;
+    OpenAi "openai.answer" "13 Answers" "A response is streamed in plain events: no ids, no \
+     preamble" [OpenAi] [] openai::answer;
+    OpenAi "openai.order" "13 Answers" "It is created, then in progress, and its numbers go \
+     up" [OpenAi] ["openai.answer"] openai::order;
+    OpenAi "openai.terminal" "13 Answers" "One terminal event comes last, before a clean \
+     end" [OpenAi] ["openai.answer"] openai::terminal;
+    OpenAi "openai.resume" "13 Answers" "starting_after goes on with the next event, with the \
+     same bytes" [OpenAi] ["openai.order", "openai.terminal"] openai::resume;
+    OpenAi "openai.once" "13 Requests" "An Idempotency-Key is one \
+     response" [OpenAi] ["openai.answer"] openai::once;
     OpenAi "openai.error" "13 Refusals" "A refusal has OpenAI's shape" [] [] openai::error;
-    OpenAi "openai.chat" "13 Answers" "A chat's chunks end with one finish_reason and [DONE]" [Chat] [] openai::chat;
+    OpenAi "openai.chat" "13 Answers" "A chat's chunks end with one finish_reason and \
+     [DONE]" [Chat] [] openai::chat;
 
     // The AI SDK.
-    AiSdk "ai-sdk.answer" "14 Chats of the AI SDK" "A chat is answered with a UI message stream" [AiSdk] [] ai_sdk::answer;
-    AiSdk "ai-sdk.order" "14 Chats of the AI SDK" "It begins with start and its message, and ends with finish and [DONE]" [AiSdk] ["ai-sdk.answer"] ai_sdk::order;
-    AiSdk "ai-sdk.replay" "14 Chats of the AI SDK" "Who comes back is told all of it from start" [AiSdk] ["ai-sdk.order"] ai_sdk::replay;
-    AiSdk "ai-sdk.nothing" "14 Chats of the AI SDK" "A chat without a run is 204" [] [] ai_sdk::nothing;
-    AiSdk "ai-sdk.stop" "14 Chats of the AI SDK" "DELETE ends the run, and whoever reads sees the abort" [AiSdkSlow] ["ai-sdk.answer"] ai_sdk::stop;
+    AiSdk "ai-sdk.answer" "14 Chats of the AI SDK" "A chat is answered with a UI message \
+     stream" [AiSdk] [] ai_sdk::answer;
+    AiSdk "ai-sdk.order" "14 Chats of the AI SDK" "It begins with start and its message, and ends \
+     with finish and [DONE]" [AiSdk] ["ai-sdk.answer"] ai_sdk::order;
+    AiSdk "ai-sdk.replay" "14 Chats of the AI SDK" "Who comes back is told all of it from \
+     start" [AiSdk] ["ai-sdk.order"] ai_sdk::replay;
+    AiSdk "ai-sdk.nothing" "14 Chats of the AI SDK" "A chat without a run is \
+     204" [] [] ai_sdk::nothing;
+    AiSdk "ai-sdk.stop" "14 Chats of the AI SDK" "DELETE ends the run, and whoever reads sees the \
+     abort" [AiSdkSlow] ["ai-sdk.answer"] ai_sdk::stop;
 
     // A2A.
-    A2a "a2a.card" "14 Tasks of A2A" "The card names absolute addresses, and streaming" [] [] a2a::card;
-    A2a "a2a.stream" "14 Tasks of A2A" "A stream is the task, then its updates, and ends after the last status" [A2a] [] a2a::stream;
-    A2a "a2a.get" "14 Tasks of A2A" "A task has all that was streamed of it" [A2a] ["a2a.stream"] a2a::get;
-    A2a "a2a.old" "14 Tasks of A2A" "Version 0.3 has its own words at the same address" [A2a] ["a2a.stream"] a2a::old;
-    A2a "a2a.once" "14 Tasks of A2A" "The same message is the same task" [A2a] ["a2a.stream"] a2a::once;
-    A2a "a2a.resume" "14 Tasks of A2A" "Last-Event-ID goes on with the next event, with the same bytes" [A2a] ["a2a.stream"] a2a::resume;
-    A2a "a2a.over" "14 Tasks of A2A" "A task that is over is neither subscribed to nor cancelled" [A2a] ["a2a.stream"] a2a::over;
+    A2a "a2a.card" "14 Tasks of A2A" "The card names absolute addresses, and \
+     streaming" [] [] a2a::card;
+    A2a "a2a.stream" "14 Tasks of A2A" "A stream is the task, then its updates, and ends after \
+     the last status" [A2a] [] a2a::stream;
+    A2a "a2a.get" "14 Tasks of A2A" "A task has all that was streamed of \
+     it" [A2a] ["a2a.stream"] a2a::get;
+    A2a "a2a.old" "14 Tasks of A2A" "Version 0.3 has its own words at the same \
+     address" [A2a] ["a2a.stream"] a2a::old;
+    A2a "a2a.once" "14 Tasks of A2A" "The same message is the same \
+     task" [A2a] ["a2a.stream"] a2a::once;
+    A2a "a2a.resume" "14 Tasks of A2A" "Last-Event-ID goes on with the next event, with the same \
+     bytes" [A2a] ["a2a.stream"] a2a::resume;
+    A2a "a2a.over" "14 Tasks of A2A" "A task that is over is neither subscribed to nor \
+     cancelled" [A2a] ["a2a.stream"] a2a::over;
 
     // Durable Streams.
-    Durable "durable.read" "14 Runs as Durable Streams" "A stream that has ended is its packets, up to date and closed" [Plain] ["cap.packets", "cap.close"] durable::read;
-    Durable "durable.offset" "14 Runs as Durable Streams" "An offset goes on with the next packet" [Plain] ["durable.read"] durable::offset;
-    Durable "durable.head" "14 Runs as Durable Streams" "HEAD tells where a stream ends" [Plain] ["durable.read"] durable::head;
-    Durable "durable.poll" "14 Runs as Durable Streams" "A long poll at the end of a closed stream is 204 at once" [Plain] ["durable.read"] durable::poll;
-    Durable "durable.write" "14 Runs as Durable Streams" "Nothing can be written" [Plain] ["durable.read"] durable::write;
+    Durable "durable.read" "14 Runs as Durable Streams" "A stream that has ended is its packets, \
+     up to date and closed" [Plain] ["cap.packets", "cap.close"] durable::read;
+    Durable "durable.offset" "14 Runs as Durable Streams" "An offset goes on with the next \
+     packet" [Plain] ["durable.read"] durable::offset;
+    Durable "durable.head" "14 Runs as Durable Streams" "HEAD tells where a stream \
+     ends" [Plain] ["durable.read"] durable::head;
+    Durable "durable.poll" "14 Runs as Durable Streams" "A long poll at the end of a closed \
+     stream is 204 at once" [Plain] ["durable.read"] durable::poll;
+    Durable "durable.write" "14 Runs as Durable Streams" "Nothing can be \
+     written" [Plain] ["durable.read"] durable::write;
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ pub enum Faces {
     Agui,
 }
 
-/// What is said to the agent. The demo agent's commands are known; of others only the plain query is.
+/// What is said to the agent. The demo agent's commands are known; of others only the plain query
+/// is.
 #[derive(Debug, Clone, Default)]
 pub struct Queries {
     /// Any question; best one whose answer is short.
@@ -113,9 +114,11 @@ impl Queries {
     /// A plain sentence, for an agent that nothing is known of.
     pub(crate) const SENTENCE: &str = "What is a capstan? Answer in one or two sentences.";
 
-    /// What is not set, in the demo agent's words. It says the line separators back that some readers split lines at.
+    /// What is not set, in the demo agent's words. It says the line separators back that some
+    /// readers split lines at.
     pub(crate) fn or_demo(self) -> Self {
-        const PLAIN: &str = "/echo A capstan turns,\u{2028}and the rope comes in.\u{2029}It never lets go:\u{85}what it holds, it holds.";
+        const PLAIN: &str = "/echo A capstan turns,\u{2028}and the rope comes in.\u{2029}It never \
+         lets go:\u{85}what it holds, it holds.";
         let or = |given: Option<String>, command: &str| given.or_else(|| Some(command.to_owned()));
         Self {
             plain: or(self.plain, PLAIN),

@@ -1,4 +1,5 @@
-//! One exchange with the server, kept as it came: status, headers, every byte of the body, and how it ended.
+//! One exchange with the server, kept as it came: status, headers, every byte of the body, and how
+//! it ended.
 
 use std::fmt;
 

@@ -1,6 +1,8 @@
-//! Asks an agent and prints its packets as JSON lines; a failure goes to standard error as its code.
+//! Asks an agent and prints its packets as JSON lines; a failure goes to standard error as its
+//! code.
 //!
-//! `cargo run -p capstan-client --example ask -- http://localhost:8787 "What is a capstan?" [RETRIES]`
+//! `cargo run -p capstan-client --example ask -- http://localhost:8787 "What is a capstan?"
+//! [RETRIES]`
 
 use std::io::Write as _;
 

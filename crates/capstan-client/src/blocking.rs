@@ -1,7 +1,7 @@
 //! The same client for programs without an async runtime.
 //!
-//! It drives the async one on a small runtime of its own, without a thread: nothing happens between calls, and
-//! nothing is left behind.
+//! It drives the async one on a small runtime of its own, without a thread: nothing happens between
+//! calls, and nothing is left behind.
 
 use std::sync::Arc;
 

@@ -11,9 +11,9 @@ use crate::stream::PacketStream;
 
 /// The text of one answer, piece by piece.
 ///
-/// A `stream_reset` takes back text that was already handed out, which an iterator of text cannot express: it is an
-/// error of code `stream_reset` with the text so far. [`CapClient::assist`](crate::CapClient::assist) with a
-/// [`Transcript`] follows it.
+/// A `stream_reset` takes back text that was already handed out, which an iterator of text cannot
+/// express: it is an error of code `stream_reset` with the text so far.
+/// [`CapClient::assist`](crate::CapClient::assist) with a [`Transcript`] follows it.
 #[derive(Debug)]
 pub struct ChatStream {
     packets: PacketStream,
@@ -45,7 +45,8 @@ impl ChatStream {
         Ok(self.transcript.text().to_owned())
     }
 
-    /// The conversation, to be continued with [`CapClient::chat_in`](crate::CapClient::chat_in). Known at once.
+    /// The conversation, to be continued with [`CapClient::chat_in`](crate::CapClient::chat_in).
+    /// Known at once.
     pub fn conversation_id(&self) -> Uuid {
         self.conversation
     }

@@ -134,8 +134,8 @@ impl CapClient {
         self.follow(cursor, false)
     }
 
-    /// Follows a stream as [`attach`](Self::attach) does and hands out every packet, errors included, up to CLOSE: for
-    /// who shows a stream as it is.
+    /// Follows a stream as [`attach`](Self::attach) does and hands out every packet, errors
+    /// included, up to CLOSE: for who shows a stream as it is.
     pub fn observe(&self, cursor: Cursor) -> PacketStream {
         self.follow(cursor, true)
     }

@@ -1,4 +1,5 @@
-//! What can go wrong, in RFC 004's three kinds. Displaying one tells a person what happened and what to do.
+//! What can go wrong, in RFC 004's three kinds. Displaying one tells a person what happened and
+//! what to do.
 
 use std::fmt;
 use std::time::Duration;
@@ -49,7 +50,8 @@ pub struct RuntimeError {
     pub error: Option<StreamError>,
     /// How long to wait before trying again.
     pub retry_after: Option<Duration>,
-    /// What was said before a `stream_reset` took part of it back, or before the failure; in text mode only.
+    /// What was said before a `stream_reset` took part of it back, or before the failure; in text
+    /// mode only.
     pub partial_text: Option<String>,
 }
 
@@ -79,7 +81,8 @@ impl CapError {
             location.and_then(|location| Url::parse(location).ok()).map(|url| address(&url));
         let target = target.map_or(String::new(), |target| format!(" to {target}"));
         Self::protocol(format!(
-            "status {status}: redirected{target}, which is not followed, since what is asked would go there; if that \
+            "status {status}: redirected{target}, which is not followed, since what is asked \
+             would go there; if that \
              is the right server, make it the base URL"
         ))
     }
@@ -176,7 +179,8 @@ impl RuntimeError {
         })
     }
 
-    /// Whether a new request may succeed. What the server says of this failure wins over what its code usually means.
+    /// Whether a new request may succeed. What the server says of this failure wins over what its
+    /// code usually means.
     pub fn is_retryable(&self) -> bool {
         if let Some(error) = &self.error {
             return is_retryable_error(error);
@@ -277,7 +281,8 @@ mod tests {
             CapError::connection("cannot connect: Connection refused", 3).at(&server()).to_string();
         assert_eq!(
             told,
-            "no connection to http://localhost:8787: cannot connect: Connection refused (tried again 3 times); check the \
+            "no connection to http://localhost:8787: cannot connect: Connection refused (tried \
+             again 3 times); check the \
              address and the network, or try again later"
         );
     }

@@ -29,8 +29,8 @@ impl CapClient {
         read(&self.exchange(self.request(Method::GET, self.url("/health"))).await?)
     }
 
-    /// The whole answer in one object. The key makes it safe to try again, so lost connections are, and answers that
-    /// break off.
+    /// The whole answer in one object. The key makes it safe to try again, so lost connections are,
+    /// and answers that break off.
     pub async fn ask<E: Envelope>(&self, request: &E) -> Result<ServiceResponse, CapError> {
         let request = self.post(request, "application/json");
         let answer = self.in_time(self.options.ask_timeout, self.healed(request)).await?;

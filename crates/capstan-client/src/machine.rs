@@ -1,7 +1,9 @@
-//! The client without its I/O: what came in, what to do next, what time it is. RFC 004's loop with every gap settled.
+//! The client without its I/O: what came in, what to do next, what time it is. RFC 004's loop with
+//! every gap settled.
 //!
-//! A shell asks [`Machine::poll`] what to do, does it, and tells how it went. Nothing else is needed to drive a call,
-//! be it over async sockets, blocking ones, another language's HTTP client, or a simulation.
+//! A shell asks [`Machine::poll`] what to do, does it, and tells how it went. Nothing else is
+//! needed to drive a call, be it over async sockets, blocking ones, another language's HTTP client,
+//! or a simulation.
 //!
 //! ```
 //! use std::time::Duration;
@@ -37,8 +39,8 @@ use crate::notice::Notice;
 /// What the shell has to do next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Send the request, the same bytes each time; then tell [`Machine::opened`], [`Machine::refused`] or
-    /// [`Machine::failed`].
+    /// Send the request, the same bytes each time; then tell [`Machine::opened`],
+    /// [`Machine::refused`] or [`Machine::failed`].
     Connect {
         /// The header `Last-Event-ID`, if there is one to send.
         last_event_id: Option<String>,
@@ -165,8 +167,9 @@ impl Machine {
         }
     }
 
-    /// The next packet of the bytes so far, if nothing is to be told or done before it; otherwise [`Self::poll`] says what.
-    /// For whoever takes packets in batches: one look at the clock does for all that came together.
+    /// The next packet of the bytes so far, if nothing is to be told or done before it; otherwise
+    /// [`Self::poll`] says what. For whoever takes packets in batches: one look at the clock does
+    /// for all that came together.
     pub fn poll_packet(&mut self, now: Duration) -> Option<StreamPacket> {
         if !matches!(self.state, State::Reading) || !self.queue.is_empty() {
             return None;
@@ -185,7 +188,8 @@ impl Machine {
         }
     }
 
-    /// When the call has to be over, on the clock that `now` is read from. A shell neither sends nor reads beyond it.
+    /// When the call has to be over, on the clock that `now` is read from. A shell neither sends
+    /// nor reads beyond it.
     pub fn deadline(&self) -> Option<Duration> {
         Some(self.began_at?.saturating_add(self.policy.deadline?))
     }
@@ -229,7 +233,8 @@ impl Machine {
         }
     }
 
-    /// The server refused. On the first connection that is final; on a later one a deploy or a proxy may have answered.
+    /// The server refused. On the first connection that is final; on a later one a deploy or a
+    /// proxy may have answered.
     pub fn refused(&mut self, refusal: Refusal<'_>, now: Duration) {
         let problem = serde_json::from_slice::<Problem>(refusal.body).ok();
         let header =
@@ -258,7 +263,8 @@ impl Machine {
         self.lost(why.into(), now);
     }
 
-    /// The connection is gone. A frame that was not asked for yet comes again: the cursor has not passed it.
+    /// The connection is gone. A frame that was not asked for yet comes again: the cursor has not
+    /// passed it.
     fn lost(&mut self, why: String, now: Duration) {
         self.check_deadline(now);
         if matches!(self.state, State::Over) {
@@ -380,6 +386,7 @@ impl Machine {
 
 /// The jump before `stream_lost`, the only one that the protocol itself makes.
 fn is_lost_tail(packet: &StreamPacket, expected: u64) -> bool {
-    let is_told = matches!(&packet.payload, Payload::Error(e) if FaultKind::parse(&e.code) == Some(FaultKind::StreamLost));
+    let is_told = matches!(&packet.payload,
+    Payload::Error(e) if FaultKind::parse(&e.code) == Some(FaultKind::StreamLost));
     is_told && packet.seq - expected >= LOST_TAIL_GAP - 1
 }

@@ -64,7 +64,8 @@ impl Options {
     }
 
     /// How long a response may be silent, and all that [`stop`](crate::CapClient::stop),
-    /// [`health`](crate::CapClient::health) and [`streams`](crate::CapClient::streams) may take; 60 s.
+    /// [`health`](crate::CapClient::health) and [`streams`](crate::CapClient::streams) may take; 60
+    /// s.
     #[must_use]
     pub fn read_timeout(mut self, limit: Duration) -> Self {
         self.read_timeout = limit;
@@ -92,7 +93,8 @@ impl Options {
         self
     }
 
-    /// The longest wait that is slept through; 30 s. A longer `retry_after` fails at once and says so.
+    /// The longest wait that is slept through; 30 s. A longer `retry_after` fails at once and says
+    /// so.
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.policy.max_wait = wait;
@@ -113,8 +115,8 @@ impl Options {
         self
     }
 
-    /// For tests that break hundreds of connections: the least wait between tries, 0.1 s otherwise. A client that hammers
-    /// is no good neighbour.
+    /// For tests that break hundreds of connections: the least wait between tries, 0.1 s otherwise.
+    /// A client that hammers is no good neighbour.
     #[doc(hidden)]
     #[must_use]
     pub fn least_wait(mut self, wait: Duration) -> Self {
@@ -129,7 +131,8 @@ impl Options {
         self
     }
 
-    /// The profile that [`chat`](crate::CapClient::chat) and [`attach`](crate::CapClient::attach) speak; v1.
+    /// The profile that [`chat`](crate::CapClient::chat) and [`attach`](crate::CapClient::attach)
+    /// speak; v1.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         self.policy.profile = profile;

@@ -29,7 +29,8 @@ enum Answer {
     Refused { status: u16, retry_after: Option<String>, body: Vec<u8> },
 }
 
-/// What goes on between two polls. It lives here and not in a future, so that a dropped `next` loses nothing.
+/// What goes on between two polls. It lives here and not in a future, so that a dropped `next`
+/// loses nothing.
 enum Under {
     Nothing,
     Sending(Sending),
@@ -83,7 +84,8 @@ impl PacketStream {
         }
     }
 
-    /// The next packet; `None` after CLOSE. WARNINGs are among the packets, other errors are returned.
+    /// The next packet; `None` after CLOSE. WARNINGs are among the packets, other errors are
+    /// returned.
     pub async fn next(&mut self) -> Result<Option<StreamPacket>, CapError> {
         while !self.is_over {
             self.polled_at = self.epoch.elapsed();
@@ -109,8 +111,9 @@ impl PacketStream {
         Ok(None)
     }
 
-    /// The next packet if it came with the last one and nothing is to be told before it; it never waits. `None` means that
-    /// [`next`](Self::next) knows more. For whoever takes packets in batches.
+    /// The next packet if it came with the last one and nothing is to be told before it; it never
+    /// waits. `None` means that [`next`](Self::next) knows more. For whoever takes packets in
+    /// batches.
     pub fn next_buffered(&mut self) -> Option<StreamPacket> {
         let packet = self.machine.poll_packet(self.polled_at)?;
         self.cursor = Some(packet.cursor());
@@ -118,7 +121,8 @@ impl PacketStream {
         Some(packet)
     }
 
-    /// Calls `listener` with what happens between the packets of this stream, instead of the client's own.
+    /// Calls `listener` with what happens between the packets of this stream, instead of the
+    /// client's own.
     pub fn listen(&mut self, listener: impl Fn(&Notice) + Send + Sync + 'static) {
         self.listener = Some(Arc::new(listener));
     }
@@ -136,8 +140,8 @@ impl PacketStream {
         self.stream_id
     }
 
-    /// The place after the last packet that was handed out; [`CapClient::attach`](crate::CapClient::attach) goes on
-    /// from there.
+    /// The place after the last packet that was handed out;
+    /// [`CapClient::attach`](crate::CapClient::attach) goes on from there.
     pub fn cursor(&self) -> Option<Cursor> {
         self.cursor
     }

@@ -1,5 +1,5 @@
-//! The one thing that a client needs of the network. `reqwest` is the usual one, a feature that is on unless it is
-//! turned off; anything else can take its place.
+//! The one thing that a client needs of the network. `reqwest` is the usual one, a feature that is
+//! on unless it is turned off; anything else can take its place.
 
 #[cfg(feature = "reqwest")]
 mod reqwest;
@@ -26,7 +26,8 @@ pub struct Request {
     pub method: Method,
     /// Where to.
     pub url: url::Url,
-    /// All headers but the connection's own. The key is marked as sensitive, so that `Debug` does not show it.
+    /// All headers but the connection's own. The key is marked as sensitive, so that `Debug` does
+    /// not show it.
     pub headers: HeaderMap,
     /// The same bytes each time.
     pub body: Bytes,

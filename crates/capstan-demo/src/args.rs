@@ -96,7 +96,8 @@ impl<'a> Args<'a> {
         self.value(name).map(|value| self.parse_number(name, value, most)).transpose()
     }
 
-    /// An option that is a duration with its unit. Without one, `10` might mean seconds as well as milliseconds.
+    /// An option that is a duration with its unit. Without one, `10` might mean seconds as well as
+    /// milliseconds.
     pub(super) fn duration_option(&self, name: &str) -> Result<Option<Duration>, Validation> {
         let parse = |value| {
             parse_duration(value).ok_or_else(|| {

@@ -10,12 +10,15 @@ use crate::showcase;
 use crate::voice::{Voice, first_half};
 use capstan_agent::{Failure, Interrupt, Outcome, ResumeStatus, Stopped, Turn};
 
-const STEADY: &str = "A line may drop in the middle of a sentence, and yet the sentence arrives whole: \
+const STEADY: &str = "A line may drop in the middle of a sentence, and yet the sentence arrives \
+ whole: \
     what was said is kept, what is missing is said again, and nobody hears a word twice.";
-/// Both begin alike and part before the middle of the first, so that a part is swallowed and a part taken back.
+/// Both begin alike and part before the middle of the first, so that a part is swallowed and a part
+/// taken back.
 const FIRST_THOUGHT: &str = "The answer, I am quite sure, is forty-two, as every hitchhiker \
     of a certain age will tell you without being asked for it.";
-const SECOND_THOUGHT: &str = "The answer, I am quite sure, depends on the question; on second thoughts \
+const SECOND_THOUGHT: &str = "The answer, I am quite sure, depends on the question; on second \
+ thoughts \
     I should have asked for that before I spoke.";
 
 impl Command {
@@ -127,7 +130,8 @@ async fn ask(
     }
     voice.answer("Before I go on I need a decision of yours.").await?;
     let form = json!({ "type": "object", "required": ["approved"], "properties": {
-        "approved": { "type": "boolean", "title": "Go on" }, "note": { "type": "string", "title": "Note" } } });
+        "approved": { "type": "boolean", "title": "Go on" }, "note": { "type": "string",
+        "title": "Note" } } });
     let asked = Interrupt::new(DECISION, "approval")
         .message(question.unwrap_or_else(|| "Shall I go on?".into()))
         .response_schema(form);

@@ -1,7 +1,7 @@
 //! The answer to plain text: a few sentences made of the words of the question.
 //!
-//! Which ones is decided by a hash of the message that never changes, not by chance: the same message gives the same
-//! text in every process, version of Rust and attempt.
+//! Which ones is decided by a hash of the message that never changes, not by chance: the same
+//! message gives the same text in every process, version of Rust and attempt.
 
 use capstan_protocol::Role;
 
@@ -50,7 +50,8 @@ const CLOSINGS: &[Sentence] = &[
     },
     |t| {
         format!(
-            "Ask me about {} again and I will say the same, which is more than most can promise; see `/help`.",
+            "Ask me about {} again and I will say the same, which is more than most can promise; \
+             see `/help`.",
             t.main
         )
     },

@@ -9,7 +9,8 @@ use crate::perform::broken_tool;
 use crate::voice::Voice;
 use capstan_agent::Outcome;
 
-const MARKDOWN: &str = "### Capstan\n\n| part | what it does |\n|---|---|\n| drum | holds the rope |\n| bars | **take** the hands |";
+const MARKDOWN: &str = "### Capstan\n\n| part | what it does |\n|---|---|\n| drum | holds the \
+ rope |\n| bars | **take** the hands |";
 
 /// Shows them, with text between.
 pub(super) async fn events(voice: &mut Voice<'_>) -> Outcome {

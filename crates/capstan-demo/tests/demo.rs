@@ -66,8 +66,10 @@ async fn the_answer_to_a_question_never_changes() {
     let text = first("Why is the sea salty?").await.text();
     assert_eq!(
         text,
-        "Ah, “salty”: a fine thing to ask about. There is a knot in the middle of it, and the knot is called “sea”; \
-         “salty” only pulls. A real model would now know more, but hardly sooner; `/help` shows what else I can do."
+        "Ah, “salty”: a fine thing to ask about. There is a knot in the middle of it, and the \
+         knot is called “sea”; \
+         “salty” only pulls. A real model would now know more, but hardly sooner; `/help` shows \
+         what else I can do."
     );
 }
 
@@ -123,7 +125,8 @@ async fn a_question_is_asked_once_and_its_answer_is_taken() {
     );
     assert!(question.deadline().unwrap() > capstan_protocol::Timestamp::now());
     let mut turn = Turn::new("/ask");
-    let answer = json!([{ "interruptId": "decision", "status": "resolved", "payload": { "approved": true } }]);
+    let answer = json!([{ "interruptId": "decision", "status": "resolved",
+    "payload": { "approved": true } }]);
     turn.answers = serde_json::from_str::<Vec<_>>(&answer.to_string()).unwrap().into();
     let answered = run(&Demo::with_delay(Duration::ZERO), turn).await;
     assert_eq!(answered.text(), r#"You answered {"approved":true}, so I go on."#);

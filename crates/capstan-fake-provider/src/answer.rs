@@ -4,9 +4,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Sixty words, so that "after 40" is in the middle.
-const TEXT: &str = "A capstan is a machine for pulling ropes. It stands upright on the deck, and sailors push its bars \
-round and round. The rope winds about the barrel, friction holds it, and a heavy anchor rises from the sea. Pawls \
-click below, so that nothing runs back when the crew takes a breath. Slow, steady, strong: a very good capstan.";
+const TEXT: &str = "A capstan is a machine for pulling ropes. It stands upright on the deck, and \
+ sailors push its bars \
+round and round. The rope winds about the barrel, friction holds it, and a heavy anchor rises \
+from the sea. Pawls \
+click below, so that nothing runs back when the crew takes a breath. Slow, steady, strong: a very \
+good capstan.";
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -1,4 +1,5 @@
-//! One connection: requests in, steps out. Knows HTTP/1.1 as far as it needs to, and how to break it.
+//! One connection: requests in, steps out. Knows HTTP/1.1 as far as it needs to, and how to break
+//! it.
 
 use std::io;
 use std::time::Duration;
@@ -52,8 +53,8 @@ impl Connection {
         self.socket.read_buf(&mut self.buffer).await.ok()
     }
 
-    /// Does what is to be done; `token` is called for each token that went out. Says how it ended, and whether the
-    /// connection can serve again.
+    /// Does what is to be done; `token` is called for each token that went out. Says how it ended,
+    /// and whether the connection can serve again.
     pub(crate) async fn perform(
         &mut self,
         steps: Vec<Step>,
@@ -123,7 +124,8 @@ impl Connection {
         let encoding =
             packing.name().map(|name| format!("content-encoding: {name}\r\n")).unwrap_or_default();
         let head = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n{encoding}\r\n"
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: \
+             chunked\r\n{encoding}\r\n"
         );
         self.socket.write_all(head.as_bytes()).await?;
         self.chunk(packing.head()).await
@@ -157,7 +159,8 @@ impl Connection {
     }
 }
 
-/// Returns when the other side is gone; what it sends meanwhile is the beginning of its next request.
+/// Returns when the other side is gone; what it sends meanwhile is the beginning of its next
+/// request.
 async fn hang_up(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Error {
     loop {
         match socket.read_buf(buffer).await {
@@ -169,7 +172,8 @@ async fn hang_up(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Error {
     }
 }
 
-/// A request at the beginning of the bytes, and its length; the outer nothing if it never will be one.
+/// A request at the beginning of the bytes, and its length; the outer nothing if it never will be
+/// one.
 fn parse(bytes: &[u8]) -> Option<Option<(Request, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; 128];
     let mut head = httparse::Request::new(&mut headers);

@@ -1,4 +1,5 @@
-//! The provider's own routes, beside those that it pretends to have: what it was asked, and what goes wrong next.
+//! The provider's own routes, beside those that it pretends to have: what it was asked, and what
+//! goes wrong next.
 
 use serde_json::json;
 
@@ -26,7 +27,10 @@ pub(crate) fn answer(request: &Request, shared: &Shared) -> Step {
             Err(error) => document(400, json!({ "error": { "message": error.to_string() } })),
         },
         ("GET", path) if path.ends_with("/models") => {
-            let model = |row: &crate::fault::Row| json!({ "id": row.name, "object": "model", "owned_by": "fake" });
+            let model = |row: &crate::fault::Row| {
+                json!({ "id": row.name, "object": "model",
+            "owned_by": "fake" })
+            };
             document(
                 200,
                 json!({ "object": "list", "data": FAULTS.iter().map(model).collect::<Vec<_>>() }),
@@ -34,7 +38,8 @@ pub(crate) fn answer(request: &Request, shared: &Shared) -> Step {
         }
         (method, path) => {
             let message = format!(
-                "nothing at {method} {path}; there are POST …/chat/completions, …/responses and …/messages, GET …/models, \
+                "nothing at {method} {path}; there are POST …/chat/completions, …/responses and \
+                 …/messages, GET …/models, \
                  GET {CALLS}, GET and PUT {FAULTS_ROUTE}"
             );
             document(404, json!({ "error": { "message": message } }))

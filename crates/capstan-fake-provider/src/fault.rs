@@ -115,7 +115,8 @@ pub const FAULTS: &[Row] = &[
     row(
         Fault::RetryDelay,
         "retry-delay",
-        "429 as Google tells it: an error in a list, its wait of `retry_after` (2) seconds in its details",
+        "429 as Google tells it: an error in a list, its wait of `retry_after` (2) seconds in its \
+         details",
     ),
     row(
         Fault::RefusesPrefill,

@@ -13,7 +13,8 @@ pub struct Call {
     pub nth: usize,
     /// When it came, in seconds since the start.
     pub at: f64,
-    /// `chat-completions`, `responses`, `messages`, or `responses-resumed` for an answer that was read on.
+    /// `chat-completions`, `responses`, `messages`, or `responses-resumed` for an answer that was
+    /// read on.
     pub api: &'static str,
     /// The model that was asked for.
     pub model: String,

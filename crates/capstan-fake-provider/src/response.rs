@@ -1,4 +1,5 @@
-//! What a call gets: the steps of a response, made of the answer's frames and the fault that strikes them. No I/O.
+//! What a call gets: the steps of a response, made of the answer's frames and the fault that
+//! strikes them. No I/O.
 
 use std::time::Duration;
 
@@ -41,7 +42,8 @@ pub(crate) enum Step {
         bytes: Vec<u8>,
         every: Duration,
     },
-    /// Nothing more; the connection closes after the time, if there is one, or when the other side gives up.
+    /// Nothing more; the connection closes after the time, if there is one, or when the other side
+    /// gives up.
     Silence(Option<Duration>),
     Reset,
     Close,
@@ -117,7 +119,8 @@ const PREFILL: Complaint = Complaint {
     status: 400,
     kind: "invalid_request_error",
     code: Some("invalid_prefill"),
-    message: "This model does not support assistant message prefill. The conversation must end with a user message.",
+    message: "This model does not support assistant message prefill. The conversation must end \
+     with a user message.",
 };
 const TRAILING: Complaint = Complaint {
     status: 400,
@@ -171,16 +174,19 @@ fn complaint(status: u16) -> Complaint {
 fn moderation() -> Value {
     let metadata =
         json!({ "reasons": ["violence"], "flagged_input": "…", "provider_name": "fake" });
-    json!({ "error": { "code": 403, "message": "Your chosen model requires moderation and your input was flagged.", "metadata": metadata } })
+    json!({ "error": { "code": 403, "message": "Your chosen model requires moderation and your \
+     input was flagged.", "metadata": metadata } })
 }
 
 /// As Google tells it, in a list and with its wait in the details.
 fn retry_delay(seconds: u64) -> Value {
     let details = json!([
         { "@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [] },
-        { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s") },
+        { "@type": "type.googleapis.com/google.rpc.RetryInfo",
+        "retryDelay": format!("{seconds}s") },
     ]);
-    json!([{ "error": { "code": 429, "message": "Resource has been exhausted.", "status": "RESOURCE_EXHAUSTED", "details": details } }])
+    json!([{ "error": { "code": 429, "message": "Resource has been exhausted.",
+    "status": "RESOURCE_EXHAUSTED", "details": details } }])
 }
 
 fn refusal(shape: Shape, complaint: Complaint, rule: &Rule) -> Step {
@@ -260,7 +266,8 @@ impl Stream<'_> {
             Some(Fault::ErrorInStream) => (self.then_error(frames, complaint(500)), Step::End),
             Some(Fault::RateLimitInStream) => (self.then_error(frames, complaint(429)), Step::End),
             Some(Fault::ErrorObjectInStream) => {
-                let error = json!({ "object": "error", "message": "The engine is dead.", "type": "InternalServerError", "code": 500 });
+                let error = json!({ "object": "error", "message": "The engine is dead.",
+                "type": "InternalServerError", "code": 500 });
                 (self.then_done(frames, Some(error.to_string())), Step::End)
             }
             Some(Fault::DetailInStream) => {

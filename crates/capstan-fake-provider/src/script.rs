@@ -1,4 +1,5 @@
-//! What a provider does: its answer, its pace and its faults; built in code or read from a TOML file.
+//! What a provider does: its answer, its pace and its faults; built in code or read from a TOML
+//! file.
 
 use std::time::Duration;
 

@@ -43,7 +43,8 @@ async fn read(mut response: reqwest::Response) -> (String, bool) {
 }
 
 fn question(model: &str) -> Value {
-    json!({ "model": model, "stream": true, "messages": [{ "role": "user", "content": "What is a capstan?" }] })
+    json!({ "model": model, "stream": true, "messages": [{ "role": "user",
+    "content": "What is a capstan?" }] })
 }
 
 /// The text of a stream in any of the shapes.

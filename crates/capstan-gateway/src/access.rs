@@ -56,7 +56,8 @@ impl Caller {
 /// The detail that names the scope which a known key or token lacks.
 pub(crate) const LACKS: &str = "scope";
 
-/// Refuses a request whose key or token lacks a scope of its operation. Routes without a caller are open to everybody.
+/// Refuses a request whose key or token lacks a scope of its operation. Routes without a caller are
+/// open to everybody.
 pub(crate) async fn check_scopes(operation: Operation, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Caller>();
     match caller.map_or(Ok(()), |caller| caller.check(operation)) {
@@ -71,7 +72,8 @@ const CONSOLE: &str = "/v1/console/";
 /// A route that a ticket opens.
 pub(crate) const WATCH: &str = "/v1/streams/{id}";
 
-/// Names under which keys are put into URLs, where logs, histories and referrers keep them; in any spelling.
+/// Names under which keys are put into URLs, where logs, histories and referrers keep them; in any
+/// spelling.
 const KEY_NAMES: [&str; 6] = ["key", "token", "auth", "jwt", "password", "secret"];
 const IN_KEY_NAMES: [&str; 6] =
     ["apikey", "accesstoken", "authtoken", "authorization", "bearer", "secretkey"];
@@ -82,7 +84,8 @@ fn names_a_key(name: &str) -> bool {
     KEY_NAMES.contains(&plain.as_str()) || IN_KEY_NAMES.iter().any(|part| plain.contains(part))
 }
 
-/// Finds out whose request it is, or refuses it. Whoever is refused for what they showed, here or further on, is noted.
+/// Finds out whose request it is, or refuses it. Whoever is refused for what they showed, here or
+/// further on, is noted.
 pub(crate) async fn authenticate(State(app): State<App>, request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
     let (method, path) = (head.method.clone(), head.uri.path().to_owned());
@@ -135,7 +138,8 @@ pub(crate) async fn caller(app: &App, head: &Parts) -> Result<Caller, Fault> {
 fn check_query(query: &[(String, String)]) -> Result<(), Fault> {
     if query.iter().any(|(name, _)| names_a_key(name)) {
         return Err(Fault::new(FaultKind::InvalidRequest).with_message(
-            "A key does not belong in a URL, which logs keep: send it as `Authorization: Bearer <key>`. \
+            "A key does not belong in a URL, which logs keep: send it as `Authorization: Bearer \
+             <key>`. \
              For an EventSource, ask for a ticket with POST /v1/streams/{id}/ticket.",
         ));
     }
@@ -176,7 +180,8 @@ fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str
     Some((head.uri.path().rsplit('/').next()?, ticket))
 }
 
-/// The holder of a ticket, if it is valid for the stream and the tenant still has the key that it stands in for.
+/// The holder of a ticket, if it is valid for the stream and the tenant still has the key that it
+/// stands in for.
 async fn holder_of_ticket(app: &App, stream: &str, ticket: &str) -> Result<Caller, Fault> {
     let tickets = Tickets::of(app).await?;
     let keys_of = |tenant: &str| {
@@ -195,7 +200,8 @@ async fn holder_of_ticket(app: &App, stream: &str, ticket: &str) -> Result<Calle
     };
     holder.map(caller).ok_or_else(|| {
         Fault::new(FaultKind::TenantUnauthorized).with_message(
-            "The ticket is not one for this stream, or has expired: ask for another with POST /v1/streams/{id}/ticket.",
+            "The ticket is not one for this stream, or has expired: ask for another with POST \
+             /v1/streams/{id}/ticket.",
         )
     })
 }
@@ -206,8 +212,9 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim()).filter(|key| !key.is_empty())
 }
 
-/// Without tenants only this machine may ask: a foreign Host is DNS rebinding, a foreign Origin another site's page.
-/// A server that is open to everybody has nothing to guard in this way; [`cors`] still holds.
+/// Without tenants only this machine may ask: a foreign Host is DNS rebinding, a foreign Origin
+/// another site's page. A server that is open to everybody has nothing to guard in this way;
+/// [`cors`] still holds.
 pub(crate) async fn guard_loopback(
     State(app): State<App>,
     request: Request,
@@ -227,7 +234,8 @@ pub(crate) async fn guard_loopback(
     next.run(request).await
 }
 
-/// Whether the request is for another name than this machine's own: a page that is somewhere else by its own word.
+/// Whether the request is for another name than this machine's own: a page that is somewhere else
+/// by its own word.
 pub(crate) fn is_foreign_host(uri: &http::Uri, headers: &HeaderMap) -> bool {
     uri.host().is_some_and(|host| !is_loopback(host))
         || headers.get_all(header::HOST).iter().any(|host| !names_loopback(host))
@@ -258,7 +266,8 @@ impl App {
 }
 
 /// What a page may send and read across origins, whatever the face.
-const ALLOWED: &str = "authorization, content-type, last-event-id, x-request-id, x-tenant-id, x-run-id, \
+const ALLOWED: &str = "authorization, content-type, last-event-id, x-request-id, x-tenant-id, \
+ x-run-id, \
      x-cap-accept, traceparent, tracestate";
 const EXPOSED: &str = "x-request-id, x-stream-id, x-stream-ticket, retry-after";
 const METHODS: &str = "GET, POST, DELETE";

@@ -1,5 +1,5 @@
-//! What is under way on one connection, so that one on which nothing is can be closed, and a reader that takes nothing be
-//! given up.
+//! What is under way on one connection, so that one on which nothing is can be closed, and a reader
+//! that takes nothing be given up.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,10 +42,11 @@ impl Activity {
         UnderWay { activity: Arc::clone(self), _place: place }
     }
 
-    /// Returns when nothing has been under way for too long: the first request may take this long to come, others that.
+    /// Returns when nothing has been under way for too long: the first request may take this long
+    /// to come, others that.
     ///
-    /// A request counts once its head is whole. Half a preface, or headers that never end, are nothing, in either version
-    /// of HTTP.
+    /// A request counts once its head is whole. Half a preface, or headers that never end, are
+    /// nothing, in either version of HTTP.
     pub(crate) async fn idle(self: Arc<Self>, first: Duration, later: Duration) {
         let mut patience = first;
         loop {
@@ -105,8 +106,9 @@ impl HttpBody for Sent {
         frame
     }
 
-    /// Not before it is asked for more than there is: then the reader has room for more, so that it has what was before. A
-    /// connection of HTTP/2 would hold the last piece otherwise, and nobody would know for how long.
+    /// Not before it is asked for more than there is: then the reader has room for more, so that it
+    /// has what was before. A connection of HTTP/2 would hold the last piece otherwise, and nobody
+    /// would know for how long.
     fn is_end_stream(&self) -> bool {
         !self.is_begun && self.body.is_end_stream()
     }

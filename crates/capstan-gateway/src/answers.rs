@@ -1,4 +1,5 @@
-//! The JSON objects that routes answer with. Their documentation is what `/openapi.json` says of them.
+//! The JSON objects that routes answer with. Their documentation is what `/openapi.json` says of
+//! them.
 
 use capstan_journal::{Run, RunState};
 use capstan_protocol::{ChatMessage, StreamPacket, Timestamp};
@@ -177,10 +178,12 @@ pub(crate) struct ListedReplica {
     pub(crate) silent_seconds: f64,
     /// How many runs it works on.
     pub(crate) runs: u64,
-    /// How many responses are open there, as of its last sign of life; absent of a build that does not tell.
+    /// How many responses are open there, as of its last sign of life; absent of a build that does
+    /// not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) responses: Option<u64>,
-    /// 95 in a hundred of its latest commits took no longer; absent without one, or of a build that does not tell.
+    /// 95 in a hundred of its latest commits took no longer; absent without one, or of a build that
+    /// does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) append_p95_ms: Option<f64>,
 }

@@ -86,8 +86,9 @@ impl Gateway {
         self
     }
 
-    /// Makes spans of runs and attempts, under the target [`SPANS`](crate::SPANS), for this collector. Without one
-    /// there are none, and the trace of a request is passed on to agents as it is.
+    /// Makes spans of runs and attempts, under the target [`SPANS`](crate::SPANS), for this
+    /// collector. Without one there are none, and the trace of a request is passed on to agents as
+    /// it is.
     #[must_use]
     pub fn traces(mut self, collector: impl TraceCollector) -> Self {
         self.traces = Some(Arc::new(collector));
@@ -101,15 +102,16 @@ impl Gateway {
         self
     }
 
-    /// Passes requests on to other processes that share the journal, for tenants of whom nothing is stored. Without, only
-    /// the process that such a tenant lives in can serve it.
+    /// Passes requests on to other processes that share the journal, for tenants of whom nothing is
+    /// stored. Without, only the process that such a tenant lives in can serve it.
     #[must_use]
     pub fn passage(mut self, passage: impl Passage) -> Self {
         self.passage = Some(Arc::new(passage));
         self
     }
 
-    /// Tells the time by this clock, and waits by it before a run is tried again. Tests move it by hand.
+    /// Tells the time by this clock, and waits by it before a run is tried again. Tests move it by
+    /// hand.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;

@@ -1,4 +1,5 @@
-//! The audit: who did, or tried, what. Lines of the log under their own target; never a key, never what was said.
+//! The audit: who did, or tried, what. Lines of the log under their own target; never a key, never
+//! what was said.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -118,7 +119,8 @@ impl Audit {
         if is_told {
             let path: String = path.chars().take(LONGEST_PATH).collect();
             let (code, Who { tenant, key, operator }) = (fault.code(), who);
-            tracing::info!(target: AUDIT, tenant, key, operator, %method, path, code, "refused by credentials");
+            tracing::info!(target: AUDIT, tenant, key, operator, %method, path, code,
+            "refused by credentials");
         }
     }
 
@@ -129,7 +131,8 @@ impl Audit {
         tracing::info!(target: AUDIT, tenant, key, operator, owner, %stream, "{deed}");
     }
 
-    /// Somebody erased a session, of so many streams. Its name is a client's word, which may say anything: it is not told.
+    /// Somebody erased a session, of so many streams. Its name is a client's word, which may say
+    /// anything: it is not told.
     pub(crate) fn purged_session(&self, who: &Who, streams: usize) {
         let Who { tenant, key, operator } = who;
         let deed = Deed::PurgedSession.to_string();
@@ -143,22 +146,24 @@ impl Audit {
         }
     }
 
-    /// Somebody looked, in the console, at what was said. A session's name is a client's word: it is not told.
+    /// Somebody looked, in the console, at what was said. A session's name is a client's word: it
+    /// is not told.
     pub(crate) fn console_looked(&self, who: &Who, what: &str, owner: &str, stream: Option<Uuid>) {
         let Who { tenant, key, operator } = who;
         let stream = stream.map(tracing::field::display);
         tracing::info!(target: AUDIT, tenant, key, operator, owner, stream, what, "console looked");
     }
 
-    /// Somebody did something, in the console, to a run or a session. A session that is gone can be asked for by its name
-    /// alone, so that it is told, although it is a client's word.
+    /// Somebody did something, in the console, to a run or a session. A session that is gone can be
+    /// asked for by its name alone, so that it is told, although it is a client's word.
     pub(crate) fn console_did(&self, who: &Who, what: &str, owner: &str, to: Target<'_>) {
         let Who { tenant, key, operator } = who;
         let (stream, session) = match to {
             Target::Stream(stream) => (Some(tracing::field::display(stream)), None),
             Target::Session(name) => (None, Some(name)),
         };
-        tracing::info!(target: AUDIT, tenant, key, operator, owner, stream, session, what, "console did");
+        tracing::info!(target: AUDIT, tenant, key, operator, owner, stream, session, what,
+        "console did");
     }
 }
 

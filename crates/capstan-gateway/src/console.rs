@@ -1,5 +1,5 @@
-//! The console: what runs, and why it failed. Nothing is done per packet for its sake, no question is without bounds, and
-//! what was said is shown to those alone who may see it, and asked for it.
+//! The console: what runs, and why it failed. Nothing is done per packet for its sake, no question
+//! is without bounds, and what was said is shown to those alone who may see it, and asked for it.
 
 pub(crate) mod answers;
 mod appends;

@@ -1,4 +1,5 @@
-//! Who gets in: so many connections in all, so many from one address, and a few beyond that to ask how the server feels.
+//! Who gets in: so many connections in all, so many from one address, and a few beyond that to ask
+//! how the server feels.
 
 use std::collections::HashMap;
 use std::io;
@@ -66,7 +67,8 @@ impl Doors {
         }
     }
 
-    /// The next connection, once there is room for one more. Without an entry there is none for its address.
+    /// The next connection, once there is room for one more. Without an entry there is none for its
+    /// address.
     pub(crate) async fn next(
         &self,
         listener: &TcpListener,
@@ -90,8 +92,8 @@ impl Doors {
         Ok((socket, peer, entry))
     }
 
-    /// Room for one more request on a connection of HTTP/2 that has one under way: it takes as much as it would on a connection
-    /// of its own, and counts as one.
+    /// Room for one more request on a connection of HTTP/2 that has one under way: it takes as much
+    /// as it would on a connection of its own, and counts as one.
     pub(crate) fn another(&self, address: IpAddr) -> Option<Entry> {
         let permit = Arc::clone(&self.all).try_acquire_owned().ok()?;
         self.count(address).map(|counted| Entry { _permit: permit, counted: Some(counted) })

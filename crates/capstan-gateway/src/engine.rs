@@ -1,5 +1,6 @@
-//! The run engine: start once, attach, attempts, stop, recovery, sessions. It knows the journal and agents. It knows no HTTP, no
-//! protocol, no console and no metrics: those observe it (`events`) or are asked through traits (`ports`).
+//! The run engine: start once, attach, attempts, stop, recovery, sessions. It knows the journal and
+//! agents. It knows no HTTP, no protocol, no console and no metrics: those observe it (`events`) or
+//! are asked through traits (`ports`).
 
 pub(crate) mod ask;
 pub(crate) mod conversation;
@@ -104,7 +105,8 @@ pub(crate) struct State {
     before_work: Arc<dyn BeforeWork>,
     /// Relays at work; the end waits for them.
     pub(crate) tasks: TaskTracker,
-    /// Agents, and what they were told to end when their run did; the end waits for them, too, but not for ever.
+    /// Agents, and what they were told to end when their run did; the end waits for them, too, but
+    /// not for ever.
     pub(crate) agents_at_work: TaskTracker,
     /// What an earlier life left open is recovered; new runs wait for it.
     pub(crate) recovered: CancellationToken,
@@ -204,13 +206,14 @@ impl Engine {
         self.agents.first()
     }
 
-    /// The agent as statistics name it. Of runs whose agent is no longer configured there may be any number of names.
+    /// The agent as statistics name it. Of runs whose agent is no longer configured there may be
+    /// any number of names.
     pub(crate) fn agent_label(&self, name: &str) -> &str {
         self.worker(name).map_or("other", |agent| &agent.name)
     }
 
-    /// Whether the store may hold runs that run or wait, as far as can be told without asking it: whoever looks on while
-    /// nothing happens costs it nothing.
+    /// Whether the store may hold runs that run or wait, as far as can be told without asking it:
+    /// whoever looks on while nothing happens costs it nothing.
     pub(crate) fn may_have_open_runs(&self) -> bool {
         self.journal.store().is_shared() || self.runs.count() > 0 || self.waits.count() > 0
     }
@@ -232,7 +235,8 @@ impl Engine {
         self.tenants.quota(tenant, &self.settings.limits)
     }
 
-    /// The time of day, for whatever is written down of a run. It never goes back within one, whoever sets the clock.
+    /// The time of day, for whatever is written down of a run. It never goes back within one,
+    /// whoever sets the clock.
     pub(crate) fn stamp(&self, run: &Run) -> Timestamp {
         self.wall.now().max(run.updated_at)
     }
@@ -262,7 +266,8 @@ impl Engine {
         }
     }
 
-    /// The same for a run that somebody has left: between its claim and that record there is room for a crash.
+    /// The same for a run that somebody has left: between its claim and that record there is room
+    /// for a crash.
     async fn prepare_again(&self, run: &Run) -> Result<(), Fault> {
         if self.before_work.concerns(run) {
             let body =
@@ -281,8 +286,9 @@ impl Engine {
     }
 }
 
-/// What may be logged of a fault's cause: the error chain, since the log is the operator's own and nothing else tells why. Not if
-/// the request was wrong: the words of such a fault repeat what a user sent. Types only in debug mode.
+/// What may be logged of a fault's cause: the error chain, since the log is the operator's own and
+/// nothing else tells why. Not if the request was wrong: the words of such a fault repeat what a
+/// user sent. Types only in debug mode.
 pub(crate) fn loggable(fault: &Fault, exposure: Exposure) -> Option<String> {
     /// Longer ones are somebody's data.
     const LONGEST: usize = 2000;

@@ -1,8 +1,9 @@
-//! Faces: the protocols in which runs are asked for and told. A new one is a file here and a row in [`all`].
+//! Faces: the protocols in which runs are asked for and told. A new one is a file here and a row in
+//! [`all`].
 //!
-//! A face owns everything that its protocol has an opinion on: routes and their description, the body it reads, the key
-//! of a request, refusals, and how a stream is told. There is one way in for all of them (`post`) and one way out
-//! (`reader`); neither knows which faces there are.
+//! A face owns everything that its protocol has an opinion on: routes and their description, the
+//! body it reads, the key of a request, refusals, and how a stream is told. There is one way in for
+//! all of them (`post`) and one way out (`reader`); neither knows which faces there are.
 
 pub(crate) mod a2a;
 pub(crate) mod agui;
@@ -109,7 +110,8 @@ pub(crate) trait Face: Send + Sync + 'static {
         Routes::default()
     }
 
-    /// Headers that its clients send, beside those of every face: pages of other origins may send them, too.
+    /// Headers that its clients send, beside those of every face: pages of other origins may send
+    /// them, too.
     fn request_headers(&self) -> &'static [&'static str] {
         &[]
     }
@@ -135,8 +137,9 @@ pub(crate) trait Face: Send + Sync + 'static {
     /// Reads a body. The same body is read again when the gateway itself goes on with its run.
     fn decode(&self, body: &[u8]) -> Result<Ask, Fault>;
 
-    /// Adds to a question what its body does not tell: what stands in the head of its request, or in the journal. What
-    /// the run's record keeps of it (session, chat, previous run) need not be found again.
+    /// Adds to a question what its body does not tell: what stands in the head of its request, or
+    /// in the journal. What the run's record keeps of it (session, chat, previous run) need not be
+    /// found again.
     async fn complete(
         &self,
         _app: &App,
@@ -147,8 +150,8 @@ pub(crate) trait Face: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The key under which a request runs at most once, if the body does not say it. The key of a run that is there
-    /// attaches to it.
+    /// The key under which a request runs at most once, if the body does not say it. The key of a
+    /// run that is there attaches to it.
     async fn key(&self, _app: &App, request: &Request<'_>) -> Result<String, Fault> {
         Ok(request.ask.key.clone())
     }
@@ -178,12 +181,14 @@ pub(crate) trait Face: Send + Sync + 'static {
         false
     }
 
-    /// Whether a run of this face is stopped when nobody has read it for a while: nobody can come back for it.
+    /// Whether a run of this face is stopped when nobody has read it for a while: nobody can come
+    /// back for it.
     fn ends_unread(&self, _run: &Run) -> bool {
         false
     }
 
-    /// Whether no request can name a run of this face, so that who repeats it may have it if nobody reads it.
+    /// Whether no request can name a run of this face, so that who repeats it may have it if nobody
+    /// reads it.
     fn is_keyless(&self, run: &Run) -> bool {
         self.ends_unread(run)
     }
@@ -198,8 +203,8 @@ pub(crate) trait Face: Send + Sync + 'static {
         None
     }
 
-    /// Whether refusals at this path are this face's to shape, even before it sees the request: by credentials, by a path
-    /// that leads nowhere, or by a method.
+    /// Whether refusals at this path are this face's to shape, even before it sees the request: by
+    /// credentials, by a path that leads nowhere, or by a method.
     fn owns(&self, _path: &str) -> bool {
         false
     }
@@ -252,7 +257,8 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// The head of its request. What a route of the face has put into its extensions is there as well.
+    /// The head of its request. What a route of the face has put into its extensions is there as
+    /// well.
     pub(crate) fn parts(self) -> Option<&'a Parts> {
         match self {
             Self::Stranger(_) => None,

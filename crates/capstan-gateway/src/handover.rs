@@ -1,5 +1,6 @@
-//! A body that lasts is sent by us, not by hyper, which keeps 16 KB of buffers for a connection as long as it serves it. hyper
-//! writes the head; then the socket is taken from it, and given back to another hyper when the body has ended.
+//! A body that lasts is sent by us, not by hyper, which keeps 16 KB of buffers for a connection as
+//! long as it serves it. hyper writes the head; then the socket is taken from it, and given back to
+//! another hyper when the body has ended.
 //!
 //! For HTTP/1.1, whose bodies of unknown length are chunked. Nothing else is known of a body here.
 
@@ -46,7 +47,8 @@ fn is_close(connection: &[u8]) -> bool {
         .any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
-/// A request's body that notes when it was read to its end. What is left of one would be taken for the next request.
+/// A request's body that notes when it was read to its end. What is left of one would be taken for
+/// the next request.
 pub(crate) struct Noted<B> {
     body: B,
     is_read: Arc<AtomicBool>,
@@ -172,7 +174,8 @@ impl HttpBody for StandIn {
     }
 }
 
-/// Sends a body whose head is written. An error is the end of the connection: the body must not look finished.
+/// Sends a body whose head is written. An error is the end of the connection: the body must not
+/// look finished.
 pub(crate) async fn send<S>(socket: &mut Socket<S>, body: Body) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -210,8 +213,9 @@ where
 /// What a body says when it is asked for more.
 type Piece = Option<io::Result<Bytes>>;
 
-/// A body that is asked for a piece at a time. What was asked once is asked until it is answered, even while nothing can be
-/// written: to answer, it may wait in a line in which others stand behind it.
+/// A body that is asked for a piece at a time. What was asked once is asked until it is answered,
+/// even while nothing can be written: to answer, it may wait in a line in which others stand behind
+/// it.
 struct Source {
     body: Body,
     is_asked: bool,
@@ -259,7 +263,8 @@ struct Chunks {
 }
 
 impl Chunks {
-    /// Takes what there is, as one chunk, unless the last one is still being written; false if the body has no more for now.
+    /// Takes what there is, as one chunk, unless the last one is still being written; false if the
+    /// body has no more for now.
     fn gather(&mut self, source: &mut Source, cx: &mut Context<'_>) -> io::Result<bool> {
         if self.is_ended || !self.is_written() {
             return Ok(true);
@@ -383,7 +388,8 @@ mod tests {
 
     use super::*;
 
-    /// Sends a body of these pieces over a pipe that holds so much; what comes out, and how it ended.
+    /// Sends a body of these pieces over a pipe that holds so much; what comes out, and how it
+    /// ended.
     async fn sent(pieces: Vec<io::Result<Bytes>>, room: usize) -> (Vec<u8>, io::Result<()>) {
         let (mut peer, socket) = duplex(room);
         let mut socket = Socket::new(socket, Handover::default());

@@ -8,7 +8,8 @@ use http::{HeaderName, header};
 pub(crate) const STYLE: &str = include_str!("html/style.css");
 
 /// Nothing runs, nothing is loaded but the style.
-const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; \
+ frame-ancestors 'none'";
 
 const HEADERS: [(HeaderName, &str); 2] =
     [(header::CONTENT_SECURITY_POLICY, POLICY), (header::REFERRER_POLICY, "no-referrer")];
@@ -26,8 +27,10 @@ pub(crate) fn response(text: Bytes) -> Response {
 /// The text of a page.
 pub(crate) fn text(title: &str, body: &str) -> String {
     format!(
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>\
-         <meta name=color-scheme content='light dark'><title>{}</title><link rel=stylesheet href=/docs/style.css>{body}",
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport \
+         content='width=device-width, initial-scale=1'>\
+         <meta name=color-scheme content='light dark'><title>{}</title><link rel=stylesheet \
+         href=/docs/style.css>{body}",
         escape(title)
     )
 }

@@ -1,5 +1,6 @@
-//! JSON Web Tokens beside keys. Which algorithm checks a token is said by the key that checks it, never by the token;
-//! the keys are public ones alone, read beforehand: no request waits for them to be fetched.
+//! JSON Web Tokens beside keys. Which algorithm checks a token is said by the key that checks it,
+//! never by the token; the keys are public ones alone, read beforehand: no request waits for them
+//! to be fetched.
 
 mod signatures;
 
@@ -57,7 +58,8 @@ pub struct JwtRules {
 /// The most that clocks may differ.
 pub const LONGEST_LEEWAY: Duration = Duration::from_secs(300);
 
-/// Checks tokens: a handle, cheap to clone. Whoever holds one can replace the keys while the gateway serves.
+/// Checks tokens: a handle, cheap to clone. Whoever holds one can replace the keys while the
+/// gateway serves.
 #[derive(Clone)]
 pub struct Jwt(Arc<Shared>);
 
@@ -93,7 +95,8 @@ impl fmt::Debug for KeySet {
 }
 
 impl KeySet {
-    /// Reads a set. Keys that are not for signatures of a known kind are left out; a set without any other is refused.
+    /// Reads a set. Keys that are not for signatures of a known kind are left out; a set without
+    /// any other is refused.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Set {
@@ -133,8 +136,8 @@ fn checking(jwk: &Jwk) -> Option<CheckingKey> {
     Some(CheckingKey { id: jwk.common.key_id.clone(), algorithm, key })
 }
 
-/// The one algorithm of a key: the one that it names, if its kind allows it, else the usual one of its kind. A shared
-/// secret is never one: whoever can check could sign.
+/// The one algorithm of a key: the one that it names, if its kind allows it, else the usual one of
+/// its kind. A shared secret is never one: whoever can check could sign.
 fn algorithm(jwk: &Jwk) -> Option<Algorithm> {
     let named = jwk.common.key_algorithm;
     match (&jwk.algorithm, named) {
@@ -177,7 +180,8 @@ impl Jwt {
         *self.0.keys.write().unwrap_or_else(PoisonError::into_inner) = keys.0.into();
     }
 
-    /// Returns when a token has named a key that is not there. How soon it is looked for is for the caller to say.
+    /// Returns when a token has named a key that is not there. How soon it is looked for is for the
+    /// caller to say.
     pub async fn wanted(&self) {
         self.0.wanted.notified().await;
     }
@@ -205,7 +209,8 @@ impl Jwt {
             return Err(unfit());
         }
         let head = jsonwebtoken::decode_header(token).map_err(|_| unfit())?;
-        // Whoever does not understand what a token says is critical must not take it, and we understand none of it.
+        // Whoever does not understand what a token says is critical must not take it, and we
+        // understand none of it.
         if head.crit.is_some() {
             return Err(unfit());
         }
@@ -236,7 +241,8 @@ impl Jwt {
         validation
     }
 
-    /// Whether its time has come, and is not over. One that is out of time was a good one: its holder gets another.
+    /// Whether its time has come, and is not over. One that is out of time was a good one: its
+    /// holder gets another.
     fn check_time(&self, claims: &Map<String, Value>, now: Timestamp) -> Result<(), Fault> {
         let (now, leeway) =
             (now.as_micros() as f64 / 1e6, self.0.rules.leeway.min(LONGEST_LEEWAY).as_secs_f64());
@@ -308,7 +314,8 @@ fn told(error: &ErrorKind) -> Fault {
     }
 }
 
-/// `scope` as OAuth has it, words in a string, or `scp`, which may be a list. Words that are not ours are others' own.
+/// `scope` as OAuth has it, words in a string, or `scp`, which may be a list. Words that are not
+/// ours are others' own.
 fn scopes(claims: &Map<String, Value>, is_required: bool) -> Scopes {
     let of_words = |words: &str| words.split(' ').filter_map(Scope::of_word).collect::<Vec<_>>();
     match claims.get("scope").or_else(|| claims.get("scp")) {
@@ -365,7 +372,8 @@ mod tests {
         let key = json!({ "kty": "RSA", "n": "AQAB", "e": "AQAB" });
         let many = json!({ "keys": vec![&key; MOST_KEYS + 1] }).to_string();
         assert!(KeySet::parse(many.as_bytes()).unwrap_err().contains("at most"));
-        let odd = json!({ "keys": [{ "kty": "new" }, { "use": "enc", "kty": "RSA", "n": "AQAB", "e": "AQAB" }, key] });
+        let odd = json!({ "keys": [{ "kty": "new" }, { "use": "enc", "kty": "RSA", "n": "AQAB",
+        "e": "AQAB" }, key] });
         assert_eq!(KeySet::parse(odd.to_string().as_bytes()).unwrap().len(), 1);
     }
 

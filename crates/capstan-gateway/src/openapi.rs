@@ -1,5 +1,6 @@
-//! What the routes say of themselves: a row each, beside its handler. From these rows, the wire models and the
-//! catalogue come `/openapi.json` and `/docs`; nothing about a route is written down twice.
+//! What the routes say of themselves: a row each, beside its handler. From these rows, the wire
+//! models and the catalogue come `/openapi.json` and `/docs`; nothing about a route is written down
+//! twice.
 
 mod bodies;
 mod document;
@@ -35,7 +36,8 @@ pub(crate) fn model<T: schemars::JsonSchema>(generator: &mut SchemaGenerator) ->
     generator.subschema_for::<T>()
 }
 
-/// One route and method, in words and types. Statuses of refusals are not here: they are the faults' own.
+/// One route and method, in words and types. Statuses of refusals are not here: they are the
+/// faults' own.
 pub(crate) struct Row {
     /// Which part of the page it belongs to.
     pub(crate) tag: &'static Tag,
@@ -70,7 +72,8 @@ pub(crate) enum Does {
     Usual,
     /// Always this.
     This(Operation),
-    /// The request chooses, by its body or the end of its path. The handler checks the scopes once it knows.
+    /// The request chooses, by its body or the end of its path. The handler checks the scopes once
+    /// it knows.
     AsRequested,
 }
 
@@ -122,7 +125,8 @@ impl Tag {
     };
     pub(crate) const CONSOLE: Self = Self {
         name: "Console",
-        says: "What runs, and why it failed: for tenants of their own, for operators of those they look after.",
+        says: "What runs, and why it failed: for tenants of their own, for operators of those \
+         they look after.",
     };
     pub(crate) const SERVER: Self =
         Self { name: "Server", says: "How the server feels, and its pages." };
@@ -156,7 +160,8 @@ pub(crate) enum Content {
     Text(&'static str),
 }
 
-/// A route that goes on where an answer ends: `GET /v1/streams/{id}` and what to put into the braces or the query.
+/// A route that goes on where an answer ends: `GET /v1/streams/{id}` and what to put into the
+/// braces or the query.
 pub(crate) struct Link {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,

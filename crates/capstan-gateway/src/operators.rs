@@ -1,4 +1,5 @@
-//! Operators: who looks after the gateway. No tenant's key is an operator's, and no operator starts a run.
+//! Operators: who looks after the gateway. No tenant's key is an operator's, and no operator starts
+//! a run.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -45,7 +46,8 @@ impl Right {
 /// Stands for every tenant.
 pub const EVERY_TENANT: &str = "*";
 
-/// An operator. Routes that are for operators take it as an argument: whoever has shown no operator's key is refused.
+/// An operator. Routes that are for operators take it as an argument: whoever has shown no
+/// operator's key is refused.
 #[derive(Debug, Clone)]
 pub struct Operator {
     /// By which the audit knows it.
@@ -70,7 +72,8 @@ impl Operator {
     }
 }
 
-/// The operators of a gateway: a handle, cheap to clone. Whoever holds one can replace them while it serves.
+/// The operators of a gateway: a handle, cheap to clone. Whoever holds one can replace them while
+/// it serves.
 #[derive(Debug, Clone, Default)]
 pub struct Operators(Arc<RwLock<Arc<[Operator]>>>);
 
@@ -91,8 +94,8 @@ impl Operators {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whose key this is: the operator, with this of its keys alone, so that the audit can tell by which. Every key is compared,
-    /// found or not, so that the time tells nothing.
+    /// Whose key this is: the operator, with this of its keys alone, so that the audit can tell by
+    /// which. Every key is compared, found or not, so that the time tells nothing.
     pub(crate) fn holder_of(&self, key: &str) -> Option<Operator> {
         let (presented, operators) = (KeyHash::of(key), self.current());
         let mut found = None;

@@ -1,4 +1,5 @@
-//! An answer in one piece that counts as memory of its tenant's until its reader has taken it, whichever route or face made it.
+//! An answer in one piece that counts as memory of its tenant's until its reader has taken it,
+//! whichever route or face made it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -22,7 +23,8 @@ use crate::engine::heavy;
 use crate::engine::limits::Load;
 use crate::refusal::Refusal;
 
-/// What is handed to the connection at once: all of it would be its own from then on, however slowly it is read.
+/// What is handed to the connection at once: all of it would be its own from then on, however
+/// slowly it is read.
 const PIECE: usize = 64 * 1024;
 
 /// What is smaller takes no more than the connection itself does.
@@ -45,8 +47,8 @@ impl Payer {
 #[derive(Debug, Clone, Copy)]
 struct Paid;
 
-/// A layer: what is answered to a tenant in one piece counts, and is refused if it is more than the tenant's requests may take.
-/// What everybody may see is made once, and counts for nobody.
+/// A layer: what is answered to a tenant in one piece counts, and is refused if it is more than the
+/// tenant's requests may take. What everybody may see is made once, and counts for nobody.
 pub(crate) async fn count(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let payer = Payer::default();
     request.extensions_mut().insert(payer.clone());

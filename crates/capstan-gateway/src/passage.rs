@@ -1,8 +1,10 @@
-//! Requests for tenants of whom nothing is stored: they live in the memory of one process, and whichever process is asked passes
-//! the request on to that one. One layer before all routes, so that no face can forget it.
+//! Requests for tenants of whom nothing is stored: they live in the memory of one process, and
+//! whichever process is asked passes the request on to that one. One layer before all routes, so
+//! that no face can forget it.
 //!
-//! What was passed on once is never passed on again: it carries a mark, signed with the store's own secret, which no client
-//! can make. Bodies flow both ways as they come; nothing of them is held here.
+//! What was passed on once is never passed on again: it carries a mark, signed with the store's own
+//! secret, which no client can make. Bodies flow both ways as they come; nothing of them is held
+//! here.
 
 mod mark;
 
@@ -33,7 +35,8 @@ use mark::Marks;
 
 /// Requests that are passed on at once; each holds two connections.
 const AT_ONCE: usize = 1024;
-/// How often it is looked whether the other process still lives: one that is frozen never cuts a connection.
+/// How often it is looked whether the other process still lives: one that is frozen never cuts a
+/// connection.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When to come back, in seconds.
 const RETRY: f64 = 1.0;
@@ -41,7 +44,8 @@ const RETRY: f64 = 1.0;
 /// Carries a request to another process, and its answer back.
 #[async_trait]
 pub trait Passage: Send + Sync + 'static {
-    /// The answer, as soon as its head is there. Neither a redirect is followed nor a proxy asked, and nothing is tried again.
+    /// The answer, as soon as its head is there. Neither a redirect is followed nor a proxy asked,
+    /// and nothing is tried again.
     async fn pass(&self, request: http::Request<Body>) -> Result<http::Response<Body>, String>;
 }
 
@@ -151,7 +155,8 @@ fn every(period: Duration) -> Interval {
     interval
 }
 
-/// The same request for the other process, with the mark that it was passed on, and the id under which logs know it here.
+/// The same request for the other process, with the mark that it was passed on, and the id under
+/// which logs know it here.
 async fn marked(app: &App, tenant: &str, url: &str, request: Request) -> Result<Request, Fault> {
     let mark = Marks::of(app).await?.make(tenant, &request, app.wall.now());
     let (mut head, body) = request.into_parts();

@@ -1,4 +1,5 @@
-//! The way in: whatever its face, a POST becomes a question, starts a run or attaches to it, and is answered.
+//! The way in: whatever its face, a POST becomes a question, starts a run or attaches to it, and is
+//! answered.
 
 use std::sync::Arc;
 
@@ -63,8 +64,9 @@ pub(crate) async fn read(
     read.await.map_err(|fault| face::refusal(app, face, fault, Asker::Unread(parts)))
 }
 
-/// Answers a POST whose body is read. A route that serves more than one kind of request looks into the body first, and
-/// hands on what is to be kept of it: what the face decodes, and by which a repeat is known.
+/// Answers a POST whose body is read. A route that serves more than one kind of request looks into
+/// the body first, and hands on what is to be kept of it: what the face decodes, and by which a
+/// repeat is known.
 pub(crate) async fn answer(
     app: &App,
     caller: &Caller,
@@ -159,7 +161,8 @@ fn check_content_type(face: &dyn Face, headers: &HeaderMap) -> Result<(), Fault>
     is_read.then_some(()).ok_or_else(|| Fault::new(FaultKind::UnsupportedMediaType))
 }
 
-/// How often the limit of a body is taken and thrown away, so that the one who sent it can read why.
+/// How often the limit of a body is taken and thrown away, so that the one who sent it can read
+/// why.
 const SPILL: usize = 4;
 
 /// What may be here of a body before any of it is read: on HTTP/2 it does not stay in the kernel.
@@ -197,8 +200,9 @@ async fn read_body(app: &App, tenant: &str, body: Body, load: &mut Load) -> Resu
     }
 }
 
-/// The body, or `None` if it is larger than the limit, or why there is no room for it. It is read on in that case, within reason: whoever still sends
-/// when the connection is closed meets a reset instead of the answer, and a proxy makes a 502 of it.
+/// The body, or `None` if it is larger than the limit, or why there is no room for it. It is read
+/// on in that case, within reason: whoever still sends when the connection is closed meets a reset
+/// instead of the answer, and a proxy makes a 502 of it.
 async fn take(
     app: &App,
     tenant: &str,

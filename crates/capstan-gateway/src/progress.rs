@@ -1,5 +1,5 @@
-//! How the answer to one request of HTTP/2 gets on. The socket says nothing of that: a peer may take all that is sent, and open
-//! no window for one answer, which then stays here for ever.
+//! How the answer to one request of HTTP/2 gets on. The socket says nothing of that: a peer may
+//! take all that is sent, and open no window for one answer, which then stays here for ever.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ tokio::task_local! {
     static CURRENT: Arc<Progress>;
 }
 
-/// Counts what happens to an answer: odd while a piece of it is there for its reader, even while it waits for the next.
+/// Counts what happens to an answer: odd while a piece of it is there for its reader, even while it
+/// waits for the next.
 #[derive(Default)]
 pub(crate) struct Progress {
     count: AtomicU64,
@@ -50,8 +51,9 @@ impl Progress {
     }
 }
 
-/// Does the work of one request until it is done, or until its reader has taken nothing of what is there for it for as long as
-/// `patience`, if that is not zero; false then. Who waits for nothing has no timer.
+/// Does the work of one request until it is done, or until its reader has taken nothing of what is
+/// there for it for as long as `patience`, if that is not zero; false then. Who waits for nothing
+/// has no timer.
 pub(crate) async fn until_stalled(patience: Duration, work: impl Future) -> bool {
     let progress = Arc::<Progress>::default();
     let mut work = pin!(CURRENT.scope(Arc::clone(&progress), work));

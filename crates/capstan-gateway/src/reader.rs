@@ -1,4 +1,5 @@
-//! The reader: whoever looks at a stream, live or replayed, is one of these at a cursor over the journal.
+//! The reader: whoever looks at a stream, live or replayed, is one of these at a cursor over the
+//! journal.
 
 mod poll;
 mod whole;
@@ -30,8 +31,8 @@ pub(crate) use whole::{Fold, Whole, follow, so_far};
 /// How a viewer came, which decides what happens when the run waits for its client, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
-    /// By POST: it is the client. When the run waits, the body ends and it comes back; past the end it gets the CLOSE
-    /// again, so that it knows.
+    /// By POST: it is the client. When the run waits, the body ends and it comes back; past the end
+    /// it gets the CLOSE again, so that it knows.
     Post,
     /// By GET: it only watches, so the body stays open while the run waits.
     Get,
@@ -50,7 +51,8 @@ struct Open {
     is_lost: bool,
     /// As long as it has not caught up.
     behind: Option<Box<Behind>>,
-    /// Whoever waits is registered once, not with every packet: a thousand viewers share these locks.
+    /// Whoever waits is registered once, not with every packet: a thousand viewers share these
+    /// locks.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Not moved with every packet: when it fires, `silent_since` tells whether it was too early.
     heartbeat: Pin<Box<Sleep>>,
@@ -214,7 +216,8 @@ impl Open {
         if self.app.broken.is_cancelled() { Next::Cut } else { self.writer.closing() }
     }
 
-    /// What comes next is damaged: the viewer is told so, for good, in packets that stand in no journal.
+    /// What comes next is damaged: the viewer is told so, for good, in packets that stand in no
+    /// journal.
     async fn lose(&mut self, error: &JournalError) -> Next {
         if self.is_lost {
             return self.writer.caught_up(&self.app, RunState::Closed, self.view);

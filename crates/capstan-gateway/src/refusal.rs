@@ -1,4 +1,5 @@
-//! Failures become HTTP responses here and nowhere else: problem+json, headers, one log line, one count.
+//! Failures become HTTP responses here and nowhere else: problem+json, headers, one log line, one
+//! count.
 
 use std::time::Instant;
 
@@ -149,7 +150,8 @@ pub(crate) async fn render(State(app): State<App>, mut request: Request, next: N
             app.console.refused(&app, refused, &fault);
         }
         let cause = app.loggable(&fault);
-        tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(), ms, cause, "refused");
+        tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(),
+        ms, cause, "refused");
         let is_shaped = response.extensions().get::<Shaped>().is_some();
         if !is_shaped {
             // Refused before its face saw it, by credentials for example.
@@ -172,7 +174,8 @@ fn is_of_console(path: &str) -> bool {
     path.strip_prefix("/v1/console").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What the layers below know beside the status: Allow, and what lets a page read this across origins.
+/// What the layers below know beside the status: Allow, and what lets a page read this across
+/// origins.
 fn with_headers_of(mut shaped: Response, old: &Response) -> Response {
     let headers = shaped.headers_mut();
     for (name, value) in old.headers() {
@@ -212,7 +215,8 @@ fn problem_response(app: &App, fault: &Fault, id: &str, old: &Response) -> Respo
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    // What the layers below know beside the status: Allow, and what lets a page read this across origins.
+    // What the layers below know beside the status: Allow, and what lets a page read this across
+    // origins.
     headers.clone_from(old.headers());
     headers.remove(header::CONTENT_LENGTH);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));

@@ -12,17 +12,22 @@ impl RunObserver for RunLog {
     fn observe(&self, event: &RunEvent<'_>) {
         let run = event.run;
         match event.what {
-            // One line with everything that tells an operator why. The words of an upstream go to the log alone.
+            // One line with everything that tells an operator why. The words of an upstream go to
+            // the log alone.
             Happened::AttemptFailed { fault } => {
                 let upstream = fault.upstream().cloned().unwrap_or_default();
-                tracing::warn!(stream = %run.stream_id, tenant = %run.tenant, agent = %run.agent, attempt = run.attempt, code = fault.code(),
-                    severity = %fault.severity(), host = upstream.host, status = upstream.status, upstream_request_id = upstream.request_id,
+                tracing::warn!(stream = %run.stream_id, tenant = %run.tenant, agent = %run.agent,
+                attempt = run.attempt, code = fault.code(),
+                    severity = %fault.severity(), host = upstream.host, status = upstream.status,
+                    upstream_request_id = upstream.request_id,
                     cause = loggable(fault, self.0), stderr = upstream.stderr, "attempt failed");
             }
             Happened::Ended => {
                 let reason = run.reason.as_deref().unwrap_or_default();
-                tracing::info!(stream = %run.stream_id, tenant = %run.tenant, key = %run.key, agent = %run.agent, attempts = run.attempt,
-                    packets = run.last_seq, reason, fault = run.fault.as_deref().unwrap_or("none"), "run ended");
+                tracing::info!(stream = %run.stream_id, tenant = %run.tenant, key = %run.key,
+                agent = %run.agent, attempts = run.attempt,
+                    packets = run.last_seq, reason, fault = run.fault.as_deref().unwrap_or("none"),
+                    "run ended");
             }
             _ => {}
         }

@@ -11,7 +11,8 @@ pub enum Scope {
     Read,
     /// Stop a run.
     Stop,
-    /// Erase streams and sessions. What is under way is stopped first, so that it takes `stop` as well.
+    /// Erase streams and sessions. What is under way is stopped first, so that it takes `stop` as
+    /// well.
     Purge,
 }
 
@@ -39,8 +40,8 @@ impl Scope {
     }
 }
 
-/// What a request does, whichever protocol it speaks. Routes and methods of protocols name their operation; only this
-/// table says which scopes that needs.
+/// What a request does, whichever protocol it speaks. Routes and methods of protocols name their
+/// operation; only this table says which scopes that needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Start a run, or attach to it with its request.

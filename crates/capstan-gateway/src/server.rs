@@ -40,14 +40,16 @@ use crate::socket::Socket;
 use crate::stall_timeout::StallTimeout;
 use crate::{console, router};
 
-/// What a connection may buffer before it asks for no more: the least there is, so that a thousand readers that never
-/// read cost little. It is not the size of a write.
+/// What a connection may buffer before it asks for no more: the least there is, so that a thousand
+/// readers that never read cost little. It is not the size of a write.
 const CONNECTION_BUFFER: usize = 8 * 1024;
-/// What the kernel may hold for a connection (it takes twice as much): left to itself it lends megabytes to a reader
-/// that has stopped reading. Enough for a megabyte a second to the other side of the world.
+/// What the kernel may hold for a connection (it takes twice as much): left to itself it lends
+/// megabytes to a reader that has stopped reading. Enough for a megabyte a second to the other side
+/// of the world.
 const SEND_BUFFER: usize = 64 * 1024;
-/// What may have come of bodies on a connection of HTTP/2 before they are read. It is here, not in the kernel; whoever reads them
-/// counts it. Enough for a picture of the largest size in three seconds from the other side of the world.
+/// What may have come of bodies on a connection of HTTP/2 before they are read. It is here, not in
+/// the kernel; whoever reads them counts it. Enough for a picture of the largest size in three
+/// seconds from the other side of the world.
 pub(crate) const RECEIVE_WINDOW: u32 = 256 * 1024;
 /// Requests at once on a connection of HTTP/2.
 const STREAMS_AT_ONCE: u32 = 100;
@@ -66,7 +68,8 @@ pub struct Drained {
     pub recovered: usize,
 }
 
-/// A gateway at work, without a listener of its own: for programs that mount it into their own server.
+/// A gateway at work, without a listener of its own: for programs that mount it into their own
+/// server.
 pub struct Service {
     app: App,
     recovered: usize,
@@ -98,7 +101,8 @@ impl Service {
         router::router(&self.app, Behind::All)
     }
 
-    /// Refuses new runs, serves what is open for a while, interrupts what is left, closes the journal.
+    /// Refuses new runs, serves what is open for a while, interrupts what is left, closes the
+    /// journal.
     pub async fn drain(self) -> io::Result<Drained> {
         self.stop(&TaskTracker::new()).await
     }
@@ -112,8 +116,8 @@ impl Service {
     }
 }
 
-/// Serves until `shutdown` resolves, then drains: new runs are refused, what is open is served for a while, runs
-/// that are left are interrupted.
+/// Serves until `shutdown` resolves, then drains: new runs are refused, what is open is served for
+/// a while, runs that are left are interrupted.
 pub async fn serve(
     mut gateway: Gateway,
     listeners: Vec<TcpListener>,
@@ -153,10 +157,12 @@ pub async fn serve(
             Err(io::Error::other("the journal asks for a newer build than this one"))
         }
         () = app.broken.cancelled() => {
-            // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any more.
+            // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any
+            // more.
             tokio::time::sleep(LAST_WORDS).await;
             let why = app.journal_broken().await;
-            Err(io::Error::other(format!("the journal is broken, and only a new process can mend that: {why}")))
+            Err(io::Error::other(format!("the journal is broken, and only a new process can mend \
+             that: {why}")))
         }
     }
 }
@@ -193,7 +199,8 @@ impl Inside {
     }
 }
 
-/// Does what hyper asks for: of HTTP/2 each request is answered in a task of its own, and given up when its reader stalls.
+/// Does what hyper asks for: of HTTP/2 each request is answered in a task of its own, and given up
+/// when its reader stalls.
 #[derive(Clone)]
 struct Answering {
     app: App,
@@ -235,7 +242,8 @@ async fn accept(
                     doors: doors.clone(),
                     is_reserved: entry.is_reserved(),
                 };
-                // The very future, not one that awaits it: that would hold it twice, for every idle viewer.
+                // The very future, not one that awaits it: that would hold it twice, for every idle
+                // viewer.
                 let work = connection(app.clone(), socket, peer, inside, entry);
                 let has_lanes = app.engine.settings.has_lanes;
                 connections.spawn(if has_lanes {
@@ -274,7 +282,8 @@ async fn converse(app: App, socket: TcpStream, peer: SocketAddr, inside: Inside)
     // Who cannot shake hands, or takes too long to, is no loss.
     let accepting = Box::pin(tls.accept(socket));
     if let Ok(Ok(socket)) = tokio::time::timeout(app.settings.timeouts.request, accepting).await {
-        // Boxed, like HTTP/2 below: what they need beyond plain HTTP/1 would be room in every connection's task.
+        // Boxed, like HTTP/2 below: what they need beyond plain HTTP/1 would be room in every
+        // connection's task.
         Box::pin(exchange(app, socket, peer, inside, stalled)).await;
     }
 }
@@ -291,7 +300,8 @@ fn patient(
         tracing::debug!(%peer, "a reader takes nothing and is cut");
         app.metrics.stalled_readers.inc();
         stalled.set();
-        // A reset: the body must not look finished, and what the kernel holds for the reader is free at once.
+        // A reset: the body must not look finished, and what the kernel holds for the reader is
+        // free at once.
         let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
     })
 }
@@ -343,7 +353,8 @@ where
     }
 }
 
-/// hyper reads requests and answers them; what lasts is sent by us, and then it is hyper's turn again.
+/// hyper reads requests and answers them; what lasts is sent by us, and then it is hyper's turn
+/// again.
 async fn http1<S, Q>(
     app: &App,
     mut socket: Socket<S>,
@@ -431,9 +442,10 @@ async fn http2<S, Q>(
     let _ = serving.await;
 }
 
-/// When a connection is to end with its present answer. One that idles is closed as soon as new runs are refused, so that the
-/// next request of whoever keeps it goes to another gateway; one that is made later is for what is still served. One that
-/// was just made is answered once: whoever made it would see a broken connection and no reason.
+/// When a connection is to end with its present answer. One that idles is closed as soon as new
+/// runs are refused, so that the next request of whoever keeps it goes to another gateway; one that
+/// is made later is for what is still served. One that was just made is answered once: whoever made
+/// it would see a broken connection and no reason.
 async fn leaving(app: &App, asked: &CancellationToken) {
     if !app.draining.is_cancelled() {
         app.draining.cancelled().await;
@@ -462,14 +474,16 @@ async fn drain(app: &App, connections: &TaskTracker) {
     app.stopped.cancel();
     tokio::select! {
         () = app.tasks.wait() => {}
-        () = app.unwell_for(app.settings.timeouts.drain.min(UNWELL)) => tracing::warn!("the journal takes no writes: what is left open is recovered by the next life"),
+        () = app.unwell_for(app.settings.timeouts.drain.min(UNWELL)) => tracing::warn!("the \
+         journal takes no writes: what is left open is recovered by the next life"),
     }
     // Runs that wait go on in another life; their spans end here.
     app.traces.forget(Duration::ZERO);
     app.closing.cancel();
     app.ended.cancel();
     let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;
-    // What agents were told to end, here and elsewhere. An agent that never yields is not waited for.
+    // What agents were told to end, here and elsewhere. An agent that never yields is not waited
+    // for.
     app.agents_at_work.close();
     let _ = tokio::time::timeout(END_LIMIT + LAST_WORDS, app.agents_at_work.wait()).await;
 }

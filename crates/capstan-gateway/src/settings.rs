@@ -13,8 +13,8 @@ use crate::tls::Tls;
 /// How the gateway behaves. Options are consuming setters on the fields' struct-update syntax.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Who may use it; nobody in particular if empty (then it must listen on loopback only). A handle: keep a clone to
-    /// replace them while the gateway serves.
+    /// Who may use it; nobody in particular if empty (then it must listen on loopback only). A
+    /// handle: keep a clone to replace them while the gateway serves.
     pub tenants: Tenants,
     /// Which tokens are taken beside keys, if any.
     pub jwt: Option<Jwt>,
@@ -24,7 +24,8 @@ pub struct Settings {
     pub open: bool,
     /// Origins of pages that may call it. Without tenants, pages on loopback may.
     pub cors_origins: Vec<String>,
-    /// Where others find it, for what names its own address: `https://agents.example`. The request's Host otherwise.
+    /// Where others find it, for what names its own address: `https://agents.example`. The
+    /// request's Host otherwise.
     pub public_url: Option<String>,
     /// A key that may read `/metrics` from elsewhere than loopback.
     pub metrics_key: Option<KeyHash>,
@@ -32,11 +33,12 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// Whether type names and causes may leave the process.
     pub exposure: Exposure,
-    /// In AG-UI, a failure is also told as a text message, for front ends that ignore RUN_ERROR. Off: those that do
-    /// not ignore it would show it twice.
+    /// In AG-UI, a failure is also told as a text message, for front ends that ignore RUN_ERROR.
+    /// Off: those that do not ignore it would show it twice.
     pub agui_error_text: bool,
-    /// In OpenAI's API, a request without a key that an SDK says it repeats attaches to the run of the same body that
-    /// nobody reads, instead of starting another. On: a retry should bill no second run.
+    /// In OpenAI's API, a request without a key that an SDK says it repeats attaches to the run of
+    /// the same body that nobody reads, instead of starting another. On: a retry should bill no
+    /// second run.
     pub openai_repeats: bool,
     /// The page for whoever looks after it, at `/console`.
     pub console: ConsoleSettings,
@@ -66,7 +68,8 @@ impl Settings {
         self.tenants.is_empty() && self.jwt.is_none()
     }
 
-    /// Whether tenants are kept apart on their way to the threads of this process: if there is more than one, and each has a share.
+    /// Whether tenants are kept apart on their way to the threads of this process: if there is more
+    /// than one, and each has a share.
     fn has_lanes(&self) -> bool {
         !self.is_local() && self.limits.share_per_tenant > 0
     }
@@ -108,11 +111,13 @@ impl Default for Settings {
 /// The console: what runs, and why it failed.
 #[derive(Debug, Clone)]
 pub struct ConsoleSettings {
-    /// Whether there is one. Without tenants and open to everybody there is none in any case, unless there is an operator.
+    /// Whether there is one. Without tenants and open to everybody there is none in any case,
+    /// unless there is an operator.
     pub enabled: bool,
     /// Whether runs can be stopped and erased there.
     pub actions: bool,
-    /// Whether it shows what was said; asked for unless said, and shown at once on a gateway without tenants.
+    /// Whether it shows what was said; asked for unless said, and shown at once on a gateway
+    /// without tenants.
     pub content: Option<ContentRule>,
     /// Where a trace is looked at, with `{trace_id}` in it.
     pub trace_url: Option<String>,

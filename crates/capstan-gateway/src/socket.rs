@@ -1,4 +1,5 @@
-//! A connection's socket between those who read and write it in turn: bytes that one has read too many are the next one's.
+//! A connection's socket between those who read and write it in turn: bytes that one has read too
+//! many are the next one's.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,7 +12,8 @@ use crate::handover::Handover;
 
 /// How a connection of HTTP/2 begins.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// What may come ahead of its time, while an answer is on its way: the next requests of whoever does not wait for answers.
+/// What may come ahead of its time, while an answer is on its way: the next requests of whoever
+/// does not wait for answers.
 const AHEAD: usize = 8 * 1024;
 
 /// A socket with what was read of it and not used yet.

@@ -1,5 +1,5 @@
-//! A socket that is given up when its peer takes nothing for too long. A peer that is not written to is never given up,
-//! and has no timer.
+//! A socket that is given up when its peer takes nothing for too long. A peer that is not written
+//! to is never given up, and has no timer.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -12,8 +12,9 @@ use tokio::time::{Sleep, sleep};
 
 /// A socket whose writes fail when none gets on for as long as `patience`. Reads are as ever.
 ///
-/// A write gets on when the kernel takes some of it. It says that it does once about a third of its buffer is free
-/// again, so that a peer which is slower than that in `patience` counts as one that takes nothing.
+/// A write gets on when the kernel takes some of it. It says that it does once about a third of its
+/// buffer is free again, so that a peer which is slower than that in `patience` counts as one that
+/// takes nothing.
 pub(crate) struct StallTimeout<S, F> {
     socket: S,
     /// No end of it if zero.

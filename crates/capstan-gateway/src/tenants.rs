@@ -1,4 +1,5 @@
-//! Tenants and their keys. They can be replaced while the gateway runs; it keeps hashes, never a key.
+//! Tenants and their keys. They can be replaced while the gateway runs; it keeps hashes, never a
+//! key.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -81,7 +82,8 @@ pub struct Tenant {
     pub name: String,
     /// Its keys.
     pub keys: Vec<TenantKey>,
-    /// Nothing of its streams and sessions may be stored: they live in memory, and end with the process.
+    /// Nothing of its streams and sessions may be stored: they live in memory, and end with the
+    /// process.
     pub no_store: bool,
     /// How long its streams and sessions are kept, if not as long as everybody's.
     pub max_age: Option<Duration>,
@@ -95,11 +97,13 @@ pub struct Tenant {
     pub console_content: bool,
     /// Whom to tell when a response in the background has ended.
     pub webhook: Option<Webhook>,
-    /// Receivers of push notifications that its A2A clients may name although they are on a network that is not public.
+    /// Receivers of push notifications that its A2A clients may name although they are on a network
+    /// that is not public.
     pub push_origins: Vec<Origin>,
 }
 
-/// What is not stored takes memory: it is kept long enough to come back to an answer, unless its tenant says how long.
+/// What is not stored takes memory: it is kept long enough to come back to an answer, unless its
+/// tenant says how long.
 const UNSTORED_AGE: Duration = Duration::from_secs(15 * 60);
 
 impl Tenant {
@@ -122,7 +126,8 @@ impl Tenant {
 }
 
 impl Tenant {
-    /// What is kept of this tenant in place of what is kept of all; nothing in particular if there is no rule.
+    /// What is kept of this tenant in place of what is kept of all; nothing in particular if there
+    /// is no rule.
     fn retention(&self, for_all: &Retention, unstored_bytes: u64) -> Option<TenantRetention> {
         let usual = if self.no_store { for_all.max_age.min(UNSTORED_AGE) } else { for_all.max_age };
         let max_age = self.max_age.unwrap_or(usual);
@@ -147,7 +152,8 @@ pub(crate) fn owner_of(name: &str) -> &str {
     name.strip_suffix(DELIVERIES).unwrap_or(name)
 }
 
-/// Who may use a gateway: a handle, cheap to clone. Whoever holds one can replace the tenants while it serves.
+/// Who may use a gateway: a handle, cheap to clone. Whoever holds one can replace the tenants while
+/// it serves.
 #[derive(Debug, Clone, Default)]
 pub struct Tenants(Arc<RwLock<Arc<[Tenant]>>>);
 
@@ -195,8 +201,8 @@ impl Tenants {
         Retention { tenants: own.collect(), ..for_all.clone() }
     }
 
-    /// The name of the tenant whose key this is, and the key. Every key is compared, found or not, so that the time
-    /// tells nothing.
+    /// The name of the tenant whose key this is, and the key. Every key is compared, found or not,
+    /// so that the time tells nothing.
     pub(crate) fn holder_of(&self, key: &str) -> Option<(String, TenantKey)> {
         let (presented, tenants) = (KeyHash::of(key), self.current());
         let mut found = None;
@@ -220,7 +226,8 @@ impl Tenants {
         self.current().iter().find(|tenant| tenant.name == name)?.webhook.clone()
     }
 
-    /// Whether clients of a tenant may have this URL notified even if it is on a network that is not public.
+    /// Whether clients of a tenant may have this URL notified even if it is on a network that is
+    /// not public.
     pub(crate) fn allows_push_to(&self, name: &str, url: &str) -> bool {
         Origin::of_url(url).is_some_and(|origin| self.named(name).push_origins.contains(&origin))
     }

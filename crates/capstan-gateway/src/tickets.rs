@@ -1,8 +1,9 @@
-//! Tickets: what an EventSource shows, since it cannot send a key. Read-only, for one stream, for minutes.
+//! Tickets: what an EventSource shows, since it cannot send a key. Read-only, for one stream, for
+//! minutes.
 //!
-//! A ticket is `<end of validity>.<tenant in hex>.<HMAC-SHA256 in hex>`. It is signed with the store's own secret, so
-//! it outlives a restart and every process that shares the store can check it. Signed with it is the hash of the key that
-//! it stands in for: with that key it dies.
+//! A ticket is `<end of validity>.<tenant in hex>.<HMAC-SHA256 in hex>`. It is signed with the
+//! store's own secret, so it outlives a restart and every process that shares the store can check
+//! it. Signed with it is the hash of the key that it stands in for: with that key it dies.
 
 use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind, Timestamp};
@@ -15,7 +16,8 @@ use crate::app::App;
 use crate::engine::faults::journal_fault;
 use crate::tenants::KeyHash;
 
-/// Long enough to open a page and to come back after a restart; what leaks with a URL is soon worth nothing.
+/// Long enough to open a page and to come back after a restart; what leaks with a URL is soon worth
+/// nothing.
 const VALID_SECONDS: i64 = 300;
 /// How much the clocks of two processes, or of one before and after a restart, may differ.
 const CLOCKS_APART: i64 = 60;
@@ -64,8 +66,8 @@ impl Tickets {
         Ticket { text, expires_at: Timestamp::from_micros(end * 1_000_000) }
     }
 
-    /// Whose ticket this is, if it is one for this stream, still valid, and of a key that its tenant has. Signatures are
-    /// compared in constant time.
+    /// Whose ticket this is, if it is one for this stream, still valid, and of a key that its
+    /// tenant has. Signatures are compared in constant time.
     pub(crate) fn check(
         &self,
         text: &str,
@@ -82,7 +84,8 @@ impl Tickets {
             self.signed(holder, stream, end).verify_slice(&signature).is_ok()
         };
         keys_of(&tenant).iter().find(|key| signed_by(key))?;
-        // No ticket is valid for longer: one that seems to be is of a clock that was set back since.
+        // No ticket is valid for longer: one that seems to be is of a clock that was set back
+        // since.
         let left = end.saturating_sub(now.as_micros() / 1_000_000);
         (1..=VALID_SECONDS + CLOCKS_APART).contains(&left).then_some(tenant)
     }
@@ -95,7 +98,8 @@ impl Tickets {
     }
 }
 
-/// Adds a ticket for its stream to the answer of one who has shown a key. Without tenants nobody needs one.
+/// Adds a ticket for its stream to the answer of one who has shown a key. Without tenants nobody
+/// needs one.
 pub(crate) async fn attach(
     app: &App,
     run: &Run,

@@ -15,12 +15,14 @@ use tokio_rustls::server::TlsStream;
 /// What a connection may speak, the better first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A handle, cheap to clone. Whoever holds one can replace the certificate; connections that are open keep theirs.
+/// A handle, cheap to clone. Whoever holds one can replace the certificate; connections that are
+/// open keep theirs.
 #[derive(Clone)]
 pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
 
 impl Tls {
-    /// Reads a certificate with its chain, and its key, both as PEM. Refuses a pair that does not belong together.
+    /// Reads a certificate with its chain, and its key, both as PEM. Refuses a pair that does not
+    /// belong together.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> io::Result<Self> {
         Ok(Self(Arc::new(RwLock::new(read(certificate, key)?))))
     }

@@ -3,7 +3,8 @@
 use capstan_agent::TraceParent;
 use http::HeaderMap;
 
-/// The trace that a request is a part of, if its headers say so. More than one `traceparent` is none.
+/// The trace that a request is a part of, if its headers say so. More than one `traceparent` is
+/// none.
 pub(crate) fn context_of(headers: &HeaderMap) -> Option<TraceParent> {
     let mut parents = headers.get_all(TraceParent::PARENT).iter();
     let (Some(parent), None) = (parents.next(), parents.next()) else { return None };

@@ -1,7 +1,9 @@
-//! Webhooks: whoever does not wait for an answer is told of its end, signed after the Standard Webhooks specification.
+//! Webhooks: whoever does not wait for an answer is told of its end, signed after the Standard
+//! Webhooks specification.
 //!
-//! A delivery is a run of its own, by an agent that is nobody's model: it is claimed when the answer is begun, waits for its
-//! end and then posts. So trying again with back-off, outliving a restart, and that one replica delivers are what every run has.
+//! A delivery is a run of its own, by an agent that is nobody's model: it is claimed when the
+//! answer is begun, waits for its end and then posts. So trying again with back-off, outliving a
+//! restart, and that one replica delivers are what every run has.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -72,13 +74,14 @@ impl Webhook {
         })
     }
 
-    /// To an address that a client has named. It is not signed: the tenant's secret vouches for the tenant's own webhook
-    /// alone, and a client has its own token to know a notification by.
+    /// To an address that a client has named. It is not signed: the tenant's secret vouches for the
+    /// tenant's own webhook alone, and a client has its own token to know a notification by.
     pub(crate) fn unsigned(url: String, allow_private: bool) -> Self {
         Self { url, allow_private, secret: Arc::from([]) }
     }
 
-    /// The headers by which a receiver drops repeats and, with a secret, knows that a message is ours.
+    /// The headers by which a receiver drops repeats and, with a secret, knows that a message is
+    /// ours.
     fn headers(&self, id: &str, at: i64, body: &str) -> Vec<(&'static str, String)> {
         if self.secret.is_empty() {
             return vec![("webhook-id", id.to_owned())];
@@ -102,8 +105,8 @@ impl Webhook {
     }
 }
 
-/// Posts webhooks. It follows no redirect, and unless the webhook allows it, connects to public addresses alone: it
-/// checks what a name has been resolved to, each time.
+/// Posts webhooks. It follows no redirect, and unless the webhook allows it, connects to public
+/// addresses alone: it checks what a name has been resolved to, each time.
 #[async_trait]
 pub trait WebhookSender: Send + Sync + 'static {
     /// The receiver's status, or why there is none.
@@ -251,7 +254,8 @@ impl Message {
         let (id, response) =
             (format!("evt_{}", delivery.simple()), format!("resp_{}", run.stream_id.simple()));
         let ended = run.closed_at.unwrap_or(run.updated_at).as_micros().div_euclid(1_000_000);
-        let body = serde_json::json!({ "id": id, "object": "event", "created_at": ended, "type": kind_of(run),
+        let body = serde_json::json!({ "id": id, "object": "event", "created_at": ended,
+        "type": kind_of(run),
             "data": { "id": response } });
         Self { id, at, body: body.to_string() }
     }
@@ -284,7 +288,8 @@ impl BeforeWork for Courier {
         }
         if let Err(fault) = claim(&app, run).await {
             let cause = app.loggable(&fault);
-            tracing::error!(stream = %run.stream_id, code = fault.code(), cause, "the webhook of a run was not noted, and will not be told");
+            tracing::error!(stream = %run.stream_id, code = fault.code(), cause,
+            "the webhook of a run was not noted, and will not be told");
         }
     }
 }
@@ -306,8 +311,8 @@ pub(crate) struct Delivery<'a> {
     pub(crate) chat: Option<String>,
 }
 
-/// Begins a delivery of a tenant's, unless as many are open as may be. Deliveries are kept beside the tenant's runs, so that a
-/// receiver that is away takes none of their places.
+/// Begins a delivery of a tenant's, unless as many are open as may be. Deliveries are kept beside
+/// the tenant's runs, so that a receiver that is away takes none of their places.
 pub(crate) async fn begin(app: &App, tenant: &str, delivery: Delivery<'_>) -> Result<(), Fault> {
     let Delivery { face, key, body, ask, chat } = delivery;
     let (tenant, stream, store) =

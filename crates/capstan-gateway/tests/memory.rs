@@ -1,7 +1,8 @@
-//! What readers, bodies, sessions and answers cost, however large they are: measured on a process of its own.
+//! What readers, bodies, sessions and answers cost, however large they are: measured on a process
+//! of its own.
 //!
-//! What is measured is what the server holds, by a counting allocator. What the process has resident depends on when
-//! the C library gives back what was freed, and so on the moment.
+//! What is measured is what the server holds, by a counting allocator. What the process has
+//! resident depends on when the C library gives back what was freed, and so on the moment.
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
@@ -56,7 +57,8 @@ fn a_thousand_readers_that_never_read_cost_less_than_50_mb_while_60_mb_are_writt
     watch_idly(1_000, 60, 50 * MB);
 }
 
-/// So many readers who begin and never read on, while so many megabytes are written, in so many bytes at most.
+/// So many readers who begin and never read on, while so many megabytes are written, in so many
+/// bytes at most.
 fn watch_idly(readers: usize, megabytes: usize, most: u64) {
     allow_many_files();
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +82,8 @@ fn watch_idly(readers: usize, megabytes: usize, most: u64) {
     assert!(growth < most, "{growth} bytes for {} readers", readers.len());
 }
 
-/// A run that may be repeated is compared with what it said, so something of each packet is remembered.
+/// A run that may be repeated is compared with what it said, so something of each packet is
+/// remembered.
 #[test]
 fn long_streams_that_nobody_reads_take_a_few_bytes_a_packet() {
     mumble(50_000, 2);
@@ -92,7 +95,8 @@ fn streams_of_a_million_packets_take_a_few_bytes_a_packet() {
     mumble(300_000, 8);
 }
 
-/// Streams of so many packets that nobody reads, for so many megabytes beside what a packet may take.
+/// Streams of so many packets that nobody reads, for so many megabytes beside what a packet may
+/// take.
 fn mumble(packets: usize, megabytes: u64) {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
@@ -114,7 +118,8 @@ fn hostile() -> String {
     format!("[{}{{}}]", r#"{"a":{}},"#.repeat(30_000))
 }
 
-/// Wherever it stands in a body: its text may be kept twice, as what the agent is given of it and as the payload.
+/// Wherever it stands in a body: its text may be kept twice, as what the agent is given of it and
+/// as the payload.
 #[test]
 fn a_held_run_keeps_the_text_of_its_request_and_no_tree_of_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -238,11 +243,13 @@ fn long_session(folder: &std::path::Path, session: &str, turns: usize, turn_byte
             let claim = Claim::new("local", format!("k{n}"), Uuid::now_v7(), now);
             let claim = Claim { session: session.into(), ..claim };
             let run = store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
-            let said =
-                json!({ "messages": [{ "role": "user", "parts": [{ "type": "text", "content": text }] }] });
+            let said = json!({ "messages": [{ "role": "user", "parts": [{ "type": "text",
+                "content": text }] }] });
             let turn = StoredTurn::new(run.stream_id, now, 1, said);
             let to = Run { state: RunState::Closed, ..run };
-            assert!(store.transition((RunState::Running, 1), to, Vec::new(), Some(turn)).await.unwrap());
+            assert!(
+                store.transition((RunState::Running, 1), to, Vec::new(), Some(turn)).await.unwrap()
+            );
         }
         store.close().await.unwrap();
     });
@@ -411,7 +418,8 @@ fn serves_when_told_to() {
         let heard = Arc::new(Semaphore::new(0));
         // However long it takes: what readers cost that are not cut.
         let timeouts = Timeouts { stalled_reader: Duration::ZERO, ..Timeouts::default() };
-        // Bodies that are all structure are refused by default; where there is no limit, it is measured what they would take.
+        // Bodies that are all structure are refused by default; where there is no limit, it is
+        // measured what they would take.
         let mut limits = match std::env::var(IN_FLIGHT) {
             Ok(most) => {
                 Limits { bytes_in_flight_per_tenant: most.parse().unwrap(), ..Limits::default() }
@@ -601,7 +609,8 @@ impl Server {
     fn send_as(&self, accept: &str, line: &str, body: &str) -> TcpStream {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         let head = format!(
-            "host: localhost\r\nconnection: close\r\ncontent-type: application/json\r\naccept: {accept}"
+            "host: localhost\r\nconnection: close\r\ncontent-type: application/json\r\naccept: \
+             {accept}"
         );
         let length = body.len();
         write!(socket, "{line} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}")

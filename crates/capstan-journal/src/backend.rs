@@ -1,5 +1,5 @@
-//! What stores have in common besides the trait, decided once. For whoever writes a store; everybody else goes by
-//! [`Store`](crate::Store).
+//! What stores have in common besides the trait, decided once. For whoever writes a store;
+//! everybody else goes by [`Store`](crate::Store).
 
 pub mod failpoint;
 pub mod planted_bug;

@@ -1,4 +1,5 @@
-//! When the clock was set. Retention goes by the time that has passed, not by what a clock says that was set meanwhile.
+//! When the clock was set. Retention goes by the time that has passed, not by what a clock says
+//! that was set meanwhile.
 
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ impl ClockSteps {
         self.0.push(ClockStep { from, to });
     }
 
-    /// What a clock said `age` before it said `now`: whatever bears an earlier time is at least as old. Where two moments
-    /// bear the same time, since the clock was set back, the younger counts.
+    /// What a clock said `age` before it said `now`: whatever bears an earlier time is at least as
+    /// old. Where two moments bear the same time, since the clock was set back, the younger counts.
     pub fn before(&self, now: Timestamp, age: Duration) -> Timestamp {
         let mut left = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
         let (mut end, mut least) = (now.as_micros(), i64::MAX);

@@ -1,4 +1,5 @@
-//! Copies a journal into another: `disk:` to `postgres:`, or back. It can be broken off and begun again.
+//! Copies a journal into another: `disk:` to `postgres:`, or back. It can be broken off and begun
+//! again.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -61,7 +62,8 @@ pub struct Copied {
     pub sessions: u64,
     /// Their turns.
     pub turns: u64,
-    /// Runs that the other journal has in another state, or whose key it knows for another run: it was left as it is.
+    /// Runs that the other journal has in another state, or whose key it knows for another run: it
+    /// was left as it is.
     pub different: Vec<Uuid>,
 }
 
@@ -70,15 +72,18 @@ impl fmt::Display for Copied {
         let Self { runs, known, packets, bytes, sessions, turns, .. } = self;
         write!(
             f,
-            "{runs} runs ({known} of them were there), {packets} packets, {bytes} bytes, {turns} turns of {sessions} sessions"
+            "{runs} runs ({known} of them were there), {packets} packets, {bytes} bytes, {turns} \
+             turns of {sessions} sessions"
         )
     }
 }
 
-/// Copies all runs of a journal that nobody uses, with their packets, names and sessions, and reads each back.
+/// Copies all runs of a journal that nobody uses, with their packets, names and sessions, and reads
+/// each back.
 ///
-/// What was copied before is compared and left; what the other journal has beside it is not touched. `told` hears how far
-/// it has come. `Unavailable` if a process uses the journal that is read.
+/// What was copied before is compared and left; what the other journal has beside it is not
+/// touched. `told` hears how far it has come. `Unavailable` if a process uses the journal that is
+/// read.
 pub async fn copy(
     from: &dyn Store,
     to: &dyn Store,

@@ -10,7 +10,8 @@ type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Awaits `work`; dropped half-way, it hands the rest to the runtime.
 ///
-/// A commit cannot be taken back, so the wake-up that belongs to it must not be lost with a cancelled caller.
+/// A commit cannot be taken back, so the wake-up that belongs to it must not be lost with a
+/// cancelled caller.
 pub(crate) struct Finish<T: Send + 'static> {
     work: Option<Work<T>>,
     is_begun: bool,

@@ -1,4 +1,5 @@
-//! Frames on their way to a viewer: in order, and where they lie in one piece of memory, that piece.
+//! Frames on their way to a viewer: in order, and where they lie in one piece of memory, that
+//! piece.
 
 use std::fmt;
 

@@ -18,7 +18,8 @@ use crate::{
 
 /// A store whose readers are woken. Cheap to clone.
 ///
-/// All writes of claims, frames and transitions must go through it, else the readers of this process sleep on.
+/// All writes of claims, frames and transitions must go through it, else the readers of this
+/// process sleep on.
 #[derive(Clone)]
 pub struct Journal {
     store: Arc<dyn Store>,
@@ -52,7 +53,8 @@ impl Journal {
         &self.store
     }
 
-    /// Claims a key; see [`Store::claim`]. Once begun it is carried out, even if the future is dropped.
+    /// Claims a key; see [`Store::claim`]. Once begun it is carried out, even if the future is
+    /// dropped.
     pub async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
         let (store, lease, quota) = (self.store.clone(), self.lease(claim.stream_id), *quota);
         Finish::new(async move {
@@ -66,8 +68,8 @@ impl Journal {
         .await
     }
 
-    /// Appends frames, then wakes readers; see [`Store::append`]. Once begun it is carried out, even if the future is
-    /// dropped. While the store cannot write it is held back.
+    /// Appends frames, then wakes readers; see [`Store::append`]. Once begun it is carried out,
+    /// even if the future is dropped. While the store cannot write it is held back.
     pub async fn append(
         &self,
         stream: Uuid,
@@ -95,8 +97,8 @@ impl Journal {
         .await
     }
 
-    /// Moves a run on, then wakes readers; see [`Store::transition`]. Once begun it is carried out, even if the future
-    /// is dropped. While the store cannot write it is held back.
+    /// Moves a run on, then wakes readers; see [`Store::transition`]. Once begun it is carried out,
+    /// even if the future is dropped. While the store cannot write it is held back.
     pub async fn transition(
         &self,
         from: (RunState, u32),
@@ -107,7 +109,8 @@ impl Journal {
         self.step(from, to, frames, turn, None).await
     }
 
-    /// Lets a run wait, if one more of its tenant's may; see [`Store::suspend`]. Else as `transition`.
+    /// Lets a run wait, if one more of its tenant's may; see [`Store::suspend`]. Else as
+    /// `transition`.
     pub async fn suspend(
         &self,
         from: (RunState, u32),
@@ -136,7 +139,8 @@ impl Journal {
                     None => store.transition(from, to.clone(), frames.clone(), turn.clone()).await,
                 };
                 let outcome = match outcome {
-                    // What was written and could not be synced is in force once the store has mended itself.
+                    // What was written and could not be synced is in force once the store has
+                    // mended itself.
                     Ok(false) if has_failed => is_as(&*store, &to).await,
                     outcome => outcome,
                 };
@@ -157,8 +161,9 @@ impl Journal {
         .await
     }
 
-    /// Erases a closed stream for good, then what this process remembers of it; see [`Store::purge`]. Once begun it is
-    /// carried out, even if the future is dropped. Readers that are not through find nothing more.
+    /// Erases a closed stream for good, then what this process remembers of it; see
+    /// [`Store::purge`]. Once begun it is carried out, even if the future is dropped. Readers that
+    /// are not through find nothing more.
     pub async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
         let (store, lease) = (self.store.clone(), self.lease(stream));
         Finish::new(async move {
@@ -171,8 +176,8 @@ impl Journal {
         .await
     }
 
-    /// The same journal, but what tenants claim of whom this says yes lives in memory only, as long as what is
-    /// returned. It is asked at each claim, so that the answer may change.
+    /// The same journal, but what tenants claim of whom this says yes lives in memory only, as long
+    /// as what is returned. It is asked at each claim, so that the answer may change.
     #[must_use]
     pub fn keeping_in_memory(
         self,
@@ -183,10 +188,11 @@ impl Journal {
         Self { store, tails: self.tails }
     }
 
-    /// A reader of a run as the caller has found it, strictly after `after`: it is told nothing older than that.
+    /// A reader of a run as the caller has found it, strictly after `after`: it is told nothing
+    /// older than that.
     ///
-    /// Between the commit that arms a waiting run and its wake-up the tail still says `Waiting`. Who has found the run
-    /// running must not be sent away with that.
+    /// Between the commit that arms a waiting run and its wake-up the tail still says `Waiting`.
+    /// Who has found the run running must not be sent away with that.
     pub fn reader_of(&self, run: &Run, after: u64) -> Reader {
         self.reader(run.stream_id, after).not_before((run.attempt, run.state))
     }

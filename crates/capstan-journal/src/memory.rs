@@ -263,7 +263,8 @@ impl State {
         true
     }
 
-    /// Closed streams and sessions that nobody uses, as far as they have to go, oldest first, with what they take.
+    /// Closed streams and sessions that nobody uses, as far as they have to go, oldest first, with
+    /// what they take.
     fn due(&self, retention: &Retention, now: Timestamp) -> Vec<(Kept, u64)> {
         let sizes = self.held.iter().map(|(tenant, held)| (tenant.clone(), held.bytes)).collect();
         let closed = self.streams.iter().filter_map(|(id, stream)| {

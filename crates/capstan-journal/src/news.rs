@@ -1,4 +1,5 @@
-//! What other processes write to a store that several share, and which streams somebody here wants to hear of.
+//! What other processes write to a store that several share, and which streams somebody here wants
+//! to hear of.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +10,8 @@ use uuid::Uuid;
 
 use crate::{Frame, RunState};
 
-/// What became known of a stream that another process writes. Never the only way to learn of it: news may be lost, or
-/// come twice, or late.
+/// What became known of a stream that another process writes. Never the only way to learn of it:
+/// news may be lost, or come twice, or late.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     /// Frames were stored, or the run moved on, or both.
@@ -37,8 +38,8 @@ pub enum News {
     Fenced,
 }
 
-/// For how long this process may work on runs: as long as the number stays the same. Where nobody else can use the store
-/// it always does.
+/// For how long this process may work on runs: as long as the number stays the same. Where nobody
+/// else can use the store it always does.
 pub type Tenure = watch::Receiver<u64>;
 
 /// The streams that somebody here follows while others may write them.
@@ -103,7 +104,8 @@ impl Watched {
         self.lock().all.iter().filter(|(_, one)| one.is_due()).map(|(stream, _)| *stream).collect()
     }
 
-    /// Those that somebody has begun to wait for, or that another process has begun to write; there are some when this returns.
+    /// Those that somebody has begun to wait for, or that another process has begun to write; there
+    /// are some when this returns.
     pub async fn newly_awaited(&self) -> Vec<Uuid> {
         loop {
             let asked = self.is_asked.notified();
@@ -116,7 +118,8 @@ impl Watched {
         }
     }
 
-    /// News have come. Whoever writes another attempt may be another than before, who knows of nobody that waits.
+    /// News have come. Whoever writes another attempt may be another than before, who knows of
+    /// nobody that waits.
     pub fn heard(&self, stream: Uuid, standing: (u32, RunState)) {
         self.change(stream, |one| one.standing = one.standing.max(standing));
     }

@@ -1,5 +1,6 @@
-//! Runs of several tenants, a page at a time and within a budget: for whoever looks after them. Every page says how far it
-//! looked, so that nothing that was not looked at passes for nothing found.
+//! Runs of several tenants, a page at a time and within a budget: for whoever looks after them.
+//! Every page says how far it looked, so that nothing that was not looked at passes for nothing
+//! found.
 
 use std::ops::Bound;
 use std::time::{Duration, Instant};
@@ -81,7 +82,8 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        // Whoever looks on asks for the next page; whoever writes and reads meanwhile must not notice.
+        // Whoever looks on asks for the next page; whoever writes and reads meanwhile must not
+        // notice.
         Self { records: 5_000, time: Duration::from_millis(50) }
     }
 }
@@ -186,7 +188,8 @@ pub fn trace_ids_of(run: &Run) -> impl Iterator<Item = &str> {
 pub struct RunPage {
     /// The runs.
     pub runs: Vec<Run>,
-    /// `before` of the next page: everything from this stream on was looked at. `None` if that was all there is.
+    /// `before` of the next page: everything from this stream on was looked at. `None` if that was
+    /// all there is.
     pub next: Option<Uuid>,
     /// How far back was looked; `None` if to the very end.
     pub looked_back_to: Option<Timestamp>,

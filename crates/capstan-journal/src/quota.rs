@@ -1,4 +1,5 @@
-//! How much a tenant may have, checked in the claim itself so that no rush gets past it; decided once for all backends.
+//! How much a tenant may have, checked in the claim itself so that no rush gets past it; decided
+//! once for all backends.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -28,7 +29,8 @@ pub struct Quota {
     pub bytes_per_session: Option<u64>,
     /// Bytes of all that is kept of the tenant: packets, bodies, turns.
     pub bytes: Option<u64>,
-    /// Tokens used within a minute of the clock. Runs that are under way when they are used up go on.
+    /// Tokens used within a minute of the clock. Runs that are under way when they are used up go
+    /// on.
     pub tokens_per_minute: Option<u64>,
     /// Tokens used within a day, by UTC.
     pub tokens_per_day: Option<u64>,
@@ -125,8 +127,8 @@ impl Quota {
         tokens_per_day: None,
     };
 
-    /// Whether one more run, with a body of this length, fits beside what there is. The rate is asked last and apart: a
-    /// refusal must not use it up.
+    /// Whether one more run, with a body of this length, fits beside what there is. The rate is
+    /// asked last and apart: a refusal must not use it up.
     pub fn check(&self, used: &Usage, body_bytes: u64) -> Result<(), Refused> {
         let is_full = |used: u64, most: Option<u64>| most.is_some_and(|most| used >= most);
         let is_over = |used: u64, most: Option<u64>| {
@@ -176,8 +178,8 @@ impl Quota {
     }
 }
 
-/// How fast claims come, by GCRA: of each tenant the moment at which all its claims would have come if they were
-/// evenly spread. By a clock that cannot be set; it does not outlive the process.
+/// How fast claims come, by GCRA: of each tenant the moment at which all its claims would have come
+/// if they were evenly spread. By a clock that cannot be set; it does not outlive the process.
 #[derive(Debug)]
 pub struct Rates<K> {
     until: HashMap<K, Instant>,

@@ -15,8 +15,8 @@ use crate::{ErrorKind, Frames, JournalError, Run, RunState, Store};
 
 /// How much one step brings: a reader that has stopped reading holds one or two of them.
 const STEP_BYTES: usize = 8 * 1024;
-/// How much it may bring to a reader that is far behind, as long as there is room: a visit to the store, or a write to a socket,
-/// costs more than what it brings.
+/// How much it may bring to a reader that is far behind, as long as there is room: a visit to the
+/// store, or a write to a socket, costs more than what it brings.
 const LONG_STEP_BYTES: usize = 256 * 1024;
 /// Tiny frames are bounded by number as well: as if each had this many bytes.
 const LEAST_FRAME: usize = 32;
@@ -24,10 +24,11 @@ const LEAST_FRAME: usize = 32;
 /// What a reader meets next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The next frames, in order, about 256 KiB at most; never empty. The cursor has moved past them.
+    /// The next frames, in order, about 256 KiB at most; never empty. The cursor has moved past
+    /// them.
     Frames(Frames),
-    /// All frames were read and the run stands still: `Closed` (said at every further call), or `Waiting` (said once
-    /// for an attempt; the next call waits for what comes).
+    /// All frames were read and the run stands still: `Closed` (said at every further call), or
+    /// `Waiting` (said once for an attempt; the next call waits for what comes).
     State(RunState),
 }
 
@@ -68,8 +69,9 @@ impl Reader {
         }
     }
 
-    /// Nothing older is believed of the tail. It is not written down there: the caller's word may itself be old by now,
-    /// and only what the store says while the tail is held can be trusted to be followed by news.
+    /// Nothing older is believed of the tail. It is not written down there: the caller's word may
+    /// itself be old by now, and only what the store says while the tail is held can be trusted to
+    /// be followed by news.
     pub(crate) fn not_before(mut self, floor: Standing) -> Self {
         self.floor = Some(floor);
         self
@@ -85,8 +87,8 @@ impl Reader {
         self.cursor
     }
 
-    /// The next frames, or where the run stands when there are none; waits while the run goes on. `NotFound` if there
-    /// is no such stream, or none any more.
+    /// The next frames, or where the run stands when there are none; waits while the run goes on.
+    /// `NotFound` if there is no such stream, or none any more.
     ///
     /// Cancel-safe: a dropped future has not moved the cursor.
     pub async fn next(&mut self) -> Result<Step, JournalError> {
@@ -129,7 +131,8 @@ impl Reader {
         }
     }
 
-    /// Frames from the store; if it has none, its word on where the run stands is taken down and the ring asked again.
+    /// Frames from the store; if it has none, its word on where the run stands is taken down and
+    /// the ring asked again.
     async fn ask_store(&mut self, room: Option<Room>) -> Result<Option<Step>, JournalError> {
         let ahead = self.ahead.take().filter(|visit| visit.after == self.cursor);
         let is_ahead = ahead.is_some();
@@ -181,8 +184,9 @@ impl Reader {
 /// The next frames with the last one's seq, or the run if there are none.
 type Found = (Option<(Frames, u64)>, Option<Run>);
 
-/// A look into the store for what follows a frame. It goes on by itself: reads stand in lines, and a viewer whose connection is
-/// stuck is not polled, so it would keep its place there, and everybody behind it waiting.
+/// A look into the store for what follows a frame. It goes on by itself: reads stand in lines, and
+/// a viewer whose connection is stuck is not polled, so it would keep its place there, and
+/// everybody behind it waiting.
 struct Visit {
     after: u64,
     bytes: usize,

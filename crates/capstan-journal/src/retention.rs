@@ -8,12 +8,14 @@ use capstan_protocol::Timestamp;
 
 use crate::ClockSteps;
 
-/// What [`Store::expire`](crate::Store::expire) may delete. Runs that run or wait are never touched.
+/// What [`Store::expire`](crate::Store::expire) may delete. Runs that run or wait are never
+/// touched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// Closed streams go this long after their end, sessions this long after they were last used.
     pub max_age: Duration,
-    /// Above this many bytes of frames, bodies and turns the oldest closed streams and unused sessions go sooner.
+    /// Above this many bytes of frames, bodies and turns the oldest closed streams and unused
+    /// sessions go sooner.
     pub max_bytes: Option<u64>,
     /// Claims outlive their stream by this, so that a late duplicate does not start a second run.
     pub claim_age: Duration,
@@ -28,15 +30,16 @@ pub struct Retention {
 pub struct TenantRetention {
     /// In place of what holds for all.
     pub max_age: Duration,
-    /// Above this many bytes of its own the tenant's oldest closed streams and unused sessions go sooner. The limit for all
-    /// holds as well.
+    /// Above this many bytes of its own the tenant's oldest closed streams and unused sessions go
+    /// sooner. The limit for all holds as well.
     pub max_bytes: Option<u64>,
 }
 
 impl Default for Retention {
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-        // A week is long enough to look into last week's failures. A day for claims is the contract's.
+        // A week is long enough to look into last week's failures. A day for claims is the
+        // contract's.
         Self {
             max_age: 7 * DAY,
             max_bytes: None,
@@ -92,7 +95,8 @@ impl AddAssign for Expired {
     }
 }
 
-/// Decides what has to go, closed streams and unused sessions one by one, the oldest first: once for all backends.
+/// Decides what has to go, closed streams and unused sessions one by one, the oldest first: once
+/// for all backends.
 pub struct Judge<'a> {
     retention: &'a Retention,
     now: Timestamp,
@@ -115,7 +119,8 @@ impl<'a> Judge<'a> {
         Self { retention, now, over: over(total, retention.max_bytes), over_by_tenant }
     }
 
-    /// Whether this has to go; if so, its bytes are off the account. What takes nothing helps nobody by going.
+    /// Whether this has to go; if so, its bytes are off the account. What takes nothing helps
+    /// nobody by going.
     pub fn is_due(&mut self, tenant: &str, closed_at: Timestamp, size: u64) -> bool {
         let own = self.over_by_tenant.get_mut(tenant);
         let is_over = size > 0 && (self.over > 0 || own.as_ref().is_some_and(|over| **over > 0));

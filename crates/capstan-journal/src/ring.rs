@@ -20,7 +20,8 @@ pub(crate) enum Look {
     AskStore,
 }
 
-/// Invariant: `frames` are neighbours in the stream, the last of them is the newest this process knows.
+/// Invariant: `frames` are neighbours in the stream, the last of them is the newest this process
+/// knows.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     frames: VecDeque<Frame>,
@@ -28,8 +29,8 @@ pub(crate) struct Ring {
     /// The last frame of the stream; `None` if only the store knows.
     last_seq: Option<u64>,
     standing: Option<Standing>,
-    /// Held while others may write the stream: what they write comes as news. Without it, all that is written is written
-    /// here.
+    /// Held while others may write the stream: what they write comes as news. Without it, all that
+    /// is written is written here.
     followed: Option<Watch>,
 }
 
@@ -39,7 +40,8 @@ impl Ring {
         Self { followed, ..Self::default() }
     }
 
-    /// Whether it is worth keeping when nobody uses it: what is written here must not be read back from the store.
+    /// Whether it is worth keeping when nobody uses it: what is written here must not be read back
+    /// from the store.
     pub(crate) fn is_kept(&self) -> bool {
         self.is_live() && self.followed.is_none()
     }
@@ -150,7 +152,8 @@ impl Ring {
     /// Takes in what was just stored.
     pub(crate) fn note(&mut self, standing: Standing, frames: &[Frame], max_size: usize) {
         if frames.is_empty() && standing.1 != RunState::Running {
-            // An append that was stored before this may be noted after it: let the store tell how long the stream is.
+            // An append that was stored before this may be noted after it: let the store tell how
+            // long the stream is.
             self.last_seq = None;
         }
         self.standing = self.standing.max(Some(standing));

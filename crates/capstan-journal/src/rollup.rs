@@ -1,4 +1,5 @@
-//! What was counted of runs that ended, by the hour: numbers, kept after the runs themselves are gone.
+//! What was counted of runs that ended, by the hour: numbers, kept after the runs themselves are
+//! gone.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub const KEPT_HOURS: i64 = 30 * 24;
 const HOUR: i64 = 3_600_000_000;
 
-/// Times to the first packet are counted by how long they took, in milliseconds; the last bucket is for longer ones.
+/// Times to the first packet are counted by how long they took, in milliseconds; the last bucket is
+/// for longer ones.
 pub const FIRST_PACKET_MS: [u64; 11] =
     [50, 100, 200, 400, 800, 1500, 3000, 6000, 12_000, 30_000, 60_000];
 

@@ -1,4 +1,5 @@
-//! Runs as the journal keeps them, the claims that start them, their frames and the turns they leave behind.
+//! Runs as the journal keeps them, the claims that start them, their frames and the turns they
+//! leave behind.
 
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
@@ -33,7 +34,8 @@ pub struct Claim {
     pub is_unseen: bool,
     /// The event types that the caller listed, if it did.
     pub supported_events: Option<Vec<String>>,
-    /// The stream of the run whose questions this one answers: of several claims that do, the first wins.
+    /// The stream of the run whose questions this one answers: of several claims that do, the first
+    /// wins.
     pub answers: Option<Uuid>,
     /// Who arms the next attempt of the run when one has failed.
     pub armed_by: ArmedBy,
@@ -53,8 +55,8 @@ pub struct Claim {
     pub previous_response: Option<String>,
     /// The conversation as a chat service calls it.
     pub chat: Option<String>,
-    /// Whether whoever claims it reads it, which the other processes know as soon as they know of the run. From then on it is for
-    /// [`crate::Store::mark_read`].
+    /// Whether whoever claims it reads it, which the other processes know as soon as they know of
+    /// the run. From then on it is for [`crate::Store::mark_read`].
     pub is_read: bool,
 }
 
@@ -145,7 +147,8 @@ impl Claim {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArmedBy {
-    /// The client that started it, by sending its request again. An agent is never run again unasked.
+    /// The client that started it, by sending its request again. An agent is never run again
+    /// unasked.
     #[default]
     Client,
     /// The gateway: in the protocol that asked nobody sends a request again.
@@ -322,7 +325,8 @@ pub struct Run {
     pub model: Option<String>,
     /// What the run used, as the agent reports it.
     pub usage: Option<Map<String, Value>>,
-    /// Tokens that its attempts have used so far, as they count against a quota: an attempt's when it ends.
+    /// Tokens that its attempts have used so far, as they count against a quota: an attempt's when
+    /// it ends.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens: u64,
     /// All attempts, [`Attempt::KEPT`] at most.
@@ -337,7 +341,8 @@ pub struct Run {
     /// By what the one who started it is known in logs, if it showed a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_by: Option<String>,
-    /// The number of the session's last turn when the run was claimed: what it may know of. Set by the store.
+    /// The number of the session's last turn when the run was claimed: what it may know of. Set by
+    /// the store.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turns_before: u64,
     /// The process that works on the run, where several share a store.
@@ -355,7 +360,8 @@ pub struct Run {
     /// What follows this packet was damaged, and a repair has said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_after: Option<u64>,
-    /// What the agent works with elsewhere, under the id by which it can be ended; the agent's own word.
+    /// What the agent works with elsewhere, under the id by which it can be ended; the agent's own
+    /// word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far_id: Option<String>,
     /// What the run ended by asking.
@@ -433,7 +439,8 @@ impl Frame {
     }
 }
 
-/// What a session remembers of one run. What that is, is the caller's business: the store only keeps and numbers it.
+/// What a session remembers of one run. What that is, is the caller's business: the store only
+/// keeps and numbers it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredTurn {
     /// Its place in the session, from 1; set by the store, and never used twice.
@@ -525,7 +532,8 @@ mod hex {
         deserializer: D,
     ) -> Result<[u8; 32], D::Error> {
         let text = String::deserialize(deserializer)?;
-        // Two UUIDs in their simple form are 32 bytes in hexadecimal: no crate and no digits by hand.
+        // Two UUIDs in their simple form are 32 bytes in hexadecimal: no crate and no digits by
+        // hand.
         let parse = || {
             let (high, low) = text.split_at_checked(32)?;
             let halves =

@@ -1,4 +1,5 @@
-//! A secret that belongs to a store, for signing what every process that uses the store must be able to check.
+//! A secret that belongs to a store, for signing what every process that uses the store must be
+//! able to check.
 
 use std::fmt;
 use std::io;

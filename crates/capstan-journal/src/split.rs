@@ -1,11 +1,14 @@
-//! Two stores as one: what belongs to tenants of whom nothing may be stored lives in memory, the rest where it always did.
+//! Two stores as one: what belongs to tenants of whom nothing may be stored lives in memory, the
+//! rest where it always did.
 //!
-//! A new claim goes where its tenant's rule says at that moment, and everything of its stream stays there. Whatever is
-//! asked by tenant is asked of both, so that a rule that changes while streams exist makes none of them vanish. Until the
-//! first claim of such a tenant nothing is in memory, and nothing is asked there.
+//! A new claim goes where its tenant's rule says at that moment, and everything of its stream stays
+//! there. Whatever is asked by tenant is asked of both, so that a rule that changes while streams
+//! exist makes none of them vanish. Until the first claim of such a tenant nothing is in memory,
+//! and nothing is asked there.
 //!
-//! Where several processes share the store such a tenant lives in the memory of one of them ([`Store::home`]), and the store
-//! notes which of its keys are taken, as hashes: a duplicate starts no second run even if that process is gone.
+//! Where several processes share the store such a tenant lives in the memory of one of them
+//! ([`Store::home`]), and the store notes which of its keys are taken, as hashes: a duplicate
+//! starts no second run even if that process is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +37,8 @@ pub(crate) struct SplitStore {
     /// Something may be in memory.
     is_used: AtomicBool,
     is_private: IsPrivate,
-    /// Between a note and its claim a key is taken and has no run: whoever asks for it waits. By the key's hash.
+    /// Between a note and its claim a key is taken and has no run: whoever asks for it waits. By
+    /// the key's hash.
     claiming: [Mutex<()>; CLAIMING],
 }
 
@@ -84,7 +88,8 @@ impl SplitStore {
         self.claiming.get(hash % CLAIMING).unwrap_or(first)
     }
 
-    /// A key of a tenant that lives in memory while others share the store: a run, or a note of one that is gone.
+    /// A key of a tenant that lives in memory while others share the store: a run, or a note of one
+    /// that is gone.
     async fn find_noted(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
         let noted = noted_key(key);
         let _claiming = self.claiming(&noted).lock().await;
@@ -252,8 +257,8 @@ impl Store for SplitStore {
         Ok(here.and(self.stored.page(query).await?, limit))
     }
 
-    /// What lives in memory has no other process. Where the store is asked again and again for what others have left, that
-    /// is never theirs.
+    /// What lives in memory has no other process. Where the store is asked again and again for what
+    /// others have left, that is never theirs.
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
         if self.stored.is_shared() {
             return self.stored.orphans(limit).await;
@@ -281,8 +286,8 @@ impl Store for SplitStore {
         Ok(runs)
     }
 
-    /// A session that lives in both, since the rule was changed under it, is put in order of its runs, by ids that
-    /// no clock that is set puts out of order, and numbered anew.
+    /// A session that lives in both, since the rule was changed under it, is put in order of its
+    /// runs, by ids that no clock that is set puts out of order, and numbered anew.
     async fn turns(
         &self,
         tenant: &str,
@@ -319,7 +324,8 @@ impl Store for SplitStore {
             || self.stored.has_session(tenant, session).await?)
     }
 
-    /// A session from before and after a change of the rule counts twice, until its older half expires.
+    /// A session from before and after a change of the rule counts twice, until its older half
+    /// expires.
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
         Ok(self.memory.sessions(tenant).await? + self.stored.sessions(tenant).await?)
     }

@@ -22,13 +22,14 @@ pub struct TailLimits {
 
 impl Default for TailLimits {
     fn default() -> Self {
-        // A viewer that lags by some seconds still finds its place; 256 busy streams fit at full length.
+        // A viewer that lags by some seconds still finds its place; 256 busy streams fit at full
+        // length.
         Self { stream_bytes: 256 * 1024, total_bytes: 64 * 1024 * 1024 }
     }
 }
 
-/// What long steps of all readers together may take; who finds no room goes on in short ones. Readers that stop reading
-/// keep their room, so it must be affordable.
+/// What long steps of all readers together may take; who finds no room goes on in short ones.
+/// Readers that stop reading keep their room, so it must be affordable.
 const LONG_STEPS_BYTES: usize = 8 * 1024 * 1024;
 /// Room is given out in pieces of this size.
 const PIECE: usize = 8 * 1024;
@@ -42,13 +43,15 @@ pub(crate) struct Tails {
     total: AtomicUsize,
     limits: TailLimits,
     room: Arc<Semaphore>,
-    /// The store behind which some streams live in memory, if one does: whoever else writes to the journal, not to these.
+    /// The store behind which some streams live in memory, if one does: whoever else writes to the
+    /// journal, not to these.
     split: OnceLock<Weak<dyn Store>>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    // A watch: readers look at the very value whose version they mark as seen, so no wake-up can fall between.
+    // A watch: readers look at the very value whose version they mark as seen, so no wake-up can
+    // fall between.
     ring: Arc<watch::Sender<Ring>>,
     users: usize,
 }
@@ -72,8 +75,9 @@ impl Tails {
 
     /// A stream's tail, kept at least as long as the lease.
     ///
-    /// Readers hold one, and every write holds one from before it is stored until it is noted. So writes that overlap
-    /// share a ring, whose standing only grows, and an entry made anew can only miss what the store already has.
+    /// Readers hold one, and every write holds one from before it is stored until it is noted. So
+    /// writes that overlap share a ring, whose standing only grows, and an entry made anew can only
+    /// miss what the store already has.
     pub(crate) fn lease(self: &Arc<Self>, store: &Arc<dyn Store>, stream: Uuid) -> Lease {
         let mut tails = self.lock();
         let ring = || Arc::new(watch::Sender::new(Ring::new(store.watch(stream))));
@@ -247,8 +251,8 @@ impl Lease {
         });
     }
 
-    /// The store was asked. Where others write, it may know more than the readers here who have been told nothing yet: once it is
-    /// taken down it is no news any more, so they are woken now.
+    /// The store was asked. Where others write, it may know more than the readers here who have
+    /// been told nothing yet: once it is taken down it is no news any more, so they are woken now.
     pub(crate) fn learn(&self, standing: Standing, last_seq: u64) {
         self.tails.change(&self.ring, |ring| ring.learn(standing, last_seq));
     }

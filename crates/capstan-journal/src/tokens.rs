@@ -1,7 +1,9 @@
-//! Tokens that a tenant has used, by minute and by day of the clock: two counters a tenant, however many runs there are.
+//! Tokens that a tenant has used, by minute and by day of the clock: two counters a tenant, however
+//! many runs there are.
 //!
-//! A count belongs to its window and is nothing once that is over. A window that lies one ahead counts as well: clocks of
-//! processes differ a little. One further ahead was counted by a clock that was wrong, and locks nobody out.
+//! A count belongs to its window and is nothing once that is over. A window that lies one ahead
+//! counts as well: clocks of processes differ a little. One further ahead was counted by a clock
+//! that was wrong, and locks nobody out.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! AG-UI, protocol 1.0 and 0.0.59: the events that a gateway emits and reads, run input, RUN_ERROR.
 //!
-//! Rules of the wire that both client lines insist on: optional members are absent, never null; timestamps are
-//! whole milliseconds; unknown members of what we read are ignored.
+//! Rules of the wire that both client lines insist on: optional members are absent, never null;
+//! timestamps are whole milliseconds; unknown members of what we read are ignored.
 
 mod event;
 mod input;

@@ -1,4 +1,5 @@
-//! Assistant frames: an agent CLI's stream-json output, one JSON object a line, with ADR 0004's `error`.
+//! Assistant frames: an agent CLI's stream-json output, one JSON object a line, with ADR 0004's
+//! `error`.
 //!
 //! ```
 //! use capstan_protocol::assistant::{AssistantError, Frame, Line};

@@ -5,17 +5,19 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// A place in a stream: `<stream_id>:<seq>` says that all up to packet `seq` was received (`:0` before the first).
+/// A place in a stream: `<stream_id>:<seq>` says that all up to packet `seq` was received (`:0`
+/// before the first).
 ///
-/// In the AG-UI face one packet becomes several events: `<stream_id>:<seq>.<k>` says that of packet `seq` the
-/// first `k` events were received, and everything before it.
+/// In the AG-UI face one packet becomes several events: `<stream_id>:<seq>.<k>` says that of packet
+/// `seq` the first `k` events were received, and everything before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor {
     /// Which stream.
     pub stream_id: Uuid,
     /// The last packet received; 0 before the first.
     pub seq: u64,
-    /// The AG-UI face's `k`: the last event received of those derived from packet `seq`. `None` in CAP.
+    /// The AG-UI face's `k`: the last event received of those derived from packet `seq`. `None` in
+    /// CAP.
     pub part: Option<u32>,
 }
 
@@ -43,8 +45,8 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// How far beyond its known end a stream is closed whose last packets may be missing: the only gap there may be, and
-/// one that nobody can have seen a seq of.
+/// How far beyond its known end a stream is closed whose last packets may be missing: the only gap
+/// there may be, and one that nobody can have seen a seq of.
 pub const LOST_TAIL_GAP: u64 = 1 << 20;
 
 /// Text that is not a cursor.
@@ -77,7 +79,8 @@ impl FromStr for Cursor {
 pub enum LastEventId {
     /// A full cursor: continue strictly after it.
     At(Cursor),
-    /// A bare stream id, as RFC 004's literal client sends: replay all, the client drops repeats by seq.
+    /// A bare stream id, as RFC 004's literal client sends: replay all, the client drops repeats by
+    /// seq.
     Whole(Uuid),
 }
 
@@ -107,7 +110,8 @@ impl FromStr for LastEventId {
             Some((id, place)) => (id, Some(place)),
             None => (text, None),
         };
-        // Only the hyphenated form is ever written, and one spelling per stream keeps ids comparable.
+        // Only the hyphenated form is ever written, and one spelling per stream keeps ids
+        // comparable.
         let stream_id = Uuid::try_parse(id).ok().filter(|_| id.len() == 36).ok_or(CursorError)?;
         let Some(place) = place else { return Ok(Self::Whole(stream_id)) };
         let (seq, part) = match place.split_once('.') {

@@ -1,6 +1,8 @@
-//! Strict decoding with the place of the mistake: `p.severity: unknown variant "Transient", expected FATAL, …`.
+//! Strict decoding with the place of the mistake: `p.severity: unknown variant "Transient",
+//! expected FATAL, …`.
 //!
-//! The happy path is plain serde. Only when it fails is the text read a second time, slowly, to find the path.
+//! The happy path is plain serde. Only when it fails is the text read a second time, slowly, to
+//! find the path.
 
 mod objects;
 mod tagged;
@@ -14,10 +16,12 @@ use crate::json;
 pub(crate) use objects::Objects;
 pub(crate) use tagged::Tagged;
 
-/// How deep JSON may nest before it is refused; serde_json enforces the same number while it builds values.
+/// How deep JSON may nest before it is refused; serde_json enforces the same number while it builds
+/// values.
 pub const MAX_DEPTH: usize = 128;
 
-/// How deep the data contract's reference reads; only [`crate::model`], which gives its verdicts, goes this far.
+/// How deep the data contract's reference reads; only [`crate::model`], which gives its verdicts,
+/// goes this far.
 pub(crate) const REFERENCE_DEPTH: usize = 200;
 
 /// Which rule a document broke.
@@ -126,7 +130,8 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     from_str(text)
 }
 
-/// Decodes an already parsed value; the same rules apart from duplicate members, which a value cannot hold.
+/// Decodes an already parsed value; the same rules apart from duplicate members, which a value
+/// cannot hold.
 pub fn from_value<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, DecodeError> {
     serde_path_to_error::deserialize(Objects(value))
         .map_err(|e| explain(&path_of(e.path()), &e.inner().to_string(), None))

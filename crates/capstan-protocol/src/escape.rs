@@ -6,7 +6,8 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 // Evaluated while compiling, where an index out of range is an error of the build.
 #[allow(clippy::indexing_slicing)]
-/// Bytes that may need an escape: controls, quote, backslash, and the lead bytes of the three line separators.
+/// Bytes that may need an escape: controls, quote, backslash, and the lead bytes of the three line
+/// separators.
 const SUSPECT: [bool; 256] = {
     let mut table = [false; 256];
     let mut control = 0;
@@ -69,8 +70,8 @@ fn write_escaped(out: &mut Vec<u8>, bytes: &[u8], is_string: bool) {
     out.extend_from_slice(bytes.get(copied..).unwrap_or_default());
 }
 
-/// Reads what stands between the quotes of a JSON string. `None` if it is not valid there, or holds a surrogate
-/// pair: rare enough to be left to serde_json.
+/// Reads what stands between the quotes of a JSON string. `None` if it is not valid there, or holds
+/// a surrogate pair: rare enough to be left to serde_json.
 pub(crate) fn read_string(inner: &str) -> Option<String> {
     let (plain, rest) = split_plain(inner)?;
     if rest.is_empty() { Some(plain.to_owned()) } else { unescape(plain, rest) }
@@ -110,8 +111,8 @@ fn split_plain(text: &str) -> Option<(&str, &str)> {
     text.split_at_checked(at)
 }
 
-/// Eight bytes at once: the lowest bit set is the high bit of the first special byte. (Subtracting borrows from
-/// the bytes above, so the bits above that one may be wrong.)
+/// Eight bytes at once: the lowest bit set is the high bit of the first special byte. (Subtracting
+/// borrows from the bytes above, so the bits above that one may be wrong.)
 fn mark_specials(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let control = word.wrapping_sub(EACH * 0x20);

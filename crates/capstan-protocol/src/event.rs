@@ -1,6 +1,7 @@
 //! Presentation events (profile v1): what an EVENT packet shows to a person.
 //!
-//! A packet keeps the raw object; [`Event::view`] types it on demand. An unknown type is never an error.
+//! A packet keeps the raw object; [`Event::view`] types it on demand. An unknown type is never an
+//! error.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -196,7 +197,8 @@ impl ErrorDomain {
     }
 }
 
-/// A failure that the user should read while the agent carries on: the data of a `user_error` event.
+/// A failure that the user should read while the agent carries on: the data of a `user_error`
+/// event.
 ///
 /// For a failure of the stream itself, see [`StreamError`](crate::StreamError).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -230,7 +232,8 @@ pub const USER_ERROR: &str = "user_error";
 /// The spelling of the `stream_reset` event type (an extension).
 pub const STREAM_RESET: &str = "stream_reset";
 
-/// The spelling of the event type with which a run that ends by asking says what it asks (v1; an extension).
+/// The spelling of the event type with which a run that ends by asking says what it asks (v1; an
+/// extension).
 pub const INTERRUPT: &str = "INTERRUPT";
 
 /// The typed view of an event payload, in either profile.
@@ -322,7 +325,8 @@ struct Envelope<'a> {
     data: RawObject,
 }
 
-/// Makes the payload of an EVENT packet: an envelope with a fresh id and the present time around `data`.
+/// Makes the payload of an EVENT packet: an envelope with a fresh id and the present time around
+/// `data`.
 pub fn envelope(kind: &str, data: &impl Serialize) -> Result<RawObject, DecodeError> {
     let data = RawObject::from_serialize(data)?;
     RawObject::from_serialize(&Envelope {

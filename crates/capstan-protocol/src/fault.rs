@@ -1,6 +1,7 @@
 //! Faults: one classified failure, in every dialect.
 //!
-//! [`catalogue`] is the only place where a kind of failure is described. Everything else here derives from it.
+//! [`catalogue`] is the only place where a kind of failure is described. Everything else here
+//! derives from it.
 
 pub mod catalogue;
 mod classify;
@@ -71,7 +72,8 @@ pub struct Cause {
     pub chain: Vec<String>,
 }
 
-/// The upstream that failed, for the operator's log. No dialect carries it, not even under [`Exposure::Debug`].
+/// The upstream that failed, for the operator's log. No dialect carries it, not even under
+/// [`Exposure::Debug`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Upstream {
     /// The server that was asked, with its port if that is unusual.

@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::decode::{self, DecodeError, DecodeErrorKind, MAX_DEPTH};
 
-/// A JSON object as text: valid, at most [`MAX_DEPTH`] deep, without a line break outside of strings.
+/// A JSON object as text: valid, at most [`MAX_DEPTH`] deep, without a line break outside of
+/// strings.
 #[derive(Clone)]
 pub struct RawObject(Box<RawValue>);
 
@@ -59,15 +60,16 @@ impl RawObject {
         decode::from_str(self.get())
     }
 
-    /// The object as a tree of values; large numbers lose precision here, not in [`Self::get`]. Empty if a number is
-    /// too large for any tree, such as `1e999`.
+    /// The object as a tree of values; large numbers lose precision here, not in [`Self::get`].
+    /// Empty if a number is too large for any tree, such as `1e999`.
     pub fn to_map(&self) -> Map<String, Value> {
         self.tree().unwrap_or_default()
     }
 
     fn tree(&self) -> Option<Map<String, Value>> {
         let mut reader = serde_json::Deserializer::from_str(self.get());
-        // How deep the text nests was checked when it came in, and serde_json's own limit is one level lower.
+        // How deep the text nests was checked when it came in, and serde_json's own limit is one
+        // level lower.
         reader.disable_recursion_limit();
         Map::deserialize(&mut reader).ok()
     }
@@ -120,8 +122,8 @@ impl schemars::JsonSchema for RawObject {
 
 /// Any JSON value as text, for what is only passed on: a tool's schema, an agent's state.
 ///
-/// Like every raw text it cannot be read inside of an enum with serde's `tag`, because serde has taken those apart by
-/// then. Clones share the text.
+/// Like every raw text it cannot be read inside of an enum with serde's `tag`, because serde has
+/// taken those apart by then. Clones share the text.
 #[derive(Clone)]
 pub struct RawJson(Arc<RawValue>);
 
@@ -217,7 +219,8 @@ pub(crate) struct Scan {
     is_compact: bool,
 }
 
-/// One pass over valid JSON for what serde_json does not check in raw text: depth and lone surrogates.
+/// One pass over valid JSON for what serde_json does not check in raw text: depth and lone
+/// surrogates.
 pub(crate) fn check(text: &str, limit: usize) -> Result<Scan, DecodeError> {
     let bytes = text.as_bytes();
     let (mut depth, mut at, mut is_compact) = (0usize, 0usize, true);
@@ -256,7 +259,8 @@ fn skip_string(bytes: &[u8], mut at: usize) -> Result<usize, DecodeError> {
     }
 }
 
-/// `at` is a `\uXXXX`; a high surrogate must be followed by a low one and no low one may stand alone.
+/// `at` is a `\uXXXX`; a high surrogate must be followed by a low one and no low one may stand
+/// alone.
 fn check_escape(bytes: &[u8], at: usize) -> Result<usize, DecodeError> {
     let unit = |at: usize| -> Option<u16> {
         let hex = std::str::from_utf8(bytes.get(at..at + 6)?).ok()?;

@@ -2,7 +2,8 @@
 
 /// Below this two words have little in common but luck.
 const ALIKE: f64 = 0.7;
-/// Comparing costs the product of the lengths, and a word may be as long as a request. No known word is longer.
+/// Comparing costs the product of the lengths, and a word may be as long as a request. No known
+/// word is longer.
 const LONGEST: usize = 40;
 
 /// The known word that is closest to a mistyped one, whatever its case; none if none is close.

@@ -1,7 +1,7 @@
 //! Stream packets (profile v1): `{stream_id, seq, op, t, p}`.
 //!
-//! The payload's type decides the op, so a packet whose op and payload disagree cannot be built: there is no way
-//! to put a string into an ERROR.
+//! The payload's type decides the op, so a packet whose op and payload disagree cannot be built:
+//! there is no way to put a string into an ERROR.
 
 mod fast;
 
@@ -240,7 +240,8 @@ impl StreamPacket {
         }
     }
 
-    /// [`Self::decode`] without the short cut for frames as our encoder writes them. Same result, slower.
+    /// [`Self::decode`] without the short cut for frames as our encoder writes them. Same result,
+    /// slower.
     pub fn decode_strict(text: &str) -> Result<Self, DecodeError> {
         match decode::quick::<Members<&RawValue, u64>>(text) {
             Some(m) => Self::from_members(m.stream_id, m.seq, m.op, m.t, m.p),
@@ -297,8 +298,8 @@ fn write_members(
     out.push(b'}');
 }
 
-/// The verdict of the data contract's reference on a packet: it knows no bound for `seq`, not even zero, and reads
-/// deeper than we do.
+/// The verdict of the data contract's reference on a packet: it knows no bound for `seq`, not even
+/// zero, and reads deeper than we do.
 pub(crate) fn canonical(text: &str) -> Result<String, DecodeError> {
     let m: Members<Box<RawValue>, i128> = decode::from_str_within(text, decode::REFERENCE_DEPTH)?;
     let payload = Payload::decode(m.op, &m.p, decode::REFERENCE_DEPTH)?;

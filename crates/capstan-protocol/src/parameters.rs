@@ -1,4 +1,5 @@
-//! How a model is asked to answer: what a request may say beside its messages. All of it is optional.
+//! How a model is asked to answer: what a request may say beside its messages. All of it is
+//! optional.
 
 use serde::{Deserialize, Serialize};
 
@@ -119,11 +120,12 @@ mod tests {
     #[test]
     fn parameters_are_read_beside_whatever_else_there_is() {
         let schema = json!({ "type": "object" });
-        let read = read(
-            &json!({ "query": "Hi", "temperature": 1, "max_tokens": 7, "stop": ["END"], "effort": "xhigh",
-            "tool_choice": { "tool": "f" }, "response_format": { "json_schema": { "schema": schema } } }),
-        )
-        .unwrap();
+        let read =
+            read(&json!({ "query": "Hi", "temperature": 1, "max_tokens": 7, "stop": ["END"],
+            "effort": "xhigh",
+            "tool_choice": { "tool": "f" },
+            "response_format": { "json_schema": { "schema": schema } } }))
+            .unwrap();
         assert_eq!((read.temperature, read.max_tokens, read.stop.len()), (Some(1.0), Some(7), 1));
         assert_eq!(
             (read.tool_choice, read.effort),

@@ -109,7 +109,8 @@ fn yes() -> bool {
 /// `T` is how free-form objects are kept: as trees, or as text ([`RawObject`](crate::RawObject)).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "AgentRequest", transform = crate::schema::agent_request))]
+#[cfg_attr(feature = "schema", schemars(rename = "AgentRequest",
+transform = crate::schema::agent_request))]
 pub struct AgentRequest<T = Map<String, Value>> {
     /// This request.
     pub request_id: Uuid,
@@ -215,7 +216,8 @@ pub(crate) fn root_of(
     }
 }
 
-/// The envelope that is posted to `/assist`. Its `request_id` is the key under which the run starts at most once.
+/// The envelope that is posted to `/assist`. Its `request_id` is the key under which the run starts
+/// at most once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(bound(deserialize = "T: Deserialize<'de> + Default"))]

@@ -1,4 +1,5 @@
-//! Corrections to derived JSON Schemas where decoding is hand-written: members that decoding fills in are optional.
+//! Corrections to derived JSON Schemas where decoding is hand-written: members that decoding fills
+//! in are optional.
 
 use schemars::Schema;
 use serde_json::Value;
@@ -9,7 +10,8 @@ fn make_optional(schema: &mut Schema, names: &[&str]) {
     }
 }
 
-/// `AgentRequest` of both profiles: ids, time and the empty collections are filled in, and a null root is none.
+/// `AgentRequest` of both profiles: ids, time and the empty collections are filled in, and a null
+/// root is none.
 pub(crate) fn agent_request(schema: &mut Schema) {
     make_optional(
         schema,

@@ -1,4 +1,5 @@
-//! Server-sent events without I/O: an encoder for our frames and an incremental decoder for anybody's.
+//! Server-sent events without I/O: an encoder for our frames and an incremental decoder for
+//! anybody's.
 
 mod decoder;
 mod encoder;

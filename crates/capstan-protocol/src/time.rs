@@ -1,13 +1,15 @@
 //! Timestamps of the wire: RFC 3339 with an offset, to the microsecond.
 //!
-//! Stricter than RFC 3339 where the data contract is: years 0001 to 9999, no leap second, offsets under a day.
+//! Stricter than RFC 3339 where the data contract is: years 0001 to 9999, no leap second, offsets
+//! under a day.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A moment, and the offset from UTC in which it was written. Two of them are equal if they are the same moment.
+/// A moment, and the offset from UTC in which it was written. Two of them are equal if they are the
+/// same moment.
 #[derive(Clone, Copy)]
 pub struct Timestamp {
     /// Microseconds since 1970-01-01T00:00:00Z.
@@ -168,12 +170,13 @@ fn take_offset(zone: &[u8]) -> Option<(i16, &[u8])> {
     }
 }
 
-/// Four numbers of two digits. Every packet has three such fours, so their digits are checked and added side by side
-/// in one word, the first digit in its lowest byte.
+/// Four numbers of two digits. Every packet has three such fours, so their digits are checked and
+/// added side by side in one word, the first digit in its lowest byte.
 fn pairs(digits: [u8; 8]) -> Option<[i64; 4]> {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let word = u64::from_le_bytes(digits).wrapping_sub(EACH * 0x30);
-    // A byte below `0` has wrapped and one above `9` reaches 0x80 with 0x76 more: either way its high bit is set.
+    // A byte below `0` has wrapped and one above `9` reaches 0x80 with 0x76 more: either way its
+    // high bit is set.
     if (word | word.wrapping_add(EACH * 0x76)) & (EACH * 0x80) != 0 {
         return None;
     }
@@ -197,8 +200,8 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in 400-year eras that start in March. `year` is
-/// at least 1, so plain division will do.
+/// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in 400-year eras that start
+/// in March. `year` is at least 1, so plain division will do.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let day_of_year = (153 * month + 2) / 5 + day - 1;

@@ -19,7 +19,8 @@ use crate::packet::{Close, Payload, StreamPacket};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Transcript {
     text: String,
-    /// For each packet with text: its seq and where its text ends, so that a reset can find its place.
+    /// For each packet with text: its seq and where its text ends, so that a reset can find its
+    /// place.
     marks: Vec<(u64, usize)>,
     events: Vec<(u64, RawObject)>,
     error: Option<Box<StreamError>>,

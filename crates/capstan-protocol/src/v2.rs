@@ -1,6 +1,8 @@
-//! Profile v2, the later data contract: lower-case words, unknown members ignored, most ids plain strings.
+//! Profile v2, the later data contract: lower-case words, unknown members ignored, most ids plain
+//! strings.
 //!
-//! Names repeat those of the crate root on purpose: `v2::ServiceRequest` is what v2 means by that word.
+//! Names repeat those of the crate root on purpose: `v2::ServiceRequest` is what v2 means by that
+//! word.
 
 mod event;
 mod graph;

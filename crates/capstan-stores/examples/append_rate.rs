@@ -1,4 +1,5 @@
-//! How many frames a disk journal takes per second: `cargo run --release --example append_rate -p capstan-stores`.
+//! How many frames a disk journal takes per second: `cargo run --release --example append_rate -p
+//! capstan-stores`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::time::Instant;

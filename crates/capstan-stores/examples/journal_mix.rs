@@ -1,8 +1,10 @@
-//! A journal at work: `cargo run --release --example journal_mix -p capstan-stores -- [seconds] [MB/s]`.
+//! A journal at work: `cargo run --release --example journal_mix -p capstan-stores -- [seconds]
+//! [MB/s]`.
 //!
-//! By bytes, 70 % are token streams of 200 to 2,000 packets of 150 bytes over 100 open streams, 20 % bodies of 0.1 to
-//! 1 MB, 10 % long streams, and one stream is open all the time. The newest 100 MB are kept, of one tenant in twenty
-//! everything; 2 % of the streams are purged. Disk space is sampled from outside while it writes.
+//! By bytes, 70 % are token streams of 200 to 2,000 packets of 150 bytes over 100 open streams, 20
+//! % bodies of 0.1 to 1 MB, 10 % long streams, and one stream is open all the time. The newest 100
+//! MB are kept, of one tenant in twenty everything; 2 % of the streams are purged. Disk space is
+//! sampled from outside while it writes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

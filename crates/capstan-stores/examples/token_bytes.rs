@@ -70,7 +70,8 @@ async fn measure(streams: u64, tokens: u64) {
     let ratio = size(folder.path()) as f64 / sent as f64;
     let each = took.as_secs_f64() * 1e6 / (streams * tokens) as f64;
     println!(
-        "{streams:3} streams of {tokens:6} tokens: {ratio:.3} bytes on disk per byte sent, {each:.2} µs a token"
+        "{streams:3} streams of {tokens:6} tokens: {ratio:.3} bytes on disk per byte sent, \
+         {each:.2} µs a token"
     );
     read(&*store, ids.first().copied().unwrap_or_default(), tokens).await;
     store.close().await.unwrap();

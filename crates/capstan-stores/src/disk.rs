@@ -1,5 +1,5 @@
-//! `disk:<folder>`: segment files as the only truth, an index of them in memory. One writes at a time, in groups; a thread syncs,
-//! one keeps house; everyone may read. ARCHITECTURE.md says why.
+//! `disk:<folder>`: segment files as the only truth, an index of them in memory. One writes at a
+//! time, in groups; a thread syncs, one keeps house; everyone may read. ARCHITECTURE.md says why.
 
 mod apply;
 mod browse;
@@ -58,14 +58,18 @@ use self::shared::{Opened, Settings, Shared, io_failure};
 use self::writer::{Command, Writer};
 use crate::{Durability, Options};
 
-/// Callers wait for their answers, so this many callers write at the same time; the others wait to be queued.
+/// Callers wait for their answers, so this many callers write at the same time; the others wait to
+/// be queued.
 const QUEUE: usize = 4096;
 
-/// Reads at once. More would only queue at the disk, each on a thread of its own with a heap of its own.
+/// Reads at once. More would only queue at the disk, each on a thread of its own with a heap of its
+/// own.
 const READS: usize = 8;
-/// Of those, one tenant's: however many of its reads queue, another's finds its way between them, and a processor to run on.
+/// Of those, one tenant's: however many of its reads queue, another's finds its way between them,
+/// and a processor to run on.
 const READS_OF_TENANT: usize = READS / 4;
-/// What a read of bodies, turns or lists takes of that share: it may be of megabytes, which keep a core busy.
+/// What a read of bodies, turns or lists takes of that share: it may be of megabytes, which keep a
+/// core busy.
 const LARGE_READ: u32 = READS_OF_TENANT as u32;
 /// Of those, for whoever looks through runs.
 const BROWSERS: usize = READS / 4;
@@ -73,7 +77,8 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 pub use self::repair::{check, repair};
 
-/// Whether this build moves a folder of the format before this one; the feature `format-2` brings it.
+/// Whether this build moves a folder of the format before this one; the feature `format-2` brings
+/// it.
 #[must_use]
 pub const fn moves_format_2() -> bool {
     moving::CARRY.is_some()
@@ -96,7 +101,8 @@ pub(crate) struct DiskStore {
     boot: Option<String>,
 }
 
-/// During which uptime of the machine this process runs. Linux's name for it; elsewhere a power cut goes unnoticed.
+/// During which uptime of the machine this process runs. Linux's name for it; elsewhere a power cut
+/// goes unnoticed.
 fn boot_id() -> Option<Uuid> {
     Uuid::try_parse(fs::read_to_string(BOOT_ID).ok()?.trim()).ok()
 }
@@ -106,7 +112,8 @@ impl DiskStore {
         let boot = boot_id();
         if boot.is_none() && options.durability == Durability::Process {
             tracing::warn!(
-                "{BOOT_ID} cannot be read: a stream that lost packets in a power cut would be continued"
+                "{BOOT_ID} cannot be read: a stream that lost packets in a power cut would be \
+                 continued"
             );
         }
         let settings = Settings {
@@ -195,8 +202,8 @@ impl DiskStore {
         answer.await.map_err(|_| self.ended())?
     }
 
-    /// Appends a few packets here and now if nobody else writes: to wake a thread for them, and to be woken by it, takes longer than
-    /// the writing.
+    /// Appends a few packets here and now if nobody else writes: to wake a thread for them, and to
+    /// be woken by it, takes longer than the writing.
     fn append_at_once(
         &self,
         stream: Uuid,
@@ -219,8 +226,8 @@ impl DiskStore {
         }
     }
 
-    /// Reads off the runtime's threads: a read may have to wait for the disk, and whoever shares the thread with it
-    /// would wait as well, heartbeats of other streams included.
+    /// Reads off the runtime's threads: a read may have to wait for the disk, and whoever shares
+    /// the thread with it would wait as well, heartbeats of other streams included.
     async fn view<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Shared) -> Result<T, JournalError> + Send + 'static,
@@ -269,7 +276,8 @@ impl DiskStore {
         share
     }
 
-    /// Marks runs as lost after a packet, and forgets those without a record. For a store that nobody else uses.
+    /// Marks runs as lost after a packet, and forgets those without a record. For a store that
+    /// nobody else uses.
     fn mark_lost(&self, lost: Vec<(Uuid, u64)>, unrecorded: Vec<Uuid>) -> Result<(), JournalError> {
         let (reply, answer) = oneshot::channel();
         let commands = self.commands.as_ref().ok_or_else(closed)?;
@@ -291,7 +299,8 @@ impl DiskStore {
     }
 }
 
-/// Cuts what a crash left half written, and takes what counts. Damage is refused, and left as it is.
+/// Cuts what a crash left half written, and takes what counts. Damage is refused, and left as it
+/// is.
 fn open_scanned(
     scan: Scan,
     path: &Path,

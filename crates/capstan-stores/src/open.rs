@@ -33,7 +33,8 @@ pub fn open(url: &str, durability: Durability) -> Result<Arc<dyn Store>, Journal
     open_with(url, Options { durability, ..Options::default() })
 }
 
-/// Opens the store that a URL names, be it one that many processes share: `postgres://…`, with the feature `postgres`.
+/// Opens the store that a URL names, be it one that many processes share: `postgres://…`, with the
+/// feature `postgres`.
 ///
 /// Blocks as [`open`] does if it is a folder. Within a runtime.
 pub async fn connect(

@@ -1,5 +1,5 @@
-//! Packets made shorter (LZ4). Those of a stream resemble each other in all but their text: some dozens of them take a ninth
-//! of their size, at several bytes a nanosecond.
+//! Packets made shorter (LZ4). Those of a stream resemble each other in all but their text: some
+//! dozens of them take a ninth of their size, at several bytes a nanosecond.
 
 /// Less is not worth the while.
 pub(crate) const LEAST: usize = 512;

@@ -1,8 +1,10 @@
-//! `postgres://…`: one journal for many processes. Whoever works on a run owns it; the database sees to it that nobody
-//! else writes to it, and that a process whose lease has ended cannot. ARCHITECTURE.md says why it is made so.
+//! `postgres://…`: one journal for many processes. Whoever works on a run owns it; the database
+//! sees to it that nobody else writes to it, and that a process whose lease has ended cannot.
+//! ARCHITECTURE.md says why it is made so.
 //!
-//! Writes go through lanes, one connection and one statement in flight each: [`frames`], [`claims`], [`changes`].
-//! The [`herald`] tells others what was written, the [`listener`] hears them, the [`pulse`] keeps the lease, [`readers`] who reads.
+//! Writes go through lanes, one connection and one statement in flight each: [`frames`],
+//! [`claims`], [`changes`]. The [`herald`] tells others what was written, the [`listener`] hears
+//! them, the [`pulse`] keeps the lease, [`readers`] who reads.
 
 mod block;
 mod breakers;
@@ -54,7 +56,8 @@ pub use self::schema::Schema;
 use self::target::Target;
 use crate::{Durability, Options};
 
-/// Callers wait for their answers, so this many write at the same time; the others wait to be queued.
+/// Callers wait for their answers, so this many write at the same time; the others wait to be
+/// queued.
 const QUEUE: usize = 4096;
 /// News that nobody takes are dropped: looking tells as well.
 const NEWS: usize = 4096;
@@ -245,8 +248,8 @@ impl Shared {
         }
     }
 
-    /// Something failed. One connection that is lost is made anew before anybody needs to know; without signs of life for
-    /// a while the server is away.
+    /// Something failed. One connection that is lost is made anew before anybody needs to know;
+    /// without signs of life for a while the server is away.
     fn unwell(&self, failure: &Failure) {
         if self.lock_pulsed().elapsed() < self.part_of_lease(AWAY) {
             return;

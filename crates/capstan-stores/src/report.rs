@@ -35,7 +35,8 @@ pub struct Report {
     pub bytes: u64,
     /// Bytes at the end of the log that a crash left half written; an opening drops them.
     pub torn_bytes: u64,
-    /// What is damaged. A journal with any of it does not open, unless it is in packets, bodies and turns alone.
+    /// What is damaged. A journal with any of it does not open, unless it is in packets, bodies and
+    /// turns alone.
     pub damage: Vec<Damage>,
     /// Runs of which something is missing: their readers are told `stream_lost`.
     pub lost_streams: Vec<uuid::Uuid>,

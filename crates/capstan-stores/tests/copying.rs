@@ -82,9 +82,8 @@ async fn assert_alike(a: &dyn Store, b: &dyn Store, runs: &[Run]) {
         };
         assert_eq!(all(a).await, all(b).await);
         for store in [a, b] {
-            assert!(
-                matches!(store.find(tenant, key).await.unwrap(), Some(Found::Run(run)) if run.stream_id == *stream_id)
-            );
+            assert!(matches!(store.find(tenant, key).await.unwrap(),
+                Some(Found::Run(run)) if run.stream_id == *stream_id));
             let id = format!("request-{key}");
             let named = store.named(tenant, NameKind::RequestId, &id, None, 9).await.unwrap();
             assert_eq!(named.iter().map(|run| run.stream_id).collect::<Vec<_>>(), [*stream_id]);
@@ -108,8 +107,14 @@ async fn a_journal_is_copied_there_and_back_and_again_without_harm() {
     );
     assert_eq!(copied.packets, 10 * 301 + 301 + 299);
     assert_alike(&*source, &*postgres, &runs).await;
-    database.sql("delete from capstan.blocks where stream in (select stream from capstan.runs where key in ('k3', 'k4'))");
-    database.sql("delete from capstan.claims where key in ('k3', 'k4'); delete from capstan.runs where key in ('k3', 'k4')");
+    database.sql(
+        "delete from capstan.blocks where stream in (select stream from capstan.runs \
+     where key in ('k3', 'k4'))",
+    );
+    database.sql(
+        "delete from capstan.claims where key in ('k3', 'k4'); delete from capstan.runs \
+     where key in ('k3', 'k4')",
+    );
     let again = quietly(&*source, &*postgres).await.unwrap();
     assert_eq!((again.runs, again.known, again.different.len()), (12, 10, 0), "{again}");
     assert_alike(&*source, &*postgres, &runs).await;

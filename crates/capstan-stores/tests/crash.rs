@@ -1,6 +1,8 @@
-//! A process is killed at any moment: nothing acknowledged is missing, nothing is torn, the folder opens again.
+//! A process is killed at any moment: nothing acknowledged is missing, nothing is torn, the folder
+//! opens again.
 //!
-//! The child is this test binary, started anew with the test `child` chosen and a folder in its environment.
+//! The child is this test binary, started anew with the test `child` chosen and a folder in its
+//! environment.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -166,7 +168,8 @@ fn holds(folder: &Path, word: &str) -> bool {
     false
 }
 
-/// What was purged is in no file. A store that is closed has finished what an earlier process had begun.
+/// What was purged is in no file. A store that is closed has finished what an earlier process had
+/// begun.
 async fn assert_erased(store: Arc<dyn Store>, folder: &Path, acknowledged: &Acknowledged) {
     store.close().await.unwrap();
     drop(store);

@@ -158,8 +158,8 @@ async fn go_on(store: &dyn Store, stream: Uuid) -> Uuid {
     stream_id
 }
 
-/// Format 3 knew no packed packets, format 4 no bare ones. Each fixture has a burst; the one of 4 also a run that was under way,
-/// token by token, when its process was killed.
+/// Format 3 knew no packed packets, format 4 no bare ones. Each fixture has a burst; the one of 4
+/// also a run that was under way, token by token, when its process was killed.
 #[tokio::test]
 async fn folders_of_the_formats_before_are_read_and_go_on_and_older_builds_are_kept_from_them() {
     for (name, packets) in [("format-3", &[61][..]), ("format-4", &[61, 30])] {

@@ -1,5 +1,5 @@
-//! The disk journal under a load that fills many segments: memory stays in bounds, the folder holds little more than what
-//! was written, and it closes.
+//! The disk journal under a load that fills many segments: memory stays in bounds, the folder holds
+//! little more than what was written, and it closes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::fs;

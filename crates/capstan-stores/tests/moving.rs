@@ -20,7 +20,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The fixture: runs `closed`, `waiting`, `running`, `purged`, `expired` and `second`, 150 or 151 packets each.
+/// The fixture: runs `closed`, `waiting`, `running`, `purged`, `expired` and `second`, 150 or 151
+/// packets each.
 fn fixture() -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-2"), temp.path());

@@ -1,7 +1,8 @@
 //! `a2a`: a foreign A2A agent, in version 1.0 or 0.3, found by its card.
 //!
-//! A session is its context, a run one of its tasks, begun by a message with the run's own id. A stream that breaks off
-//! is read on: the task is asked for, and subscribed to if it is still at work.
+//! A session is its context, a run one of its tasks, begun by a message with the run's own id. A
+//! stream that breaks off is read on: the task is asked for, and subscribed to if it is still at
+//! work.
 
 mod artifacts;
 mod card;

@@ -25,8 +25,9 @@ impl ApiKey {
         Self(None)
     }
 
-    /// Finds the key that a configuration names; `usual` is the variable that is tried when it names none. A variable
-    /// that is not set is no mistake: [`missing_key`](crate::missing_key) tells of it.
+    /// Finds the key that a configuration names; `usual` is the variable that is tried when it
+    /// names none. A variable that is not set is no mistake: [`missing_key`](crate::missing_key)
+    /// tells of it.
     pub fn find(
         env: Option<&str>,
         file: Option<&str>,
@@ -84,7 +85,8 @@ impl ApiKey {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Takes the key out of a text that came from elsewhere: some servers repeat what they were sent.
+    /// Takes the key out of a text that came from elsewhere: some servers repeat what they were
+    /// sent.
     pub fn scrub(&self, text: &str) -> String {
         match &self.0 {
             Some(key) => text.replace(key.as_str(), HIDDEN),
@@ -93,8 +95,8 @@ impl ApiKey {
     }
 }
 
-/// What a variable of the environment holds; nothing but blanks is nothing. What is no text is left as it is, for no
-/// header can carry it either, and that is told.
+/// What a variable of the environment holds; nothing but blanks is nothing. What is no text is left
+/// as it is, for no header can carry it either, and that is told.
 pub(crate) fn in_variable(name: &str) -> Option<String> {
     let held = std::env::var_os(name)?.to_string_lossy().trim().to_owned();
     (!held.is_empty()).then_some(held)

@@ -1,4 +1,5 @@
-//! The writer of an attempt or of one call, which knows whether anything was said: after that, nobody else may be asked.
+//! The writer of an attempt or of one call, which knows whether anything was said: after that,
+//! nobody else may be asked.
 
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +32,8 @@ enum Out<'a> {
     Taken(Box<Writer>),
 }
 
-/// A call of a route: what is said before its answer is held back, since another may answer in its place.
+/// A call of a route: what is said before its answer is held back, since another may answer in its
+/// place.
 pub(crate) struct Seat {
     member: Arc<str>,
     floor: Arc<Floor>,
@@ -192,7 +194,8 @@ impl<'a> AttemptWriter<'a> {
         self.open().await?.put_all(&mut ready).await
     }
 
-    /// A stop must find what was started elsewhere, whoever answers; by whom it was started is in the id.
+    /// A stop must find what was started elsewhere, whoever answers; by whom it was started is in
+    /// the id.
     async fn say_far_id(&mut self, id: &str) -> Result<(), Stopped> {
         let Some(seat) = &self.seat else { return Ok(()) };
         let (id, floor) = (Output::FarId(format!("{}/{id}", seat.member)), Arc::clone(&seat.floor));
@@ -227,7 +230,8 @@ impl<'a> AttemptWriter<'a> {
         self.has_written = self.writer().is_some_and(|writer| writer.has_answered());
     }
 
-    /// The answer is complete: what a seam still holds is said, and why it ends, if there is nothing else to say.
+    /// The answer is complete: what a seam still holds is said, and why it ends, if there is
+    /// nothing else to say.
     pub(crate) async fn complete(&mut self) -> Result<(), Stopped> {
         let seam = self.seat.as_mut().and_then(|seat| seat.seam.take());
         for output in seam.map(|mut seam| seam.finish()).unwrap_or_default() {

@@ -1,7 +1,8 @@
 //! The body of a response: as it comes, or unpacked while it comes.
 //!
-//! Nobody is asked to compress, but some servers and the proxies before them do it unasked. What is unpacked is read in
-//! pieces of a fixed size, so that a small response cannot become a large one at once, and not beyond a limit.
+//! Nobody is asked to compress, but some servers and the proxies before them do it unasked. What is
+//! unpacked is read in pieces of a fixed size, so that a small response cannot become a large one
+//! at once, and not beyond a limit.
 
 use std::io;
 use std::pin::Pin;
@@ -30,7 +31,8 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    /// A body by the encoding that its head declares; one that nobody can unpack will not be better next time.
+    /// A body by the encoding that its head declares; one that nobody can unpack will not be better
+    /// next time.
     pub(crate) fn of(response: Response) -> Result<Self, Fault> {
         let encoding =
             response.headers().get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());

@@ -1,4 +1,5 @@
-//! Brotli, unpacked while it comes. The encoder, which nobody here needs, is most of the crate that has both.
+//! Brotli, unpacked while it comes. The encoder, which nobody here needs, is most of the crate that
+//! has both.
 
 use std::io;
 use std::pin::Pin;

@@ -1,4 +1,5 @@
-//! One agent over HTTP: asks, reads the answer frame by frame, and asks again where that is allowed.
+//! One agent over HTTP: asks, reads the answer frame by frame, and asks again where that is
+//! allowed.
 
 use std::time::Duration;
 
@@ -55,8 +56,8 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 
     fn decoder(&self, turn: &Turn) -> Self::Decoder;
 
-    /// How an answer that broke off is read on, if the upstream keeps it: that starts nothing, and is no call. `resumed`
-    /// tells how often that was done.
+    /// How an answer that broke off is read on, if the upstream keeps it: that starts nothing, and
+    /// is no call. `resumed` tells how often that was done.
     fn resume(&self, _decoder: &mut Self::Decoder, _resumed: u32) -> Option<Resume> {
         None
     }
@@ -168,7 +169,8 @@ impl<D: Dialect> HttpAgent<D> {
         read
     }
 
-    /// The rest of an answer that broke off, if its upstream can tell it. If not, the attempt ends as it would have.
+    /// The rest of an answer that broke off, if its upstream can tell it. If not, the attempt ends
+    /// as it would have.
     async fn resume(&self, resume: Resume, headers: &HeaderMap) -> Resumed {
         self.clock.sleep(Timer::Again, resume.wait).await;
         let request = match resume.body {
@@ -406,8 +408,8 @@ impl<'a, D: Decode> Reading<'a, D> {
         Ok(Self { body, frames, document: None, has_begun: false, decoder, secret, clock, began })
     }
 
-    /// What one read of the network brings, before the limit strikes: all of its frames, and the most that one of
-    /// them meant.
+    /// What one read of the network brings, before the limit strikes: all of its frames, and the
+    /// most that one of them meant.
     async fn step(
         &mut self,
         limit: Timer,

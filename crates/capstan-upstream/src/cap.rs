@@ -1,7 +1,8 @@
 //! `cap`: another CAP server, in either profile, read by the self-healing client.
 //!
-//! The run's own id is the upstream's key, so that an attempt made again attaches to the upstream's run instead of
-//! starting a second one. Connections that break in the middle are resumed at their cursor by the client.
+//! The run's own id is the upstream's key, so that an attempt made again attaches to the upstream's
+//! run instead of starting a second one. Connections that break in the middle are resumed at their
+//! cursor by the client.
 
 mod calls;
 mod request;
@@ -187,7 +188,8 @@ impl Cap {
             .map_err(|error| self.failed(error).fault)
     }
 
-    /// The first packet and the whole have limits of their own; silence in between is the client's to notice.
+    /// The first packet and the whole have limits of their own; silence in between is the client's
+    /// to notice.
     async fn read(
         &self,
         mut packets: PacketStream,
@@ -224,7 +226,8 @@ impl Cap {
         }
     }
 
-    /// With what is known of the last exchange: whether it is of use to try again, and what the log is to tell.
+    /// With what is known of the last exchange: whether it is of use to try again, and what the log
+    /// is to tell.
     fn with_details(&self, mut failed: FailedCall, calls: &Calls) -> FailedCall {
         // A certificate that does not verify will not verify next time either.
         if failed.fault.kind() == FaultKind::UpstreamUnreachable && calls.failed_in_tls() {
@@ -252,7 +255,8 @@ impl Cap {
         }
     }
 
-    /// A run that failed keeps its code; a request that was refused is the gateway's matter, so its status decides.
+    /// A run that failed keeps its code; a request that was refused is the gateway's matter, so its
+    /// status decides.
     fn told(&self, error: RuntimeError) -> FailedCall {
         if let Some(error) = error.error {
             return Fault::from(error).into();

@@ -35,7 +35,8 @@ use prompt::PromptBy;
 
 /// A line may hold a whole file that a tool read.
 pub const DEFAULT_MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// How long a process may go on after its result: a session that speaks several times, or one that hangs.
+/// How long a process may go on after its result: a session that speaks several times, or one that
+/// hangs.
 const AFTER_RESULT: Duration = Duration::from_secs(2);
 
 /// The kind's own keys.

@@ -26,7 +26,8 @@ pub trait Decode: Send {
     /// Takes a frame: the event's name and its data.
     fn frame(&mut self, event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault>;
 
-    /// Takes an answer that came as one document, though a stream was asked for; nothing if the document is none.
+    /// Takes an answer that came as one document, though a stream was asked for; nothing if the
+    /// document is none.
     fn whole(&mut self, _document: &str, _out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
         None
     }

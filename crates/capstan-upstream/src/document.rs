@@ -1,5 +1,5 @@
-//! A body that is JSON where a stream was asked for: the whole answer, an error, or the chunks of a stream without its
-//! frames. Calling again would bring the same.
+//! A body that is JSON where a stream was asked for: the whole answer, an error, or the chunks of a
+//! stream without its frames. Calling again would bring the same.
 
 use capstan_agent::Output;
 use capstan_protocol::Fault;

@@ -36,16 +36,21 @@ impl FailedCall {
     /// Within an attempt nobody else sees that a member of a route was left.
     pub(crate) fn log_fallback(&self, turn: &Turn, member: &str, made: u32) {
         let (fault, upstream) = (&self.fault, self.fault.upstream().cloned().unwrap_or_default());
-        tracing::info!(stream = %turn.run, agent = %turn.agent, member, attempt = turn.attempt, call = made, code = fault.code(),
-            host = upstream.host, status = upstream.status, upstream_request_id = upstream.request_id,
+        tracing::info!(stream = %turn.run, agent = %turn.agent, member, attempt = turn.attempt,
+        call = made, code = fault.code(),
+            host = upstream.host, status = upstream.status,
+            upstream_request_id = upstream.request_id,
             cause = fault.cause().map(ToString::to_string), "call failed, another member is asked");
     }
 
     /// Within an attempt nobody else sees that a call has failed.
     pub(crate) fn log_retry(&self, turn: &Turn, made: u32, wait: Duration) {
         let (fault, upstream) = (&self.fault, self.fault.upstream().cloned().unwrap_or_default());
-        tracing::info!(stream = %turn.run, agent = %turn.agent, attempt = turn.attempt, call = made, code = fault.code(),
-            host = upstream.host, status = upstream.status, upstream_request_id = upstream.request_id,
-            cause = fault.cause().map(ToString::to_string), wait_seconds = wait.as_secs_f64(), "call failed, to be made again");
+        tracing::info!(stream = %turn.run, agent = %turn.agent, attempt = turn.attempt,
+        call = made, code = fault.code(),
+            host = upstream.host, status = upstream.status,
+            upstream_request_id = upstream.request_id,
+            cause = fault.cause().map(ToString::to_string), wait_seconds = wait.as_secs_f64(),
+            "call failed, to be made again");
     }
 }

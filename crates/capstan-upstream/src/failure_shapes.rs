@@ -1,4 +1,5 @@
-//! Where upstreams put what they say about a failure: one reader for all shapes, since there is no standard.
+//! Where upstreams put what they say about a failure: one reader for all shapes, since there is no
+//! standard.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ const PROSE: [&str; 10] = [
     "faultstring",
     "status_msg",
 ];
-/// What gives a failure away that stands in a document of its own, without the word "error" around it.
+/// What gives a failure away that stands in a document of its own, without the word "error" around
+/// it.
 const SIGNS: [&str; 8] = [
     "error_code",
     "error_msg",
@@ -119,7 +121,8 @@ impl UpstreamFailure {
     }
 }
 
-/// Prose one step further in: `{"detail": [{"msg": …}]}`, `{"detail": {"message": …}}`, `{"error": {"error": …}}`.
+/// Prose one step further in: `{"detail": [{"msg": …}]}`, `{"detail": {"message": …}}`, `{"error":
+/// {"error": …}}`.
 fn inner_prose(error: &Value) -> Option<String> {
     let inner =
         ["detail", "error", "message", "metadata"].iter().filter_map(|name| error.get(*name));
@@ -229,8 +232,10 @@ mod tests {
 
     #[test]
     fn a_wait_is_read_from_details_and_from_prose() {
-        let google = json!({ "error": { "code": 429, "message": "Quota exceeded", "status": "RESOURCE_EXHAUSTED",
-            "details": [{ "@type": "x/QuotaFailure" }, { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7.5s" }] } });
+        let google = json!({ "error": { "code": 429, "message": "Quota exceeded",
+        "status": "RESOURCE_EXHAUSTED",
+            "details": [{ "@type": "x/QuotaFailure" },
+            { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7.5s" }] } });
         assert_eq!(
             UpstreamFailure::found_in(&google).unwrap().wait,
             Some(Duration::from_millis(7500))

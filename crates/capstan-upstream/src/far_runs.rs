@@ -44,7 +44,8 @@ impl FarRuns {
         Self { client, base, secret }
     }
 
-    /// Ends a run. One that is gone or has ended is no mistake; a server that cannot be reached is asked again.
+    /// Ends a run. One that is gone or has ended is no mistake; a server that cannot be reached is
+    /// asked again.
     pub(crate) async fn end(&self, far_id: &str) -> Result<(), Fault> {
         let url = http::join(&self.base, &format!("v1/streams/{far_id}"));
         let key: HeaderMap =
@@ -64,8 +65,9 @@ impl FarRuns {
         Ok(())
     }
 
-    /// Sends a call in a task of its own. Its run may begin before the head of its answer comes; whoever is stopped in
-    /// between would never learn what to end. So the head is waited for a little longer, and its run ended.
+    /// Sends a call in a task of its own. Its run may begin before the head of its answer comes;
+    /// whoever is stopped in between would never learn what to end. So the head is waited for a
+    /// little longer, and its run ended.
     pub(crate) async fn send<T: Send + 'static>(
         &self,
         cancel: &Cancel,

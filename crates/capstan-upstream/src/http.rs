@@ -18,7 +18,8 @@ use crate::kinds::ConfigError;
 /// A redirect within one server may be followed this often.
 const REDIRECTS: usize = 3;
 
-/// Under which name servers and the proxies before them tell their id of a request; the first that is there counts.
+/// Under which name servers and the proxies before them tell their id of a request; the first that
+/// is there counts.
 const REQUEST_IDS: [&str; 5] =
     ["x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "cf-ray"];
 /// A longer id is none.
@@ -38,7 +39,8 @@ pub(crate) fn client(connect: Duration) -> Result<Client, ConfigError> {
         .map_err(|e| ConfigError::new(format!("the HTTP client cannot be built: {e}")))
 }
 
-/// Only to the same server, and only where POST stays POST. Anything else is an answer, and a failure.
+/// Only to the same server, and only where POST stays POST. Anything else is an answer, and a
+/// failure.
 fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let keeps_body =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
@@ -94,8 +96,8 @@ pub(crate) fn request_id(headers: &HeaderMap, key: &ApiKey) -> Option<String> {
     is_plain.then(|| key.scrub(id))
 }
 
-/// A fault with what the log tells of its upstream, without the key in anything that the upstream said, and not at
-/// any length.
+/// A fault with what the log tells of its upstream, without the key in anything that the upstream
+/// said, and not at any length.
 pub(crate) fn with_log_details(fault: Fault, upstream: Upstream, key: &ApiKey) -> Fault {
     let scrubbed = fault.cause().map(|cause| Cause {
         error_type: cause.error_type.clone(),

@@ -1,4 +1,5 @@
-//! Texts inside JSON that is not made into a tree: borrowed where they can be, and mended where they are broken.
+//! Texts inside JSON that is not made into a tree: borrowed where they can be, and mended where
+//! they are broken.
 
 use std::borrow::Cow;
 
@@ -22,7 +23,8 @@ pub(crate) fn text<'a>(raw: Raw<'a>) -> Option<Cow<'a, str>> {
     string(raw?.get()).filter(|text| !text.is_empty())
 }
 
-/// Halves of surrogate pairs, which some servers send when a character is split between two tokens, replaced by U+FFFD.
+/// Halves of surrogate pairs, which some servers send when a character is split between two tokens,
+/// replaced by U+FFFD.
 pub(crate) fn mend(json: &str) -> String {
     let mut mended = String::with_capacity(json.len());
     let mut rest = json;
@@ -48,7 +50,8 @@ fn unit(escape: &str) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// Joins a character that was split between two pieces of text: its first half is kept until the second comes.
+/// Joins a character that was split between two pieces of text: its first half is kept until the
+/// second comes.
 #[derive(Debug, Default)]
 pub(crate) struct Halves(Option<u16>);
 

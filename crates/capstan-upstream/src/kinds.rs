@@ -167,7 +167,8 @@ pub struct AgentTable {
     pub keys: Map<String, Value>,
 }
 
-/// Makes the agents of a configuration, in its order; a mistake is told with the place of its table.
+/// Makes the agents of a configuration, in its order; a mistake is told with the place of its
+/// table.
 ///
 /// Routes use the others by their names. A route within a route stands for its members.
 pub fn build_all(
@@ -233,8 +234,8 @@ impl Agent for SharedAgent {
     }
 }
 
-/// Makes the agent that a table describes; `keys` holds everything but `name` and `kind`. A route needs
-/// [others](build_all).
+/// Makes the agent that a table describes; `keys` holds everything but `name` and `kind`. A route
+/// needs [others](build_all).
 pub fn build(kind: &str, keys: Map<String, Value>) -> Result<Box<dyn Agent>, ConfigError> {
     build_with(kind, keys, Clock::default())
 }
@@ -267,8 +268,8 @@ fn callee(kind: &str, mut keys: Keys, clock: Clock) -> Result<Box<dyn Callee>, C
     (row.build)(keys, &common).map_err(|error| error.with_common(row.has_common()))
 }
 
-/// The environment variable in which the key of such an agent is looked for, named or usual, if it is not there: calls
-/// will go out without a key, which is fine for a server that asks for none.
+/// The environment variable in which the key of such an agent is looked for, named or usual, if it
+/// is not there: calls will go out without a key, which is fine for a server that asks for none.
 pub fn missing_key<'a>(kind: &str, keys: &'a Map<String, Value>) -> Option<&'a str> {
     if keys.contains_key("key_file") {
         return None;

@@ -1,4 +1,5 @@
-//! The messages of a turn, one after another, and the refusal of a part that an upstream cannot take.
+//! The messages of a turn, one after another, and the refusal of a part that an upstream cannot
+//! take.
 
 use capstan_agent::Turn;
 use capstan_protocol::{ChatMessage, Fault, FaultKind, Part, RawJson};

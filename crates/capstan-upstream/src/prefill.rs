@@ -1,5 +1,5 @@
-//! Continuing an answer: which models go on from an assistant message at the end of a conversation, and what their
-//! servers want beside it. Who is not known to do so answers anew.
+//! Continuing an answer: which models go on from an assistant message at the end of a conversation,
+//! and what their servers want beside it. Who is not known to do so answers anew.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -75,8 +75,8 @@ impl Prefill {
     }
 }
 
-/// The generation in a model's name: `claude-3-5-sonnet-20241022`, `claude-sonnet-4-20250514`, `claude-opus-4-5`, with a
-/// cloud's own words around it.
+/// The generation in a model's name: `claude-3-5-sonnet-20241022`, `claude-sonnet-4-20250514`,
+/// `claude-opus-4-5`, with a cloud's own words around it.
 fn generation(model: &str) -> Option<(u32, u32)> {
     let name = model.get(model.find("claude-")? + "claude-".len()..)?;
     let numbers = name.split(['-', '.', '@', ':', '_']).skip_while(|word| !is_small(word));

@@ -1,4 +1,5 @@
-//! What the model providers have in common: their keys in a configuration, and what a call needs of them.
+//! What the model providers have in common: their keys in a configuration, and what a call needs of
+//! them.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};

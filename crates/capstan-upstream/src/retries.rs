@@ -1,8 +1,8 @@
 //! How often an upstream is called, and when: the one retry policy of all kinds.
 //!
-//! A run has a budget of calls over all its attempts. It is spent by a rule that needs no memory and so holds across
-//! restarts: each attempt after the first makes one call, the first makes what is left, and whatever an attempt does
-//! not use is not saved up.
+//! A run has a budget of calls over all its attempts. It is spent by a rule that needs no memory
+//! and so holds across restarts: each attempt after the first makes one call, the first makes what
+//! is left, and whatever an attempt does not use is not saved up.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::failed_call::FailedCall;
 
 /// Calls of one run: enough for a hiccup and a restart, too few to hurt a provider that is down.
 pub const MAX_CALLS: u32 = 4;
-/// A provider's wait up to this is slept through within the attempt; a longer one is the gateway's to deal with.
+/// A provider's wait up to this is slept through within the attempt; a longer one is the gateway's
+/// to deal with.
 pub(crate) const SHORT_WAIT: Duration = Duration::from_secs(5);
 
 /// What happens when an answer breaks off after its first token.
@@ -36,8 +37,8 @@ pub struct Retries {
     pub max_calls: u32,
     /// After the first token.
     pub on_cut: OnCut,
-    /// Whether a call that may have reached the upstream can be made again: a question to a model can, an order to
-    /// an agent cannot.
+    /// Whether a call that may have reached the upstream can be made again: a question to a model
+    /// can, an order to an agent cannot.
     pub is_repeatable: bool,
 }
 
@@ -64,14 +65,16 @@ impl Retries {
         }
     }
 
-    /// The wait before the next call of an attempt that has made `made` and said nothing, if there may be one.
+    /// The wait before the next call of an attempt that has made `made` and said nothing, if there
+    /// may be one.
     pub(crate) fn wait(&self, failed: &FailedCall, attempt: u32, made: u32) -> Option<Duration> {
         let passes = failed.fault.severity() == ErrorSeverity::Transient;
         let is_safe = self.is_repeatable || failed.is_refusal;
         if !passes || !is_safe || made >= self.calls(attempt) {
             return None;
         }
-        // What has just stalled is tried once more in a run, and then by the next attempt, if there may be one.
+        // What has just stalled is tried once more in a run, and then by the next attempt, if there
+        // may be one.
         if failed.fault.kind() == FaultKind::UpstreamTimeout && (self.attempts > 1 || made > 1) {
             return None;
         }

@@ -1,8 +1,9 @@
-//! `route`: several agents as one. Who fails before a first token is left for the next, within the same attempt and
-//! without a packet; what breaks off later is continued or said again by the next attempt.
+//! `route`: several agents as one. Who fails before a first token is left for the next, within the
+//! same attempt and without a packet; what breaks off later is continued or said again by the next
+//! attempt.
 //!
-//! `config` reads the table, `order` says who is asked first, `attempt` asks, `passes` decides what a failure means for
-//! the others, `breaker` and `budget` keep an outage from growing.
+//! `config` reads the table, `order` says who is asked first, `attempt` asks, `passes` decides what
+//! a failure means for the others, `breaker` and `budget` keep an outage from growing.
 
 mod attempt;
 mod breaker;

@@ -1,9 +1,9 @@
-//! The seam of an answer that is continued: what was sent stands, and what the model adds follows it, with no character
-//! twice and none missing.
+//! The seam of an answer that is continued: what was sent stands, and what the model adds follows
+//! it, with no character twice and none missing.
 //!
-//! A prefill ends without whitespace, as some APIs need it, so the model may begin with the whitespace that was sent
-//! already. A server may also repeat the prefill, or ignore it and answer anew; then its text is compared with what was
-//! sent, as that of any later attempt is.
+//! A prefill ends without whitespace, as some APIs need it, so the model may begin with the
+//! whitespace that was sent already. A server may also repeat the prefill, or ignore it and answer
+//! anew; then its text is compared with what was sent, as that of any later attempt is.
 
 use capstan_agent::Output;
 
@@ -175,7 +175,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn a_model_that_goes_on_makes_the_whole(
-            sent in "[a-z]{12,20}[ \n]{0,3}", rest in "[A-Z][A-Za-z ]{0,30}", cut in 0_usize..4, repeats: bool,
+            sent in "[a-z]{12,20}[ \n]{0,3}", rest in "[A-Z][A-Za-z ]{0,30}", cut in 0_usize..4,
+            repeats: bool,
         ) {
             // It may say the whitespace again that the prefill lacks, or not.
             let gap = &sent[sent.trim_end().len()..];

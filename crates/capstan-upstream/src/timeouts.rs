@@ -19,8 +19,9 @@ pub struct CallTimeouts {
 }
 
 impl CallTimeouts {
-    /// For model providers: what a person would wait for. Twice without a first token is over after a minute, a stall
-    /// in the middle and another one after it sooner. Models that think for long before they say anything need more.
+    /// For model providers: what a person would wait for. Twice without a first token is over after
+    /// a minute, a stall in the middle and another one after it sooner. Models that think for long
+    /// before they say anything need more.
     pub const PROVIDER: Self = Self::of(10, 30, 20, 600);
     /// For agents behind a network: they use tools, and so take their time.
     pub const FOREIGN: Self = Self::of(10, 100, 110, 3600);

@@ -1,6 +1,8 @@
-//! Tool calls as events. They carry AG-UI's names and members, which the AG-UI face passes through as they are.
+//! Tool calls as events. They carry AG-UI's names and members, which the AG-UI face passes through
+//! as they are.
 //!
-//! A call is told when it is whole: whoever sees its name may act upon it, and half of its arguments are none.
+//! A call is told when it is whole: whoever sees its name may act upon it, and half of its
+//! arguments are none.
 
 use capstan_agent::Output;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! What an upstream says about its failure, and what that means: one table for all providers, since servers that
-//! are compatible with one of them borrow words from the others.
+//! What an upstream says about its failure, and what that means: one table for all providers, since
+//! servers that are compatible with one of them borrow words from the others.
 
 use std::time::{Duration, SystemTime};
 
@@ -93,7 +93,8 @@ const KNOWN: &[(FaultKind, &[&str], &[&str])] = &[
     ),
 ];
 
-/// The status that a word in a stream stands for: there is none on the wire once an answer has begun.
+/// The status that a word in a stream stands for: there is none on the wire once an answer has
+/// begun.
 const STATUSES: &[(&str, u16)] = &[
     ("overloaded_error", 529),
     ("overloaded", 529),
@@ -134,7 +135,8 @@ const STATUSES: &[(&str, u16)] = &[
     ("request_too_large", 413),
 ];
 
-/// The wait after a rate limit that tells none: calling again at once would be refused again, and count.
+/// The wait after a rate limit that tells none: calling again at once would be refused again, and
+/// count.
 const RATE_LIMIT_WAIT: f64 = 5.0;
 
 /// A failure in an upstream's own words.
@@ -182,7 +184,8 @@ impl UpstreamFailure {
         told
     }
 
-    /// What it means for this run. The upstream's prose is a cause, shown to developers only and without the key.
+    /// What it means for this run. The upstream's prose is a cause, shown to developers only and
+    /// without the key.
     pub fn to_fault(&self, secret: &ApiKey) -> Fault {
         let fault = match self.kind() {
             Some(kind) => Fault::new(kind),
@@ -214,7 +217,8 @@ impl UpstreamFailure {
         FailedCall { fault: self.to_fault(secret), wait: self.wait, is_refusal }
     }
 
-    /// A word or a phrase that is known; a server that failed itself (5xx) is not taken at its word.
+    /// A word or a phrase that is known; a server that failed itself (5xx) is not taken at its
+    /// word.
     pub(crate) fn kind(&self) -> Option<FaultKind> {
         if self.status.is_some_and(|status| status >= 500) {
             return None;
@@ -248,7 +252,8 @@ impl UpstreamFailure {
     }
 }
 
-/// A redirect that is not followed, for the log. Only the server is told: the rest of an address may be a secret.
+/// A redirect that is not followed, for the log. Only the server is told: the rest of an address
+/// may be a secret.
 fn redirected(headers: &HeaderMap) -> String {
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
     let target = location
@@ -256,7 +261,8 @@ fn redirected(headers: &HeaderMap) -> String {
         .map(|url| url.origin().ascii_serialization());
     let target = target.map_or_else(String::new, |origin| format!(" to {origin}"));
     format!(
-        "redirected{target}, which is not followed: another server gets neither the key nor the request; if it is the right one, make it the agent's url"
+        "redirected{target}, which is not followed: another server gets neither the key nor the \
+         request; if it is the right one, make it the agent's url"
     )
 }
 

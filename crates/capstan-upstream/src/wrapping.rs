@@ -1,5 +1,5 @@
-//! Most chunks of an answer differ in their text alone. What stood around the last one is remembered: where it stands again,
-//! nothing but the text between has to be read.
+//! Most chunks of an answer differ in their text alone. What stood around the last one is
+//! remembered: where it stands again, nothing but the text between has to be read.
 
 use serde_json::value::RawValue;
 
@@ -11,7 +11,8 @@ pub(crate) struct Wrapping {
 }
 
 impl Wrapping {
-    /// The text of a chunk that differs from the last one in nothing else; none if the chunk has to be read.
+    /// The text of a chunk that differs from the last one in nothing else; none if the chunk has to
+    /// be read.
     pub(crate) fn text<'a>(&self, chunk: &'a str) -> Option<&'a str> {
         let is_known = !self.before.is_empty();
         let text = chunk.strip_prefix(self.before.as_str()).filter(|_| is_known)?;

@@ -9,9 +9,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
 
-/// The run contract for AI agents: start once, stream, fail in types, resume anywhere, stop on purpose.
+/// The run contract for AI agents: start once, stream, fail in types, resume anywhere, stop on
+/// purpose.
 #[derive(Parser)]
-#[command(name = "capstan", version, long_version = version::long(), about, long_about = None, propagate_version = true)]
+#[command(name = "capstan", version, long_version = version::long(), about, long_about = None,
+propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: cmd::Command,

@@ -18,7 +18,8 @@ fn written() -> String {
     let old =
         if capstan_stores::moves_format_2() { "moves format 2" } else { "does not move format 2" };
     format!(
-        "{} ({commit}{})\npage: {page}\nfaces: {faces}\njournals: memory, disk ({old}), postgres\ntraces: OpenTelemetry",
+        "{} ({commit}{})\npage: {page}\nfaces: {faces}\njournals: memory, disk ({old}), \
+         postgres\ntraces: OpenTelemetry",
         env!("CARGO_PKG_VERSION"),
         env!("CAPSTAN_PLATFORM"),
     )

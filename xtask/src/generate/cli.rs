@@ -1,4 +1,5 @@
-//! The reference of the command line: `docs/cli.md`, from the very description that `--help` prints.
+//! The reference of the command line: `docs/cli.md`, from the very description that `--help`
+//! prints.
 
 use std::fmt::Write as _;
 

@@ -21,9 +21,11 @@ from that row.
 
 | | `StreamError` | `UserError` |
 |---|---|---|
-| what failed | the stream itself: the run broke, was refused or must be retried | a part of the work: a tool, a source, a side task |
+| what failed | the stream itself: the run broke, was refused or must be retried | a part of the \
+work: a tool, a source, a side task |
 | the agent | has ended, or makes another attempt | is healthy and continues |
-| travels as | `op: ERROR`, payload `{code, message, severity, details?}` | `op: EVENT`, type `user_error`, data `{message, code?, domain, retryable}` |
+| travels as | `op: ERROR`, payload `{code, message, severity, details?}` | `op: EVENT`, type \
+`user_error`, data `{message, code?, domain, retryable}` |
 | read by | client code, which decides by `severity` | the user |
 | similar to | a system exception | a notification |
 
@@ -32,7 +34,8 @@ from that row.
 | severity | the stream | a client |
 |---|---|---|
 | FATAL | ends | raises the error and does not retry |
-| TRANSIENT | was interrupted | waits (`details.retry_after`, else backoff) and sends the same request again |
+| TRANSIENT | was interrupted | waits (`details.retry_after`, else backoff) and sends the same \
+request again |
 | WARNING | continues | logs it |
 
 ";
@@ -49,7 +52,10 @@ pub(super) fn markdown() -> String {
 }
 
 fn agui(out: &mut String) {
-    out.push_str("## What are the ten AG-UI codes?\n\n| code | HTTP | problem type | retryable by the code alone | kinds |\n|---|---|---|---|---|\n");
+    out.push_str(
+        "## What are the ten AG-UI codes?\n\n| code | HTTP | problem type | retryable by \
+     the code alone | kinds |\n|---|---|---|---|---|\n",
+    );
     for code in AguiErrorCode::ALL {
         let kinds: Vec<_> = CATALOGUE.iter().filter(|e| e.agui == code).map(link).collect();
         let retry = if code.is_retryable() { "yes" } else { "no" };
@@ -69,7 +75,10 @@ fn link(entry: &Entry) -> String {
 }
 
 fn overview(out: &mut String) {
-    out.push_str("## Which kinds are there?\n\n| kind | AG-UI code | HTTP | severity | domain | retryable | retry_after |\n|---|---|---|---|---|---|---|\n");
+    out.push_str(
+        "## Which kinds are there?\n\n| kind | AG-UI code | HTTP | severity | domain | \
+     retryable | retry_after |\n|---|---|---|---|---|---|---|\n",
+    );
     for e in CATALOGUE {
         let wait = e.retry_after.map_or_else(|| "–".to_owned(), |s| format!("{s} s"));
         let retry = if e.retryable { "yes" } else { "no" };
@@ -91,7 +100,8 @@ fn section(out: &mut String, entry: &Entry) {
     let run_error = fault.to_run_error(Exposure::Production).to_event(RunErrorForm::Story, None);
     let _ = write!(
         out,
-        "\n### {}\n\n**{}** — “{}”\n\n{}\n\n*What to do:* {}\n\n```jsonc\n// ERROR packet\n{}\n// AG-UI RUN_ERROR\n{}\n// HTTP {} application/problem+json\n{}\n```\n",
+        "\n### {}\n\n**{}** — “{}”\n\n{}\n\n*What to do:* {}\n\n```jsonc\n// ERROR packet\n{}\n// \
+         AG-UI RUN_ERROR\n{}\n// HTTP {} application/problem+json\n{}\n```\n",
         entry.code,
         entry.title,
         entry.message,

@@ -172,16 +172,23 @@ fn faults() -> String {
     for code in AguiErrorCode::ALL {
         let _ = writeln!(out, "  {code} = \"{code}\",");
     }
-    out.push_str("}\n\n/** The fixed HTTP status of each code. */\nexport const AGUI_HTTP_STATUS: Readonly<Record<AGUIErrorCode, number>> = {\n");
+    out.push_str(
+        "}\n\n/** The fixed HTTP status of each code. */\nexport const AGUI_HTTP_STATUS: \
+     Readonly<Record<AGUIErrorCode, number>> = {\n",
+    );
     for code in AguiErrorCode::ALL {
         let _ = writeln!(out, "  [AGUIErrorCode.{code}]: {},", code.http_status());
     }
-    out.push_str("};\n\n/** Codes that mean \"try again\" when nothing finer is known. */\nexport const AGUI_RETRYABLE: readonly AGUIErrorCode[] = [\n");
+    out.push_str(
+        "};\n\n/** Codes that mean \"try again\" when nothing finer is known. */\nexport \
+     const AGUI_RETRYABLE: readonly AGUIErrorCode[] = [\n",
+    );
     for code in AguiErrorCode::ALL.into_iter().filter(|code| code.is_retryable()) {
         let _ = writeln!(out, "  AGUIErrorCode.{code},");
     }
     out.push_str(
-        "];\n\n/** Every kind of fault: one row of the catalogue each. */\nexport const CATALOGUE = ",
+        "];\n\n/** Every kind of fault: one row of the catalogue each. */\nexport const CATALOGUE \
+         = ",
     );
     let rows: Vec<Value> = CATALOGUE.iter().map(row_for_users).collect();
     let _ =
@@ -217,7 +224,8 @@ fn fault_help() -> String {
     let rows: Map<String, Value> = CATALOGUE.iter().map(help).collect();
     let rows = serde_json::to_string_pretty(&rows).unwrap_or_default();
     out.push_str(
-        "export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: string }>> = ",
+        "export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: string \
+         }>> = ",
     );
     let _ = writeln!(out, "{rows};");
     out

@@ -134,7 +134,8 @@ async fn repeats_are_exact_copies_of_what_the_client_has_seen() {
     let faults = Faults { repeat, budget: Some(3), ..cut(after(2), At::Frame, With::Fin) };
     let proxy = proxy(faults).await;
     assert!(!proxy.get().await.dechunk().1);
-    // It has seen both packets that passed, or only one of them: never is it told of one that it has not.
+    // It has seen both packets that passed, or only one of them: never is it told of one that it
+    // has not.
     let again = format!("{}{}{OPENING}{}{}", PACKETS[0], PACKETS[1], PACKETS[0], PACKETS[1]);
     let (data, is_whole) = proxy.resume("s:2").await.dechunk();
     assert!(data.starts_with(again.as_bytes()) && !is_whole);

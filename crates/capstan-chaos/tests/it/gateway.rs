@@ -1,4 +1,5 @@
-//! In front of the real gateway: without faults nothing changes, and with them the journal still has the run.
+//! In front of the real gateway: without faults nothing changes, and with them the journal still
+//! has the run.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -73,7 +74,8 @@ async fn a_whole_run_passes_byte_equal() {
     assert!(packets.len() > 3);
 }
 
-/// Posts again and again until the stream is closed, dropping repeats. Returns what is new, in the order it came.
+/// Posts again and again until the stream is closed, dropping repeats. Returns what is new, in the
+/// order it came.
 async fn put_together(proxy: &Proxy) -> Vec<u64> {
     let request = ask("What is a capst\u{e4}n?");
     let (mut seqs, mut cursor) = (Vec::new(), String::new());

@@ -43,7 +43,8 @@ async fn requests_arrive_with_their_bodies_and_fields() {
     let proxy = Proxy::start(upstream.address, Faults::none()).await;
     let body = "y".repeat(200_000);
     let post = format!(
-        "POST /v1/assist?a=b HTTP/1.1\r\nHost: me\r\nConnection: keep-alive\r\naccept-encoding: gzip\r\n\
+        "POST /v1/assist?a=b HTTP/1.1\r\nHost: me\r\nConnection: keep-alive\r\naccept-encoding: \
+         gzip\r\n\
          X-Request-ID: 1\r\ncontent-length: 200000\r\n\r\n{body}"
     );
     proxy.send(&post).await;

@@ -62,7 +62,8 @@ pub(crate) async fn past_end(lab: &Lab) -> Outcome {
     };
     let exchange = lab.send(&lab.ask_agui(&run.question).after(id)).await?;
     let came = events(&exchange);
-    let is_so = matches!(came.as_slice(), [only] if only.field("id").is_none() && only.json() == last.json());
+    let is_so = matches!(came.as_slice(),
+    [only] if only.field("id").is_none() && only.json() == last.json());
     exchange.expect(is_so, format!("the terminal event again, without an id: {}", last.data()))
 }
 

@@ -29,7 +29,8 @@ pub(crate) struct Stopped {
     replay_again: Exchange,
 }
 
-/// Packets that show that a run goes on: the first ones may have been under way when the client hung up.
+/// Packets that show that a run goes on: the first ones may have been under way when the client
+/// hung up.
 const SIGNS_OF_LIFE: usize = 5;
 
 fn packets(exchange: &Exchange) -> Vec<Frame> {

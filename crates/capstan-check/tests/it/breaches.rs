@@ -1,4 +1,5 @@
-//! A proxy in front of the real gateway breaks one promise at a time; exactly that check must find it.
+//! A proxy in front of the real gateway breaks one promise at a time; exactly that check must find
+//! it.
 
 mod plants;
 mod proxy;
@@ -33,8 +34,8 @@ fn alone(breach: &Breach, target: Target) -> Target {
     Target { only: vec![breach.breaks.to_owned()], ..target }
 }
 
-/// CAP and AG-UI are about the same runs and routes, so a breach in one may show in the other. The other faces have routes of
-/// their own, and each is judged by itself.
+/// CAP and AG-UI are about the same runs and routes, so a breach in one may show in the other. The
+/// other faces have routes of their own, and each is judged by itself.
 fn among_all(breach: &Breach, target: Target) -> Target {
     let face = CHECKS.iter().find(|check| check.id == breach.breaks).map(|check| check.face);
     if let Some(Face::Cap | Face::Agui) | None = face {

@@ -76,7 +76,8 @@ impl Packets {
     pub(super) fn next(&mut self) -> Result<Option<StreamPacket>, CapError> {
         while let Some(frame) = self.decoder.next_frame() {
             let frame = frame.map_err(|e| CapError::protocol(e.to_string()))?;
-            // A frame without a name is a packet of a plain server; one with another name is somebody else's.
+            // A frame without a name is a packet of a plain server; one with another name is
+            // somebody else's.
             if !matches!(&*frame.event, sse::EVENT_NAME | "message") || frame.data.is_empty() {
                 continue;
             }

@@ -9,9 +9,11 @@ use capstan_protocol::{Backoff, Profile};
 pub struct Policy {
     /// Interruptions since the last new packet; also TRANSIENT errors in one call.
     pub max_retries: u32,
-    /// The longest wait that is slept through. A longer one fails at once, so that a UI can count down.
+    /// The longest wait that is slept through. A longer one fails at once, so that a UI can count
+    /// down.
     pub max_wait: Duration,
-    /// While resuming, go on beyond `max_retries` until nothing new came for this long: a deploy takes its time.
+    /// While resuming, go on beyond `max_retries` until nothing new came for this long: a deploy
+    /// takes its time.
     pub resume_patience: Duration,
     /// The longest that the whole call may take, from its first poll on.
     pub deadline: Option<Duration>,

@@ -5,7 +5,8 @@ use uuid::Uuid;
 
 use super::is_lost_tail;
 
-/// A server that changes streams in mid-call is odd; one that does it often is not remembered in full.
+/// A server that changes streams in mid-call is odd; one that does it often is not remembered in
+/// full.
 const STREAMS: usize = 16;
 
 /// The last seq of each stream, the current one last.

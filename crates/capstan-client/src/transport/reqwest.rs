@@ -22,7 +22,8 @@ pub(super) fn client(connect_timeout: Duration) -> Result<reqwest::Client, Trans
         .map_err(TransportError::from)
 }
 
-/// Only within the origin: another server gets neither the key nor what is asked. And only where POST stays POST.
+/// Only within the origin: another server gets neither the key nor what is asked. And only where
+/// POST stays POST.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let asked = attempt.previous();
     let keeps_body = matches!(attempt.status().as_u16(), 307 | 308);

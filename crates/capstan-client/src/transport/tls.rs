@@ -1,5 +1,5 @@
-//! TLS for `reqwest`, set up by us: left to itself it compiles a large C library, or wants a default for the whole
-//! process, which is for programs to choose and not for a library.
+//! TLS for `reqwest`, set up by us: left to itself it compiles a large C library, or wants a
+//! default for the whole process, which is for programs to choose and not for a library.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
-/// A builder of HTTP clients that trust what this machine trusts. If the program has chosen a provider of
-/// cryptography, that is used; else `ring`.
+/// A builder of HTTP clients that trust what this machine trusts. If the program has chosen a
+/// provider of cryptography, that is used; else `ring`.
 pub fn http_client() -> reqwest::ClientBuilder {
     let builder = reqwest::Client::builder();
     match config() {
@@ -24,7 +24,8 @@ fn config() -> Result<ClientConfig, rustls::Error> {
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let trusting = builder.clone().with_platform_verifier().unwrap_or_else(|error| {
-        tracing::warn!(%error, "this machine has no certificates: only http:// addresses can be reached");
+        tracing::warn!(%error, "this machine has no certificates: only http:// addresses can be \
+         reached");
         builder.with_root_certificates(RootCertStore::empty())
     });
     let mut config = trusting.with_no_client_auth();

@@ -1,4 +1,5 @@
-//! The client behind a proxy that breaks everything: many seeds at brutal settings, and each kind of fault alone.
+//! The client behind a proxy that breaks everything: many seeds at brutal settings, and each kind
+//! of fault alone.
 
 use std::net::SocketAddr;
 use std::time::Duration;

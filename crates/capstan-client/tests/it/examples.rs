@@ -1,4 +1,5 @@
-//! RFC 004's two scenarios as a reader would try them: programs of their own against a real gateway.
+//! RFC 004's two scenarios as a reader would try them: programs of their own against a real
+//! gateway.
 
 use std::process::Command;
 

@@ -1,5 +1,6 @@
-//! The client over real sockets, against a server that says exactly what a script says: the cases that SSE clients are
-//! known to get wrong, and a plain CAP server that knows nothing of our extensions.
+//! The client over real sockets, against a server that says exactly what a script says: the cases
+//! that SSE clients are known to get wrong, and a plain CAP server that knows nothing of our
+//! extensions.
 
 use std::time::Duration;
 
@@ -158,7 +159,8 @@ async fn nothing_goes_to_another_origin() {
 async fn a_whole_answer_that_breaks_off_is_asked_for_again() {
     let id = Uuid::now_v7();
     let answer = serde_json::json!({
-        "request_id": id, "created_at": "2026-02-03T10:15:37Z", "output": { "text": "a" }, "metrics": null,
+        "request_id": id, "created_at": "2026-02-03T10:15:37Z", "output": { "text": "a" },
+        "metrics": null,
     });
     let answer = answer.to_string();
     let half = &answer[..answer.len() / 2];

@@ -1,4 +1,5 @@
-//! How long calls may take: time-outs and the deadline, against servers that never come to an end. The clock is paused.
+//! How long calls may take: time-outs and the deadline, against servers that never come to an end.
+//! The clock is paused.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -47,8 +47,8 @@ enum Ids {
 enum Fate {
     Refused(u16),
     Failed,
-    /// Opens a body that repeats this many packets, hands it out in chunks of this size, and breaks off after this many
-    /// bytes, cleanly or not.
+    /// Opens a body that repeats this many packets, hands it out in chunks of this size, and breaks
+    /// off after this many bytes, cleanly or not.
     Opened {
         repeats: u64,
         chunk: usize,
@@ -62,7 +62,8 @@ fn fate() -> impl Strategy<Value = Fate> {
         1 => prop_oneof![Just(429_u16), Just(502), Just(503), Just(504)].prop_map(Fate::Refused),
         2 => Just(Fate::Failed),
         6 => (0..4_u64, 1..200_usize, 0..2000_usize, any::<bool>())
-            .prop_map(|(repeats, chunk, cut, is_clean)| Fate::Opened { repeats, chunk, cut, is_clean }),
+            .prop_map(|(repeats, chunk, cut, is_clean)| Fate::Opened { repeats, chunk, cut,
+            is_clean }),
     ]
 }
 
@@ -179,7 +180,8 @@ fn play(policy: Policy, seed: u64, packets: &[StreamPacket], ids: Ids, fates: Ve
     panic!("the call never ends: {seen:?}");
 }
 
-/// Any packet at any place, so that repeats and gaps are among them; a number that stands for none breaks the body.
+/// Any packet at any place, so that repeats and gaps are among them; a number that stands for none
+/// breaks the body.
 fn odd_frame(seq: u64, kind: u8) -> Vec<u8> {
     let error = |severity| Payload::Error(StreamError::new("timeout", "Late.", severity).into());
     let payload = match kind {
@@ -199,7 +201,8 @@ fn odd_frame(seq: u64, kind: u8) -> Vec<u8> {
     out
 }
 
-/// All that a body comes to, asked for one by one, or with the packets that came together taken first.
+/// All that a body comes to, asked for one by one, or with the packets that came together taken
+/// first.
 fn told(policy: Policy, chunks: std::slice::Chunks<'_, u8>, in_batches: bool) -> Vec<Action> {
     let (mut machine, now, mut told) = (Machine::new(policy, 7), Duration::ZERO, Vec::new());
     let mut chunks = chunks.into_iter();
@@ -277,7 +280,8 @@ proptest! {
         let mut input = chunks.into_iter().chain([text.into_bytes()]);
         loop {
             match machine.poll(now) {
-                Action::Connect { .. } => machine.opened(Head { status: 200, content_type: "text/event-stream", location: None }),
+                Action::Connect { .. } => machine.opened(Head { status: 200,
+                content_type: "text/event-stream", location: None }),
                 Action::Read => match input.next() {
                     Some(bytes) => machine.bytes(&bytes),
                     None => machine.ended(now),

@@ -1,4 +1,5 @@
-//! The machine's traces: events in, actions out, as JSON that the clients of other languages replay.
+//! The machine's traces: events in, actions out, as JSON that the clients of other languages
+//! replay.
 //!
 //! `UPDATE=1 cargo test -p capstan-client --test it traces::` writes them anew.
 

@@ -1,5 +1,5 @@
-//! The conformance vectors of packets, over a real socket: what the reference refuses ends the call as a breach of the
-//! protocol, and what it accepts does not.
+//! The conformance vectors of packets, over a real socket: what the reference refuses ends the call
+//! as a breach of the protocol, and what it accepts does not.
 
 #[path = "../../../capstan-protocol/tests/it/common/mod.rs"]
 mod conformance;
@@ -54,8 +54,8 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// The reference's verdict, but where the contract has another: of what nests too deeply, of a `seq` that counts nothing, and
-/// of a close of v2, which needs no `p`.
+/// The reference's verdict, but where the contract has another: of what nests too deeply, of a
+/// `seq` that counts nothing, and of a close of v2, which needs no `p`.
 fn is_accepted(text: &str, case: &Value) -> bool {
     let parsed = serde_json::from_str(text).unwrap_or_default();
     let input: &Value = case.get("input").unwrap_or(&parsed);

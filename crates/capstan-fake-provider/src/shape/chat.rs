@@ -42,7 +42,8 @@ impl Writer<'_> {
         let choice = json!({ "index": 0, name: delta, "finish_reason": finish.or(unfinished) });
         Frame::new(
             mark,
-            &json!({ "id": ID, "object": "chat.completion.chunk", "model": self.asked.model, "choices": [choice] }),
+            &json!({ "id": ID, "object": "chat.completion.chunk", "model": self.asked.model,
+            "choices": [choice] }),
         )
     }
 
@@ -61,10 +62,12 @@ impl Writer<'_> {
             }
             Piece::Call { index, id, name } => {
                 let function = json!({ "name": name, "arguments": "" });
-                json!({ "tool_calls": [{ "index": self.index(*index), "id": id, "type": "function", "function": function }] })
+                json!({ "tool_calls": [{ "index": self.index(*index), "id": id, "type": "function",
+                "function": function }] })
             }
             Piece::Arguments { index, json } => {
-                json!({ "tool_calls": [{ "index": self.index(*index), "function": { "arguments": json } }] })
+                json!({ "tool_calls": [{ "index": self.index(*index),
+                "function": { "arguments": json } }] })
             }
         };
         self.chunk(Mark::Token, &delta, None)
@@ -86,7 +89,8 @@ impl Writer<'_> {
 }
 
 fn tool_call(index: usize, name: &str, arguments: &str) -> Value {
-    json!({ "id": call_id(index), "type": "function", "function": { "name": name, "arguments": arguments } })
+    json!({ "id": call_id(index), "type": "function", "function": { "name": name,
+    "arguments": arguments } })
 }
 
 fn finish(answer: &Answer) -> &'static str {
@@ -95,7 +99,8 @@ fn finish(answer: &Answer) -> &'static str {
 
 fn usage(asked: &Asked, answer: &Answer) -> Value {
     let (prompt, completion) = (asked.prompt_tokens, answer.tokens());
-    json!({ "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion })
+    json!({ "prompt_tokens": prompt, "completion_tokens": completion,
+    "total_tokens": prompt + completion })
 }
 
 pub(super) fn whole(asked: &Asked, answer: &Answer) -> Value {
@@ -109,7 +114,8 @@ pub(super) fn whole(asked: &Asked, answer: &Answer) -> Value {
         }
     }
     let choice = json!({ "index": 0, "message": message, "finish_reason": finish(answer) });
-    json!({ "id": ID, "object": "chat.completion", "model": asked.model, "choices": [choice], "usage": usage(asked, answer) })
+    json!({ "id": ID, "object": "chat.completion", "model": asked.model, "choices": [choice],
+    "usage": usage(asked, answer) })
 }
 
 pub(super) fn error(complaint: Complaint) -> Value {

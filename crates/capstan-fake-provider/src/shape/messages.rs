@@ -7,8 +7,10 @@ use crate::answer::{Answer, Piece, call_id};
 use crate::asked::Asked;
 
 pub(super) fn frames(asked: &Asked, answer: &Answer) -> Vec<Frame> {
-    let message = json!({ "id": "msg_fake", "type": "message", "role": "assistant", "model": asked.model, "content": [],
-        "stop_reason": null, "stop_sequence": null, "usage": { "input_tokens": asked.prompt_tokens, "output_tokens": 1 } });
+    let message = json!({ "id": "msg_fake", "type": "message", "role": "assistant",
+    "model": asked.model, "content": [],
+        "stop_reason": null, "stop_sequence": null, "usage": { "input_tokens": asked.prompt_tokens,
+        "output_tokens": 1 } });
     let start = json!({ "type": "message_start", "message": message });
     let mut blocks =
         Blocks { frames: vec![Frame::named(Mark::Open, "message_start", &start)], open: None };
@@ -16,7 +18,8 @@ pub(super) fn frames(asked: &Asked, answer: &Answer) -> Vec<Frame> {
         blocks.piece(&piece);
     }
     blocks.stop(Mark::Finish);
-    let delta = json!({ "type": "message_delta", "delta": { "stop_reason": stop_reason(answer), "stop_sequence": null },
+    let delta = json!({ "type": "message_delta", "delta": { "stop_reason": stop_reason(answer),
+    "stop_sequence": null },
         "usage": { "output_tokens": answer.tokens() } });
     let mut frames = blocks.frames;
     frames.push(Frame::named(Mark::Finish, "message_delta", &delta));
@@ -88,9 +91,11 @@ fn stop_reason(answer: &Answer) -> &'static str {
 pub(super) fn whole(asked: &Asked, answer: &Answer) -> Value {
     let mut content = vec![json!({ "type": "text", "text": answer.text })];
     content.extend(answer.tool_calls.iter().enumerate().map(|(index, call)| {
-        json!({ "type": "tool_use", "id": call_id(index), "name": call.name, "input": call.arguments })
+        json!({ "type": "tool_use", "id": call_id(index), "name": call.name,
+        "input": call.arguments })
     }));
-    json!({ "id": "msg_fake", "type": "message", "role": "assistant", "model": asked.model, "content": content,
+    json!({ "id": "msg_fake", "type": "message", "role": "assistant", "model": asked.model,
+    "content": content,
         "stop_reason": stop_reason(answer), "stop_sequence": null,
         "usage": { "input_tokens": asked.prompt_tokens, "output_tokens": answer.tokens() } })
 }
@@ -110,6 +115,7 @@ pub(super) fn error(complaint: Complaint) -> Value {
 }
 
 pub(super) fn empty_delta() -> Frame {
-    let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "" } });
+    let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta",
+    "text": "" } });
     Frame::named(Mark::Token, "content_block_delta", &delta)
 }

@@ -10,7 +10,8 @@ const ID: &str = "resp_fake";
 
 pub(super) fn frames(asked: &Asked, answer: &Answer) -> Vec<Frame> {
     let mut events = Events::default();
-    let begun = json!({ "id": ID, "object": "response", "status": "in_progress", "model": asked.model, "output": [] });
+    let begun = json!({ "id": ID, "object": "response", "status": "in_progress",
+    "model": asked.model, "output": [] });
     events.push(Mark::Open, "response.created", json!({ "response": begun }));
     for piece in answer.pieces() {
         events.piece(&piece, answer);
@@ -50,13 +51,18 @@ impl Events {
                     Item::Reasoning,
                     || json!({ "type": "reasoning", "id": "rs_fake", "summary": [] }),
                 );
-                let event = json!({ "item_id": "rs_fake", "output_index": place, "summary_index": 0, "delta": text });
+                let event = json!({ "item_id": "rs_fake", "output_index": place,
+                "summary_index": 0, "delta": text });
                 self.push(Mark::Token, "response.reasoning_summary_text.delta", event);
             }
             Piece::Text(text) => {
-                let item = || json!({ "type": "message", "id": "msg_fake", "role": "assistant", "status": "in_progress", "content": [] });
+                let item = || {
+                    json!({ "type": "message", "id": "msg_fake", "role": "assistant",
+                "status": "in_progress", "content": [] })
+                };
                 let place = self.within(Mark::Open, Item::Message, item);
-                let event = json!({ "item_id": "msg_fake", "output_index": place, "content_index": 0, "delta": text });
+                let event = json!({ "item_id": "msg_fake", "output_index": place,
+                "content_index": 0, "delta": text });
                 self.push(Mark::Token, "response.output_text.delta", event);
             }
             Piece::Call { index, .. } => {
@@ -66,7 +72,8 @@ impl Events {
             }
             Piece::Arguments { index, json } => {
                 let place = self.open.map_or(0, |(place, _)| place);
-                let event = json!({ "item_id": format!("fc_{}", index + 1), "output_index": place, "delta": json });
+                let event = json!({ "item_id": format!("fc_{}", index + 1), "output_index": place,
+                "delta": json });
                 self.push(Mark::Token, "response.function_call_arguments.delta", event);
                 if self.is_last_part(answer, *index) {
                     let item = item_of(answer, *index, "completed", true);
@@ -114,21 +121,25 @@ fn item_of(answer: &Answer, index: usize, status: &str, is_whole: bool) -> Value
     let call = answer.tool_calls.get(index);
     let arguments =
         call.filter(|_| is_whole).map(crate::answer::ToolCall::json).unwrap_or_default();
-    json!({ "type": "function_call", "id": format!("fc_{}", index + 1), "call_id": call_id(index), "status": status,
+    json!({ "type": "function_call", "id": format!("fc_{}", index + 1), "call_id": call_id(index),
+    "status": status,
         "name": call.map(|call| call.name.as_str()), "arguments": arguments })
 }
 
 pub(super) fn whole(asked: &Asked, answer: &Answer) -> Value {
     let content = json!([{ "type": "output_text", "text": answer.text, "annotations": [] }]);
     let mut output = vec![
-        json!({ "type": "message", "id": "msg_fake", "role": "assistant", "status": "completed", "content": content }),
+        json!({ "type": "message", "id": "msg_fake", "role": "assistant", "status": "completed",
+        "content": content }),
     ];
     output.extend(
         (0..answer.tool_calls.len()).map(|index| item_of(answer, index, "completed", true)),
     );
     let (input, tokens) = (asked.prompt_tokens, answer.tokens());
-    json!({ "id": ID, "object": "response", "status": "completed", "model": asked.model, "output": output,
-        "usage": { "input_tokens": input, "output_tokens": tokens, "total_tokens": input + tokens } })
+    json!({ "id": ID, "object": "response", "status": "completed", "model": asked.model,
+    "output": output,
+        "usage": { "input_tokens": input, "output_tokens": tokens,
+        "total_tokens": input + tokens } })
 }
 
 pub(super) fn error_frame(complaint: Complaint) -> Frame {
@@ -139,6 +150,7 @@ pub(super) fn error_frame(complaint: Complaint) -> Frame {
 }
 
 pub(super) fn empty_delta() -> Frame {
-    let event = json!({ "type": "response.output_text.delta", "item_id": "msg_fake", "output_index": 0, "content_index": 0, "delta": "" });
+    let event = json!({ "type": "response.output_text.delta", "item_id": "msg_fake",
+    "output_index": 0, "content_index": 0, "delta": "" });
     Frame::named(Mark::Token, "response.output_text.delta", &event)
 }

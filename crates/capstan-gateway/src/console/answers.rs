@@ -82,7 +82,8 @@ pub(crate) struct RunRow {
     pub(crate) session: Option<String>,
     /// The key under which it was started.
     pub(crate) key: String,
-    /// `running`, `waiting`, `failed`, `stopped`, `done` or `healed`: done, after more than one attempt.
+    /// `running`, `waiting`, `failed`, `stopped`, `done` or `healed`: done, after more than one
+    /// attempt.
     pub(crate) state: &'static str,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
@@ -390,7 +391,8 @@ impl From<&Attempt> for AttemptDetails {
     }
 }
 
-/// A fault, with what the catalogue says of its kind. Of one that only its agent knows the catalogue says nothing.
+/// A fault, with what the catalogue says of its kind. Of one that only its agent knows the
+/// catalogue says nothing.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct FaultDetails {
     pub(crate) code: String,
@@ -479,7 +481,8 @@ pub(crate) struct StoppedRun {
     pub(crate) reason: Option<String>,
 }
 
-/// The packets of a run without what they say: seq, milliseconds since the run's request, op, type of an event, bytes.
+/// The packets of a run without what they say: seq, milliseconds since the run's request, op, type
+/// of an event, bytes.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Marks {
     pub(crate) marks: Vec<Mark>,

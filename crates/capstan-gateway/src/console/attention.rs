@@ -1,4 +1,5 @@
-//! What needs somebody: runs that are silent, overdue, tried again, or nobody's. The server's own rule, told in sentences.
+//! What needs somebody: runs that are silent, overdue, tried again, or nobody's. The server's own
+//! rule, told in sentences.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! What happens, as it happens: one broadcast for all who listen, made at the transitions of runs and only if somebody does. Who has
-//! heard enough for a second does not listen: where runs begin by the thousand, most news are counted and never made.
+//! What happens, as it happens: one broadcast for all who listen, made at the transitions of runs
+//! and only if somebody does. Who has heard enough for a second does not listen: where runs begin
+//! by the thousand, most news are counted and never made.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,7 +29,8 @@ const LENGTH: usize = 1024;
 const MOST_FEEDS: usize = 20;
 /// Below the idle limit of common proxies.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// What one who listens is told in a second; if there is more, it asks anew when the second is over.
+/// What one who listens is told in a second; if there is more, it asks anew when the second is
+/// over.
 const MOST_A_SECOND: usize = 100;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -202,8 +204,8 @@ fn told(app: &App, visitor: &Visitor, news: &News) -> Option<Bytes> {
     }
 }
 
-/// Hears no more than somebody can follow: runs may begin and end by the thousand a second, and each would be told to each who
-/// listens.
+/// Hears no more than somebody can follow: runs may begin and end by the thousand a second, and
+/// each would be told to each who listens.
 struct Ear {
     /// None while it rests: nothing is made for it then.
     news: Option<broadcast::Receiver<Arc<News>>>,
@@ -220,7 +222,8 @@ impl Ear {
         ear
     }
 
-    /// The next that is in sight, or that some were missed; `None` once nobody tells any more. Nothing is lost if it is dropped.
+    /// The next that is in sight, or that some were missed; `None` once nobody tells any more.
+    /// Nothing is lost if it is dropped.
     async fn hear(&mut self, feed: &Feed, tell: impl Fn(&News) -> Option<Bytes>) -> Option<Bytes> {
         loop {
             if self.heard >= MOST_A_SECOND {

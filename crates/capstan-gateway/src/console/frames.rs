@@ -1,4 +1,5 @@
-//! What a run has said so far, as a viewer of it would have been sent it, and no further: nobody waits here.
+//! What a run has said so far, as a viewer of it would have been sent it, and no further: nobody
+//! waits here.
 
 use std::io;
 use std::sync::Arc;

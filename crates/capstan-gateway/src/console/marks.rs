@@ -1,4 +1,5 @@
-//! The packets of a run without what they say. A long run is not read whole: some packets of it stand for all.
+//! The packets of a run without what they say. A long run is not read whole: some packets of it
+//! stand for all.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! How long a question of the console waits for a store whose server is away. Readers and starts are worth waiting for until it
-//! is back; whoever looks at an empty page would rather know.
+//! How long a question of the console waits for a store whose server is away. Readers and starts
+//! are worth waiting for until it is back; whoever looks at an empty page would rather know.
 
 use std::time::Duration;
 
@@ -15,9 +15,11 @@ use crate::refusal::Refusal;
 
 /// Twice as long as the server is without a sign of life while all is well.
 const PATIENCE: Duration = Duration::from_secs(2);
-const AWAY: &str = "The journal's database does not answer. See whether it runs and can be reached from this gateway, then ask again.";
+const AWAY: &str = "The journal's database does not answer. See whether it runs and can be \
+ reached from this gateway, then ask again.";
 
-/// Answers what is asked, or that the store is away. What changes something is answered once it is done.
+/// Answers what is asked, or that the store is away. What changes something is answered once it is
+/// done.
 pub(crate) async fn limit(State(app): State<App>, request: Request, next: Next) -> Response {
     if request.method() != Method::GET {
         return next.run(request).await;
@@ -32,7 +34,8 @@ pub(crate) async fn limit(State(app): State<App>, request: Request, next: Next) 
     }
 }
 
-/// Returns when the store's server has been silent for so long. One that answers slowly is no reason.
+/// Returns when the store's server has been silent for so long. One that answers slowly is no
+/// reason.
 async fn lose(app: &App) {
     let mut left = PATIENCE;
     while !left.is_zero() {

@@ -1,4 +1,5 @@
-//! The latest requests that were refused: they leave no run behind, and whoever was refused has nothing but an id.
+//! The latest requests that were refused: they leave no run behind, and whoever was refused has
+//! nothing but an id.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,8 @@ pub(crate) struct Refused {
     pub(crate) route: Option<String>,
     pub(crate) status: u16,
     pub(crate) ms: u64,
-    /// Whether the console asked. What it is refused is no fault of a client's, and would hide those that are.
+    /// Whether the console asked. What it is refused is no fault of a client's, and would hide
+    /// those that are.
     pub(crate) is_of_console: bool,
 }
 
@@ -43,7 +45,8 @@ impl Refused {
     }
 }
 
-/// Which member, or which limit, as far as that is nothing of what was sent: messages may quote it, those of limits do not.
+/// Which member, or which limit, as far as that is nothing of what was sent: messages may quote it,
+/// those of limits do not.
 fn why(fault: &Fault) -> Option<String> {
     if fault.kind() == FaultKind::InvalidRequest {
         let path =

@@ -1,4 +1,5 @@
-//! What is counted where attempts fail and runs end: by the minute for a day in memory, by the hour for a month in the store.
+//! What is counted where attempts fail and runs end: by the minute for a day in memory, by the hour
+//! for a month in the store.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -176,7 +177,8 @@ impl Rollups {
         self.lock().add(at, key, &Counts { refused: 1, ..Counts::default() });
     }
 
-    /// Adds up what was counted in this process since a time, as far as it is in sight; the minute goes with each row.
+    /// Adds up what was counted in this process since a time, as far as it is in sight; the minute
+    /// goes with each row.
     pub(crate) fn since(
         &self,
         from: Timestamp,
@@ -217,7 +219,8 @@ impl Rollups {
     }
 }
 
-/// Tells the store what was counted since the last time. What it cannot take is lost: these are numbers for people.
+/// Tells the store what was counted since the last time. What it cannot take is lost: these are
+/// numbers for people.
 pub(crate) async fn save(app: &App) {
     let unsaved = app.console.rollups.take_unsaved();
     if unsaved.is_empty() {
@@ -228,8 +231,9 @@ pub(crate) async fn save(app: &App) {
     }
 }
 
-/// After a restart the last day is known as before, by the hour. Where others write the same journal it holds their numbers as well,
-/// so there only what this process counts is told by the minute.
+/// After a restart the last day is known as before, by the hour. Where others write the same
+/// journal it holds their numbers as well, so there only what this process counts is told by the
+/// minute.
 pub(crate) async fn remember(app: &App) {
     let (store, now) = (app.journal.store(), app.wall.now());
     let a_day_ago = Timestamp::from_micros(now.as_micros().saturating_sub(MINUTES * MINUTE));

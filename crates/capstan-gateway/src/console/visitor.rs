@@ -1,5 +1,6 @@
-//! Who looks at the console, and at what: a tenant at its own, an operator at what it looks after, this machine at
-//! everything where there are no tenants. What is out of sight answers exactly as what does not exist.
+//! Who looks at the console, and at what: a tenant at its own, an operator at what it looks after,
+//! this machine at everything where there are no tenants. What is out of sight answers exactly as
+//! what does not exist.
 
 use axum::extract::FromRequestParts;
 use capstan_journal::Run;
@@ -89,7 +90,8 @@ impl Visitor {
         }
     }
 
-    /// Whose memory its answers are: a tenant's own, or the operator's, which is no tenant's whatever its name.
+    /// Whose memory its answers are: a tenant's own, or the operator's, which is no tenant's
+    /// whatever its name.
     pub(crate) fn payer(&self) -> String {
         match self {
             Self::Tenant(caller) | Self::Local(caller) => caller.tenant.clone(),
@@ -128,7 +130,8 @@ impl Visitor {
         Some(own.iter().map(|name| deliveries_of(name)).chain(own.clone()).collect())
     }
 
-    /// The same by name, as far as names are known: where all are in sight, those that are configured or have run.
+    /// The same by name, as far as names are known: where all are in sight, those that are
+    /// configured or have run.
     pub(crate) fn known_tenants(&self, app: &App) -> Vec<String> {
         self.tenants().unwrap_or_else(|| {
             let named: Vec<_> =
@@ -254,8 +257,8 @@ fn forbidden(message: &str) -> Fault {
     Fault::new(FaultKind::TenantUnauthorized).with_message(message)
 }
 
-/// Without keys a page of another port of this machine could ask in its visitor's name: what changes anything must come from
-/// the console's own page, or from no page at all.
+/// Without keys a page of another port of this machine could ask in its visitor's name: what
+/// changes anything must come from the console's own page, or from no page at all.
 fn check_same_origin(parts: &Parts) -> Result<(), Fault> {
     if matches!(parts.method, Method::GET | Method::HEAD) {
         return Ok(());

@@ -1,4 +1,5 @@
-//! What a POST asks: the body in any face's words, read into one shape, with the hash by which repeats are known.
+//! What a POST asks: the body in any face's words, read into one shape, with the hash by which
+//! repeats are known.
 
 mod body_hash;
 pub(crate) mod body_values;
@@ -21,8 +22,8 @@ pub(crate) struct Ask {
     pub(crate) session: String,
     /// The chat that it belongs to, in faces that find a run by it.
     pub(crate) chat: Option<String>,
-    /// The run that it goes on from, where answers of one session form a tree. Then the stored conversation is the line
-    /// that leads there.
+    /// The run that it goes on from, where answers of one session form a tree. Then the stored
+    /// conversation is the line that leads there.
     pub(crate) previous: Option<Uuid>,
     /// Who it is for, by name, if the request says; there must be such an agent.
     pub(crate) agent: Option<String>,
@@ -59,7 +60,8 @@ impl Ask {
     }
 }
 
-/// An id is an entry of an index, and part of every record: longer ones are somebody's attempt to fill them.
+/// An id is an entry of an index, and part of every record: longer ones are somebody's attempt to
+/// fill them.
 pub(crate) const LONGEST_ID: usize = 1024;
 /// Event types that a client can list, and how long each may be: they are part of every record.
 const MOST_EVENTS: usize = 64;
@@ -96,8 +98,8 @@ pub(crate) fn invalid(error: &DecodeError) -> Fault {
         .with_detail("path", error.path())
 }
 
-/// Messages with a user's among them tell the whole conversation. Others can only bring what the session's last run
-/// waits for: results of tools, or nothing beside its answers.
+/// Messages with a user's among them tell the whole conversation. Others can only bring what the
+/// session's last run waits for: results of tools, or nothing beside its answers.
 pub(crate) fn is_whole(
     messages: &[ChatMessage],
     has_answers: bool,

@@ -1,4 +1,5 @@
-//! A conversation: what a session remembers, what a request adds to it, and how both become what an agent is given.
+//! A conversation: what a session remembers, what a request adds to it, and how both become what an
+//! agent is given.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::engine::faults::journal_fault;
 const PAGE_TURNS: usize = 64;
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// Messages, oldest first, split where an agent's turn begins: at the last user message. Clones share them.
+/// Messages, oldest first, split where an agent's turn begins: at the last user message. Clones
+/// share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Messages {
     pub(crate) history: Arc<[Arc<ChatMessage>]>,
@@ -49,7 +51,8 @@ impl Messages {
     }
 }
 
-/// The whole conversation for an agent. A request that does not tell it itself goes on from what is stored.
+/// The whole conversation for an agent. A request that does not tell it itself goes on from what is
+/// stored.
 pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Messages, Fault> {
     if ask.is_whole {
         return Ok(ask.messages.clone());
@@ -64,8 +67,8 @@ pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Messages, Fau
     Ok(tidy(stored.into_iter().chain(added).collect()).into())
 }
 
-/// Refuses results of calls that the conversation does not have, before there is a run to fail: a model would refuse
-/// all of it. `turns` is how many the session has.
+/// Refuses results of calls that the conversation does not have, before there is a run to fail: a
+/// model would refuse all of it. `turns` is how many the session has.
 pub(crate) async fn check_results(
     engine: &Engine,
     tenant: &str,
@@ -78,8 +81,8 @@ pub(crate) async fn check_results(
     if ask.is_whole {
         return check(&ask.messages, &[]);
     }
-    // They nearly always answer what the last turn called; else it may have been any. Looked for page by page: of each, only
-    // the ids of its calls are kept.
+    // They nearly always answer what the last turn called; else it may have been any. Looked for
+    // page by page: of each, only the ids of its calls are kept.
     let mut open: HashSet<&str> = results(ask.messages.iter()).collect();
     for message in ask.messages.iter() {
         message.parts.iter().filter_map(called).for_each(|id| {
@@ -134,8 +137,9 @@ fn results<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> impl Iterator
     messages.flat_map(|message| &message.parts).filter_map(answered)
 }
 
-/// What agents are told of stored turns. Of a run that broke off that is what its tools did, up to the last call that was
-/// answered, in its own stream or later: a caller may have acted on what it saw.
+/// What agents are told of stored turns. Of a run that broke off that is what its tools did, up to
+/// the last call that was answered, in its own stream or later: a caller may have acted on what it
+/// saw.
 fn told(stored: &[&PastTurn], added: &Messages) -> Vec<Arc<ChatMessage>> {
     let with_calls = stored.iter().filter(|turn| turn.has_calls).flat_map(|turn| &turn.messages);
     let results: HashSet<&str> = results(with_calls.map(Arc::as_ref).chain(added.iter())).collect();
@@ -169,8 +173,8 @@ fn up_to(
     messages
 }
 
-/// Models refuse a call without a result and a result without its call. A stored conversation has such ones where a
-/// caller went on without answering; they are left out.
+/// Models refuse a call without a result and a result without its call. A stored conversation has
+/// such ones where a caller went on without answering; they are left out.
 fn tidy(mut messages: Vec<Arc<ChatMessage>>) -> Vec<Arc<ChatMessage>> {
     let ids = |of: fn(&Part) -> Option<&str>| -> HashSet<String> {
         messages
@@ -209,8 +213,9 @@ fn is_complete(part: &Part) -> bool {
     text.trim().is_empty() || serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// What a request adds to its session. One that tells the whole conversation adds what follows the last answer in it,
-/// unless the session's last turn has said so already: a client that answers a question repeats what it was about.
+/// What a request adds to its session. One that tells the whole conversation adds what follows the
+/// last answer in it, unless the session's last turn has said so already: a client that answers a
+/// question repeats what it was about.
 pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessage> {
     let is_known = |message: &&ChatMessage| ask.is_whole && message.role == Role::Assistant;
     let is_repeated =
@@ -222,8 +227,8 @@ pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessa
     added
 }
 
-/// The turns of a session that a run goes on from: all of them, or those of the line that leads to one, where answers
-/// form a tree. Each was closed before the next one on its line began.
+/// The turns of a session that a run goes on from: all of them, or those of the line that leads to
+/// one, where answers form a tree. Each was closed before the next one on its line began.
 fn line(turns: &[Arc<PastTurn>], last: Option<Uuid>) -> Vec<&PastTurn> {
     if last.is_none() {
         return turns.iter().map(Arc::as_ref).collect();
@@ -280,7 +285,8 @@ impl PastTurn {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct TurnRecord {
-    /// What the run added to the conversation, oldest first: what was asked, called, answered and said.
+    /// What the run added to the conversation, oldest first: what was asked, called, answered and
+    /// said.
     messages: Vec<Value>,
     /// The run that this one went on from, where that is not the one before it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -288,7 +294,8 @@ pub(crate) struct TurnRecord {
     /// What the run ended by asking.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) interrupts: Vec<Value>,
-    /// The run failed or was stopped: shown, but sent to agents only as far as its calls were answered.
+    /// The run failed or was stopped: shown, but sent to agents only as far as its calls were
+    /// answered.
     pub(crate) is_partial: bool,
     /// The user's message, in turns of version 1.
     #[serde(skip_serializing)]

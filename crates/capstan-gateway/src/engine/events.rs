@@ -1,4 +1,5 @@
-//! What happens to runs, for whoever observes them: metrics, the log, the console. The engine knows none of them.
+//! What happens to runs, for whoever observes them: metrics, the log, the console. The engine knows
+//! none of them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -60,8 +61,8 @@ pub(crate) enum Happened<'a> {
     Ended,
 }
 
-/// Somebody who wants to know what happens to runs. It is called where it happens, so it must not block; if it panics, the run
-/// goes on.
+/// Somebody who wants to know what happens to runs. It is called where it happens, so it must not
+/// block; if it panics, the run goes on.
 pub(crate) trait RunObserver: Send + Sync + 'static {
     fn observe(&self, event: &RunEvent<'_>);
 }

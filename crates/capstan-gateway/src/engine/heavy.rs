@@ -1,6 +1,7 @@
-//! Heavy work: what keeps a thread busy for longer than other people's packets may wait, such as reading and decoding a body of
-//! megabytes, or making a list. Of each tenant's one is worked on at a time, however many have come, and bodies are read no
-//! faster than a tenant may send them: threads, caches and the kernel are everybody's.
+//! Heavy work: what keeps a thread busy for longer than other people's packets may wait, such as
+//! reading and decoding a body of megabytes, or making a list. Of each tenant's one is worked on at
+//! a time, however many have come, and bodies are read no faster than a tenant may send them:
+//! threads, caches and the kernel are everybody's.
 
 use std::collections::HashMap;
 use std::panic::resume_unwind;
@@ -19,17 +20,19 @@ use tracing::Span;
 const LIGHT: usize = 64 * 1024;
 /// How long the next piece of a body is waited for before another body is read instead.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// How long one body is waited for in all before the others have their turn: whoever sends a byte now and then is not let in
-/// the way.
+/// How long one body is waited for in all before the others have their turn: whoever sends a byte
+/// now and then is not let in the way.
 const LONGEST: Duration = Duration::from_millis(100);
-/// As much as may be sent in this time is read as fast as it comes: pictures come in twos and threes.
+/// As much as may be sent in this time is read as fast as it comes: pictures come in twos and
+/// threes.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// By how much the kernel puts heavy work behind the rest: whoever wakes up beside it runs at once.
 const NICE: i32 = 10;
 
-/// Does work on so many bytes. If they are many, everything else that waits for this thread goes to another one first: it would
-/// wait for longer than anybody should. And it is done by a thread that steps back for all others.
+/// Does work on so many bytes. If they are many, everything else that waits for this thread goes to
+/// another one first: it would wait for longer than anybody should. And it is done by a thread that
+/// steps back for all others.
 pub(crate) fn aside<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> T {
     match Handle::try_current() {
         Ok(here) if bytes > LIGHT && here.runtime_flavor() == RuntimeFlavor::MultiThread => {
@@ -89,7 +92,8 @@ impl Work {
         self.paid_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether anybody has a turn, or waits for one: whoever does holds the semaphore, not all of this.
+    /// Whether anybody has a turn, or waits for one: whoever does holds the semaphore, not all of
+    /// this.
     fn is_under_way(&self) -> bool {
         [&self.one, &self.answer].iter().any(|turns| Arc::strong_count(turns) > 1)
     }
@@ -119,13 +123,14 @@ impl Heavy {
         Arc::clone(&self.of(tenant).one).acquire_owned().await.ok()
     }
 
-    /// Waits until the tenant has no other answer under way that is made of much: a list, a page of packets or turns. To be held
-    /// from before its first read until it is written down.
+    /// Waits until the tenant has no other answer under way that is made of much: a list, a page of
+    /// packets or turns. To be held from before its first read until it is written down.
     pub(crate) async fn answer(&self, tenant: &str) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.of(tenant).answer).acquire_owned().await.ok()
     }
 
-    /// A body that is to be read, at so many bytes a second for all of the tenant's; as fast as it comes if zero.
+    /// A body that is to be read, at so many bytes a second for all of the tenant's; as fast as it
+    /// comes if zero.
     pub(crate) fn intake(&self, tenant: &str, body: Body, per_second: usize) -> Intake {
         Intake {
             work: self.of(tenant),
@@ -164,8 +169,9 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// The next piece. A body that has begun is read to its end as long as it comes: many that are read a little each would
-    /// all be held, and none would ever be whole. One that comes slowly holds up no other.
+    /// The next piece. A body that has begun is read to its end as long as it comes: many that are
+    /// read a little each would all be held, and none would ever be whole. One that comes slowly
+    /// holds up no other.
     ///
     /// What is not read yet stays with its sender, who has to wait: that is how a pace is kept.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, axum::Error>> {

@@ -1,7 +1,9 @@
-//! What recent conversations have said, decoded, so that a turn of a long one reads what is new and not all of it.
+//! What recent conversations have said, decoded, so that a turn of a long one reads what is new and
+//! not all of it.
 //!
-//! The store stays the truth: what is remembered is used only as far as it still has it, which `relay::past` asks at
-//! every run. Here is what keeps it within bounds, and what forgets it when it is erased.
+//! The store stays the truth: what is remembered is used only as far as it still has it, which
+//! `relay::past` asks at every run. Here is what keeps it within bounds, and what forgets it when
+//! it is erased.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +12,8 @@ use tokio::time::Instant;
 
 use crate::engine::conversation::PastTurn;
 
-/// Bytes that all of it may take, about: one conversation of the largest default size, and a thousand ordinary ones.
+/// Bytes that all of it may take, about: one conversation of the largest default size, and a
+/// thousand ordinary ones.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// What an entry takes beside its turns.
 const ENTRY_BYTES: usize = 512;
@@ -47,7 +50,8 @@ struct Remembered {
     used_at: Instant,
 }
 
-/// How much had been erased when somebody began to read: what was read before an erasure is not kept after it.
+/// How much had been erased when somebody began to read: what was read before an erasure is not
+/// kept after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Erasures(u64);
 
@@ -97,7 +101,8 @@ impl Histories {
         Some(turns)
     }
 
-    /// Remembers a session's turns, all that it has, unless something was erased since they were read.
+    /// Remembers a session's turns, all that it has, unless something was erased since they were
+    /// read.
     pub(crate) fn keep(
         &self,
         tenant: &str,
@@ -126,7 +131,8 @@ impl Histories {
         state.remove(&(tenant.to_owned(), session.to_owned()));
     }
 
-    /// Drops what nobody has used since: retention may have deleted it, and a conversation that rests needs no memory.
+    /// Drops what nobody has used since: retention may have deleted it, and a conversation that
+    /// rests needs no memory.
     pub(crate) fn drop_unused_since(&self, then: Instant) {
         self.lock().drop_while(|_, oldest| oldest.used_at <= then);
     }
@@ -144,7 +150,8 @@ mod tests {
     const MB: usize = 1024 * 1024;
 
     fn turns(count: usize, bytes: usize) -> Vec<Arc<PastTurn>> {
-        let said = json!({"messages": [{"role": "user", "parts": [{"type": "text", "content": "x".repeat(bytes)}]}]});
+        let said = json!({"messages": [{"role": "user", "parts": [{"type": "text",
+        "content": "x".repeat(bytes)}]}]});
         let turn = StoredTurn::new(Uuid::nil(), Timestamp::from_micros(0), 2, said);
         (0..count).map(|_| Arc::new(PastTurn::of(turn.clone()))).collect()
     }

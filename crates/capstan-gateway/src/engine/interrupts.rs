@@ -12,8 +12,8 @@ use crate::engine::ask::{Ask, invalid};
 use crate::engine::faults::journal_fault;
 use crate::engine::wall_clock::between;
 
-/// The run whose questions a request answers. Whoever claims first has answered them; what can be told before is told
-/// here, with its reason.
+/// The run whose questions a request answers. Whoever claims first has answered them; what can be
+/// told before is told here, with its reason.
 pub(crate) async fn asker(engine: &Engine, tenant: &str, ask: &Ask) -> Result<Option<Uuid>, Fault> {
     let answers = &ask.extras.answers;
     let Some(first) = answers.first() else { return Ok(None) };

@@ -1,7 +1,8 @@
-//! A tenant's lane to the runtime's threads. The runtime has one line for all who are woken: whoever wakes a thousand tasks at
-//! once has everybody else's wait behind them. So few of a tenant's stand in that line at a time, and the next is called when one
-//! of them has had its turn. And while others ask as well, what its tasks take is paid for in time: a lane that has had its share
-//! of the processors rests.
+//! A tenant's lane to the runtime's threads. The runtime has one line for all who are woken:
+//! whoever wakes a thousand tasks at once has everybody else's wait behind them. So few of a
+//! tenant's stand in that line at a time, and the next is called when one of them has had its turn.
+//! And while others ask as well, what its tasks take is paid for in time: a lane that has had its
+//! share of the processors rests.
 
 mod seat;
 #[cfg(test)]
@@ -23,9 +24,11 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 const LATELY: Duration = Duration::from_secs(1);
 /// The most that a lane is ever behind.
 const LONGEST_DEBT: Duration = Duration::from_secs(1);
-/// After this a few tasks have their turn, however far behind: a stream that gets nothing for longer would look stuck.
+/// After this a few tasks have their turn, however far behind: a stream that gets nothing for
+/// longer would look stuck.
 const LONGEST_REST: Duration = Duration::from_millis(50);
-/// What a packet takes in the journal and in the kernel on its way from its agent to whoever watches, and a byte of it beside that.
+/// What a packet takes in the journal and in the kernel on its way from its agent to whoever
+/// watches, and a byte of it beside that.
 const PACKET: Duration = Duration::from_nanos(1_000);
 const BYTE: Duration = Duration::from_nanos(1);
 
@@ -41,8 +44,8 @@ pub(crate) fn work_of(packets: usize, bytes: usize) -> Duration {
 static PROCESSORS: LazyLock<usize> =
     LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 
-/// How many of a tenant's may be awake while nobody else asks: two for each processor, so that none idles between one and the
-/// next.
+/// How many of a tenant's may be awake while nobody else asks: two for each processor, so that none
+/// idles between one and the next.
 static WIDE: LazyLock<usize> = LazyLock::new(|| 2 * *PROCESSORS);
 
 /// The lanes of all tenants that are here.
@@ -60,8 +63,8 @@ impl Lanes {
         Self { by_tenant: Mutex::default(), asking: Arc::default(), share }
     }
 
-    /// A tenant asks: the present task, and the connection that it answers, go on in its lane. False if the task is none that
-    /// can wait in a lane.
+    /// A tenant asks: the present task, and the connection that it answers, go on in its lane.
+    /// False if the task is none that can wait in a lane.
     pub(crate) fn enter(&self, tenant: &str) -> bool {
         self.asking.note(tenant, Instant::now());
         let seat = Seat::current();
@@ -186,7 +189,8 @@ impl Lane {
         is_free
     }
 
-    /// One has had its turn, which took so long. It is the next one's, unless the lane has had its share.
+    /// One has had its turn, which took so long. It is the next one's, unless the lane has had its
+    /// share.
     fn pass_on(self: &Arc<Self>, took: Duration, now: Instant) {
         let mut line = self.line();
         line.awake -= 1;

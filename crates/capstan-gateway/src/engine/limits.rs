@@ -1,5 +1,6 @@
-//! How much is allowed. What a tenant may have is checked by the journal, in the claim; here is what costs this process:
-//! runs at work, open responses, and requests of tenants of whom the journal has just said that they come too fast.
+//! How much is allowed. What a tenant may have is checked by the journal, in the claim; here is
+//! what costs this process: runs at work, open responses, and requests of tenants of whom the
+//! journal has just said that they come too fast.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,8 @@ use tokio::sync::Notify;
 use crate::engine::heavy::Heavy;
 use crate::engine::settings::Limits;
 
-/// What a tenant's listings may take beyond all else: whoever has too much under way has to see what to stop.
+/// What a tenant's listings may take beyond all else: whoever has too much under way has to see
+/// what to stop.
 const RESERVE: usize = 16 * 1024 * 1024;
 
 /// What runs, who reads and what that takes, here.
@@ -77,8 +79,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Takes more, if `check` lets it through, given the total and the tenant's own as they would be. Both under one lock,
-    /// so that a rush does not get past a limit.
+    /// Takes more, if `check` lets it through, given the total and the tenant's own as they would
+    /// be. Both under one lock, so that a rush does not get past a limit.
     fn take(
         &mut self,
         more: usize,
@@ -110,8 +112,8 @@ impl Load {
         })
     }
 
-    /// Takes so many bytes more for what has to be seen even by a tenant whose requests take all that they may: that of its own
-    /// reserve.
+    /// Takes so many bytes more for what has to be seen even by a tenant whose requests take all
+    /// that they may: that of its own reserve.
     pub(crate) fn grow_beyond(&mut self, more: usize, limits: &Limits) -> Result<(), Fault> {
         let most = limits.bytes_in_flight_per_tenant.saturating_add(RESERVE);
         self.take(more, |_, own| if own > most { Err(takes_all()) } else { Ok(()) })
@@ -224,7 +226,8 @@ impl Limiter {
         Ok(slot.telling(&self.freed))
     }
 
-    /// Room for a run that goes on. It was admitted when it started, so that it is not refused: it waits.
+    /// Room for a run that goes on. It was admitted when it started, so that it is not refused: it
+    /// waits.
     pub(crate) async fn wait_for_run(&self, tenant: &str, limits: &Limits) -> Slot {
         let _queued = Queued::new(self);
         loop {

@@ -1,5 +1,6 @@
-//! What this process knows of streams that are open: when the last packet was written, and who watches. In memory only, and
-//! nothing of it per packet: a store of a number per commit, and one per chunk that is sent.
+//! What this process knows of streams that are open: when the last packet was written, and who
+//! watches. In memory only, and nothing of it per packet: a store of a number per commit, and one
+//! per chunk that is sent.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -155,7 +156,8 @@ impl Facts {
     }
 }
 
-/// Whether the peer of a connection, or the reader of one answer on it, took nothing for so long that it was cut off.
+/// Whether the peer of a connection, or the reader of one answer on it, took nothing for so long
+/// that it was cut off.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stalled(Arc<AtomicBool>);
 

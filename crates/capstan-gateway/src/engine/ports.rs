@@ -1,5 +1,5 @@
-//! What the engine needs of others, as traits: the protocols in which runs are asked for, the rules of tenants, and what must be
-//! on record before anybody works on a run.
+//! What the engine needs of others, as traits: the protocols in which runs are asked for, the rules
+//! of tenants, and what must be on record before anybody works on a run.
 
 use capstan_agent::async_trait;
 use capstan_journal::{Quota, Retention, Run};
@@ -33,8 +33,9 @@ pub(crate) trait TenantRules: Send + Sync + 'static {
     fn retention(&self, usual: &Retention, limits: &Limits) -> Retention;
 }
 
-/// What must be on record before anybody works on a run, so that a crash in between loses nothing: for instance that its end is to
-/// be delivered to somebody. Asked again for the same run, it does nothing more.
+/// What must be on record before anybody works on a run, so that a crash in between loses nothing:
+/// for instance that its end is to be delivered to somebody. Asked again for the same run, it does
+/// nothing more.
 #[async_trait]
 pub(crate) trait BeforeWork: Send + Sync + 'static {
     /// Whether this run is of any concern.

@@ -1,4 +1,5 @@
-//! Erasing for good what a tenant no longer wants kept. Claims stay, so that a duplicate starts no second run.
+//! Erasing for good what a tenant no longer wants kept. Claims stay, so that a duplicate starts no
+//! second run.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -55,8 +56,8 @@ pub(crate) async fn session(engine: &Engine, tenant: &str, session: &str) -> Res
     Ok(count)
 }
 
-/// Sessions that were erased a moment ago: whoever asked for it at the same time is told so. They leave no trace in the
-/// journal, and here no more than a number.
+/// Sessions that were erased a moment ago: whoever asked for it at the same time is told so. They
+/// leave no trace in the journal, and here no more than a number.
 #[derive(Default)]
 pub(crate) struct Erased {
     latest: Mutex<VecDeque<(Instant, u64)>>,

@@ -1,5 +1,6 @@
-//! Who reads a run. One that its face leaves nobody to come back for is stopped when its last reader, in any process, has been
-//! gone for a while. Each process counts its own readers, and lets the others know of the first and the last.
+//! Who reads a run. One that its face leaves nobody to come back for is stopped when its last
+//! reader, in any process, has been gone for a while. Each process counts its own readers, and lets
+//! the others know of the first and the last.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,8 @@ const AHEAD: Duration = Duration::from_secs(10);
 pub(crate) struct Readers {
     counts: Mutex<HashMap<Uuid, usize>>,
     expected: Mutex<HashMap<String, Expected>>,
-    /// The last time that the last reader left a run which ends unread, as a number: whoever waits since an earlier one need not.
+    /// The last time that the last reader left a run which ends unread, as a number: whoever waits
+    /// since an earlier one need not.
     left: Mutex<HashMap<Uuid, u64>>,
 }
 
@@ -63,7 +65,8 @@ impl Readers {
         lock(&self.counts).contains_key(&stream)
     }
 
-    /// One more. The first is told to the others while nobody else can come or leave, so that they hear it in that order.
+    /// One more. The first is told to the others while nobody else can come or leave, so that they
+    /// hear it in that order.
     fn come(&self, stream: Uuid, tell: impl FnOnce()) {
         let mut all = lock(&self.counts);
         let count = all.entry(stream).or_default();
@@ -124,7 +127,8 @@ impl Reading {
         reading
     }
 
-    /// The reader of a run that is yet to be claimed. The claim tells the others, so that they know of the reader as soon as of the run.
+    /// The reader of a run that is yet to be claimed. The claim tells the others, so that they know
+    /// of the reader as soon as of the run.
     pub(crate) fn of_claim(engine: &Engine, claim: &mut Claim) -> Self {
         let reading = Self::of(engine, &claim.to_run());
         claim.is_read = reading.is_keyless;
@@ -137,7 +141,8 @@ impl Reading {
         (self.is_keyless, self.ends_unread) = (false, false);
     }
 
-    /// The first reader, unless there is one in any process: of many who come for a run that nobody reads, one gets it.
+    /// The first reader, unless there is one in any process: of many who come for a run that nobody
+    /// reads, one gets it.
     pub(crate) async fn alone(engine: &Engine, run: &Run) -> Option<Self> {
         let stream = run.stream_id;
         {
@@ -225,7 +230,8 @@ impl Vigil<'_> {
         let (mut open, mut long) = (self.open().await, grace);
         while let Some(run) = open {
             if long.is_zero() {
-                tracing::info!(stream = %self.stream, "nobody reads the run any more, nor can come back for it; it is stopped");
+                tracing::info!(stream = %self.stream,
+                "nobody reads the run any more, nor can come back for it; it is stopped");
                 // A run that cannot be stopped now ends by itself.
                 let _ = runs::stop(self.engine, run).await;
                 return;
@@ -242,7 +248,8 @@ impl Vigil<'_> {
     async fn wait(&mut self, long: Duration) -> bool {
         self.waited += long;
         tokio::select! {
-            () = self.engine.clock.sleep(Timer::Grace, long) => self.engine.readers.is_unread(self.stream, self.number),
+            () = self.engine.clock.sleep(Timer::Grace,
+            long) => self.engine.readers.is_unread(self.stream, self.number),
             () = self.engine.draining.cancelled() => false,
         }
     }
@@ -261,7 +268,8 @@ impl Vigil<'_> {
         if is_read {
             return grace;
         }
-        // One look at the clock: the time until somebody is back must not grow by what passes between two.
+        // One look at the clock: the time until somebody is back must not grow by what passes
+        // between two.
         let now = Instant::now();
         let elapsed = now.saturating_duration_since(self.began);
         // Whoever was told to come back later may come for this one.

@@ -9,7 +9,8 @@ use capstan_protocol::{Fault, FaultKind};
 use crate::engine::Engine;
 use crate::engine::faults::{JOURNAL_RETRY, NEARLY_FULL};
 
-/// How long a request waits for a journal that takes no writes: one that mends itself at once is not worth a refusal.
+/// How long a request waits for a journal that takes no writes: one that mends itself at once is
+/// not worth a refusal.
 pub(crate) const UNWELL: Duration = Duration::from_millis(500);
 /// How long a request waits for recovery.
 const RECOVERY: Duration = Duration::from_secs(10);
@@ -33,8 +34,9 @@ impl Engine {
         self.journal.store().health().borrow().clone()
     }
 
-    /// Returns when runs may be started, armed and stopped, once recovery is through; or when there is no point in
-    /// waiting for that any longer: then whoever asks is refused by [`Self::unready`].
+    /// Returns when runs may be started, armed and stopped, once recovery is through; or when there
+    /// is no point in waiting for that any longer: then whoever asks is refused by
+    /// [`Self::unready`].
     pub(crate) async fn is_open(&self) {
         if self.recovered.is_cancelled() {
             return;
@@ -84,7 +86,8 @@ impl Engine {
         self.journal_unwell()
     }
 
-    /// Why nothing can be written, if nothing can. The cause is for the log, where the store has told it.
+    /// Why nothing can be written, if nothing can. The cause is for the log, where the store has
+    /// told it.
     pub(crate) fn journal_unwell(&self) -> Option<Fault> {
         let fault = Fault::new(FaultKind::JournalUnavailable);
         match self.journal_health() {
@@ -94,7 +97,8 @@ impl Engine {
         }
     }
 
-    /// Returns when the journal takes no writes any more, and only a new process can mend that; why.
+    /// Returns when the journal takes no writes any more, and only a new process can mend that;
+    /// why.
     pub(crate) async fn journal_broken(&self) -> String {
         let mut health = self.journal.store().health();
         let is_broken = |health: &Health| matches!(health, Health::Broken(_));

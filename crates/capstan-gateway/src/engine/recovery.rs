@@ -17,23 +17,26 @@ use crate::engine::{readers, runs};
 
 /// How many runs are recovered at once.
 const AT_ONCE: usize = 1024;
-/// How often old streams are dropped, unless there is a reason to do it sooner, and how often that is looked for.
+/// How often old streams are dropped, unless there is a reason to do it sooner, and how often that
+/// is looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 /// How often it is looked for what other processes have left.
 const ATTEND_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A conversation that was silent for so long is read anew when it goes on.
 const RESTING: Duration = Duration::from_secs(600);
-/// So much more than after the last time is reason enough: fast streams fill a disk within a minute.
+/// So much more than after the last time is reason enough: fast streams fill a disk within a
+/// minute.
 const GROWTH: u64 = 64 * 1024 * 1024;
-/// After a run that could not be ended, it is tried again in a while; the others do not wait for it.
+/// After a run that could not be ended, it is tried again in a while; the others do not wait for
+/// it.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// After a restart every stream that was running is interrupted. An agent is never run again unasked, except for clients
-/// of a face in which nobody asks again: there the gateway goes on.
+/// After a restart every stream that was running is interrupted. An agent is never run again
+/// unasked, except for clients of a face in which nobody asks again: there the gateway goes on.
 ///
-/// Where several processes share the journal there is no such moment: the runs of one that is gone are looked for all the
-/// time, see [`attend`].
+/// Where several processes share the journal there is no such moment: the runs of one that is gone
+/// are looked for all the time, see [`attend`].
 pub(crate) async fn recover(engine: &Engine) -> Result<usize, Fault> {
     let store = engine.journal.store();
     engine.wall.compare(store.newest());
@@ -70,8 +73,8 @@ pub(crate) async fn recover(engine: &Engine) -> Result<usize, Fault> {
     Ok(interrupted + lost)
 }
 
-/// Ends runs that nobody is at work on: together, so that the journal writes and syncs them in groups; each in a task, so
-/// that all cores work on them.
+/// Ends runs that nobody is at work on: together, so that the journal writes and syncs them in
+/// groups; each in a task, so that all cores work on them.
 fn end_orphans(
     engine: &Engine,
     runs: Vec<Run>,
@@ -84,8 +87,8 @@ fn end_orphans(
     outcomes.map(|outcome| outcome.unwrap_or_else(|panic| Err(Fault::from_error(panic))))
 }
 
-/// Interrupts a run that nobody is at work on, or ends it if some of it may be lost, or if somebody has stopped it; false
-/// if it is lost.
+/// Interrupts a run that nobody is at work on, or ends it if some of it may be lost, or if somebody
+/// has stopped it; false if it is lost.
 async fn recover_one(engine: Engine, run: Run) -> Result<bool, Fault> {
     let store = engine.journal.store();
     engine.prepare_again(&run).await?;
@@ -116,7 +119,8 @@ async fn go_on(engine: &Engine, run: Run) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Looks after what other processes have left, as long as this one may work on runs, and tells them what it has to do.
+/// Looks after what other processes have left, as long as this one may work on runs, and tells them
+/// what it has to do.
 async fn attend(engine: &Engine) {
     if !engine.journal.store().is_shared() {
         return std::future::pending().await;
@@ -126,12 +130,14 @@ async fn attend(engine: &Engine) {
         tokio::select! {
             biased;
             // Its relays hear of it themselves, and leave their runs as they are.
-            Ok(()) = tenure.changed() => tracing::warn!("the runs of this process are no longer its own"),
+            Ok(()) = tenure.changed() => tracing::warn!("the runs of this process are no longer \
+             its own"),
             () = tokio::time::sleep(ATTEND_EVERY) => {
                 if !engine.draining.is_cancelled()
                     && let Err(fault) = look_after(engine).await
                 {
-                    tracing::warn!(code = fault.code(), cause = engine.loggable(&fault), "what others have left could not be looked after");
+                    tracing::warn!(code = fault.code(), cause = engine.loggable(&fault),
+                    "what others have left could not be looked after");
                 }
             }
         }
@@ -203,7 +209,8 @@ async fn end_waits(engine: &Engine) {
     loop {
         let wait = engine.waits.due().await;
         if let Err(fault) = end_wait(engine, wait).await {
-            tracing::warn!(stream = %wait.stream, code = fault.code(), cause = engine.loggable(&fault), "a run that waits for too long could not be ended");
+            tracing::warn!(stream = %wait.stream, code = fault.code(),
+            cause = engine.loggable(&fault), "a run that waits for too long could not be ended");
             engine.waits.postpone(wait, AGAIN_AFTER);
         }
     }

@@ -1,4 +1,5 @@
-//! The relay: the only writer of a stream. It drives the agent through its attempts and writes what they say.
+//! The relay: the only writer of a stream. It drives the agent through its attempts and writes what
+//! they say.
 
 mod attempt;
 mod attempt_diff;
@@ -40,14 +41,16 @@ pub(crate) use ledger::{Origin, add as add_attempt};
 use packet_writer::PacketWriter;
 use past::Untold;
 
-/// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
+/// A wait up to this is slept through by the gateway itself; a longer one is the client's to come
+/// back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
 
 /// How an attempt ended.
 enum Ended {
     /// The agent is done.
     Completed,
-    /// It failed; `true` if the gateway itself must not try again: another attempt is the client's to ask for.
+    /// It failed; `true` if the gateway itself must not try again: another attempt is the client's
+    /// to ask for.
     Failed(Fault, bool),
     /// Somebody stopped the run and waits for its end.
     Stopped(oneshot::Sender<()>),
@@ -88,7 +91,8 @@ pub(crate) struct Room {
     pub(crate) load: Load,
 }
 
-/// Sets a relay to work on a run that this process has just claimed or armed. It begins when it is `ready`.
+/// Sets a relay to work on a run that this process has just claimed or armed. It begins when it is
+/// `ready`.
 pub(crate) fn spawn(
     engine: &Engine,
     agent: Registered,
@@ -110,7 +114,8 @@ pub(crate) fn spawn(
             AssertUnwindSafe(work(engine.clone(), agent, run, ask, request, stop, (room, ready)));
         let worked = tokio::select! {
             biased;
-            // Nothing more is written, not even an end: whoever takes the run over says what became of it.
+            // Nothing more is written, not even an end: whoever takes the run over says what became
+            // of it.
             Ok(()) = tenure.changed() => {
                 tracing::info!(%stream, agent = %name, "the run is no longer this process's");
                 return;
@@ -175,15 +180,16 @@ async fn work(
             tracing::info!(%stream, agent = %name, "the run is another process's by now");
             return;
         }
-        // What was seen is safe. A journal that is well has something against this run alone, so it ends; one that is not
-        // leaves it to recovery.
+        // What was seen is safe. A journal that is well has something against this run alone, so it
+        // ends; one that is not leaves it to recovery.
         tracing::error!(%stream, agent = %name, %error, "the journal refused what the run wrote");
         here.emit(&record, Happened::JournalRefused { kind: FaultKind::JournalUnavailable });
         traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
         if here.journal_health() == Health::Well
             && let Err(fault) = ending::close_abandoned(&here, stream, journal_fault(error)).await
         {
-            tracing::error!(%stream, code = fault.code(), cause = here.loggable(&fault), "the run could not be ended");
+            tracing::error!(%stream, code = fault.code(), cause = here.loggable(&fault),
+            "the run could not be ended");
         }
     }
 }
@@ -272,7 +278,8 @@ impl Relay {
         Ok(turn)
     }
 
-    /// Sleeps until the attempt may begin, and until there is room for it. Something else may happen first.
+    /// Sleeps until the attempt may begin, and until there is room for it. Something else may
+    /// happen first.
     async fn wait(&mut self) -> Option<Ended> {
         let wait = self.ready.take().map(|ready| ready.saturating_duration_since(Instant::now()));
         if wait.is_none() && self.room.slot.is_some() {

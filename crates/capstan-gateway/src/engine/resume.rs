@@ -18,8 +18,8 @@ impl ResumePoint {
         Ok(Self { cursor: last_event_id(headers)?, after: None })
     }
 
-    /// After this place: of a packet, or of one among the parts that a face makes of it. So a face counts in numbers of
-    /// its own, as long as they lead back to a packet.
+    /// After this place: of a packet, or of one among the parts that a face makes of it. So a face
+    /// counts in numbers of its own, as long as they lead back to a packet.
     pub(crate) fn at(cursor: Cursor) -> Self {
         Self { cursor: Some(LastEventId::At(cursor)), after: None }
     }
@@ -30,7 +30,8 @@ impl ResumePoint {
         self
     }
 
-    /// The same, unless the headers say nothing. A reconnecting client repeats its URL, so the header is the newer word.
+    /// The same, unless the headers say nothing. A reconnecting client repeats its URL, so the
+    /// header is the newer word.
     pub(crate) fn or_cursor(mut self, cursor: Option<LastEventId>) -> Self {
         self.cursor = self.cursor.or(cursor);
         self

@@ -49,7 +49,8 @@ impl Runs {
         self.changed.notify_waiters();
     }
 
-    /// Forgets a relay that is done. The next attempt's may have registered already, and that one stays.
+    /// Forgets a relay that is done. The next attempt's may have registered already, and that one
+    /// stays.
     pub(crate) fn forget(&self, stream: Uuid) {
         let mut stops = self.lock();
         if stops.get(&stream).is_some_and(StopSender::is_closed) {
@@ -74,7 +75,8 @@ impl Runs {
         self.lock().contains_key(&stream)
     }
 
-    /// The relay of a run, once it is there; `None` if it was there, as the caller may know, and is gone.
+    /// The relay of a run, once it is there; `None` if it was there, as the caller may know, and is
+    /// gone.
     async fn wait_for(&self, stream: Uuid, mut is_ending: bool) -> Option<StopSender> {
         loop {
             // Listening begins before looking, so that nothing is missed in between.
@@ -127,8 +129,8 @@ enum Begun {
     Held(Run, Load),
 }
 
-/// The run that a request is about, started or found, and whoever asks as its reader. A new one has its reader from the start: in between a
-/// repeat could take it for unread.
+/// The run that a request is about, started or found, and whoever asks as its reader. A new one has
+/// its reader from the start: in between a repeat could take it for unread.
 pub(crate) async fn start_or_attach(
     engine: &Engine,
     start: Start<'_>,
@@ -170,7 +172,8 @@ pub(crate) async fn start_or_attach(
             }
         };
         if claimed.is_new {
-            // Before anybody works on it: so no end comes unnoticed, and whoever goes on after a crash finds it open.
+            // Before anybody works on it: so no end comes unnoticed, and whoever goes on after a
+            // crash finds it open.
             here.prepare(&claimed.run, &ask).await;
             here.emit(&claimed.run, Happened::Started);
             relay::spawn(
@@ -210,9 +213,10 @@ struct Again<'a> {
     load: Load,
 }
 
-/// Does the work in a task of its own. A client that hangs up drops its request wherever it stands; a run that was
-/// claimed or armed by then would run for good, with nobody at work on it. Nobody is kept waiting by a journal that takes no
-/// writes: the work is done when it does, and whoever asks again finds it.
+/// Does the work in a task of its own. A client that hangs up drops its request wherever it stands;
+/// a run that was claimed or armed by then would run for good, with nobody at work on it. Nobody is
+/// kept waiting by a journal that takes no writes: the work is done when it does, and whoever asks
+/// again finds it.
 async fn carry_out<T: Send + 'static>(
     engine: &Engine,
     tenant: &str,
@@ -307,7 +311,8 @@ pub(crate) async fn arm(
             (Arc::new(ask), load)
         }
     };
-    // Never refused, since it was admitted when it started; the attempt begins when there is room for it.
+    // Never refused, since it was admitted when it started; the attempt begins when there is room
+    // for it.
     let room = Room { slot: None, load };
     let from = (run.state, run.attempt);
     let ready = engine.waits.ready(&run, engine.wall.now());
@@ -336,8 +341,9 @@ pub(crate) async fn arm(
     now.ok_or_else(|| Fault::new(FaultKind::StreamExpired))
 }
 
-/// Claims a run that is over at once, as if somebody had stopped it; `None` if there is one, or what it answers is answered. `before` is what
-/// has to be on record when it ends. Should this process die in between, whoever goes on works on it as on any other.
+/// Claims a run that is over at once, as if somebody had stopped it; `None` if there is one, or
+/// what it answers is answered. `before` is what has to be on record when it ends. Should this
+/// process die in between, whoever goes on works on it as on any other.
 pub(crate) async fn give_up<B>(
     engine: &Engine,
     claim: Claim,
@@ -387,7 +393,8 @@ async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
     let gone = || Fault::new(FaultKind::StreamExpired);
     let mut is_news = false;
     loop {
-        // Without a relay it may have ended since it was looked at, which is sooner told than waited for.
+        // Without a relay it may have ended since it was looked at, which is sooner told than
+        // waited for.
         if run.state == RunState::Running
             && !engine.runs.has(run.stream_id)
             && !std::mem::replace(&mut is_news, true)
@@ -421,7 +428,8 @@ async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
             .await
             .map_err(journal_fault)?
             .ok_or_else(gone)?;
-        // A relay that is not there may have ended since the run was looked at. If it still runs, it runs elsewhere.
+        // A relay that is not there may have ended since the run was looked at. If it still runs,
+        // it runs elsewhere.
         if !was_asked && (now.state, now.attempt) == (run.state, run.attempt) {
             return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
         }
@@ -429,8 +437,8 @@ async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
     }
 }
 
-/// Asks whoever works on the run to stop it; returns when the run stands still, or false if it does not for too long. What
-/// was asked stays asked.
+/// Asks whoever works on the run to stop it; returns when the run stands still, or false if it does
+/// not for too long. What was asked stays asked.
 async fn stop_elsewhere(engine: &Engine, run: &Run) -> Result<bool, Fault> {
     if !engine.journal.store().ask_stop(run.stream_id, run.attempt).await.map_err(journal_fault)? {
         return Ok(false);
@@ -443,8 +451,8 @@ async fn stop_elsewhere(engine: &Engine, run: &Run) -> Result<bool, Fault> {
     Ok(tokio::time::timeout(ELSEWHERE, ended).await.is_ok())
 }
 
-/// Asks the relay to end; returns when it has, or false if there is none. A relay that has written its end has left
-/// `Running` behind.
+/// Asks the relay to end; returns when it has, or false if there is none. A relay that has written
+/// its end has left `Running` behind.
 async fn stop_relay(engine: &Engine, stream: Uuid) -> bool {
     let mut is_ending = false;
     loop {

@@ -16,12 +16,14 @@ pub(crate) struct EngineSettings {
     pub(crate) has_lanes: bool,
 }
 
-/// How much. Limits per tenant are checked only when a POST would start a run, most of them by the journal in the claim.
+/// How much. Limits per tenant are checked only when a POST would start a run, most of them by the
+/// journal in the claim.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Requests per minute and tenant; none if zero.
     pub requests_per_minute: u32,
-    /// Tokens per minute of the clock and tenant, unless the tenant has its own; as many as it takes if zero.
+    /// Tokens per minute of the clock and tenant, unless the tenant has its own; as many as it
+    /// takes if zero.
     pub tokens_per_minute: u64,
     /// Tokens per day (UTC) and tenant, unless the tenant has its own; as many as it takes if zero.
     pub tokens_per_day: u64,
@@ -31,9 +33,11 @@ pub struct Limits {
     pub messages_per_session: usize,
     /// Runs at once per tenant.
     pub runs_per_tenant: usize,
-    /// Webhooks and push notifications that are still to be delivered, per tenant: one more is not noted.
+    /// Webhooks and push notifications that are still to be delivered, per tenant: one more is not
+    /// noted.
     pub deliveries_per_tenant: usize,
-    /// Runs that wait for their client, per tenant. Checked when a run begins to wait: beyond it, it ends instead.
+    /// Runs that wait for their client, per tenant. Checked when a run begins to wait: beyond it,
+    /// it ends instead.
     pub waiting_per_tenant: usize,
     /// Bytes of a session's turns, and of the bodies of its runs under way.
     pub bytes_per_session: u64,
@@ -41,13 +45,13 @@ pub struct Limits {
     pub bytes_per_tenant: u64,
     /// Bytes that are kept of a tenant of whom nothing is stored: they take memory.
     pub unstored_bytes_per_tenant: u64,
-    /// Bytes of memory that a tenant's requests under way may take: bodies as they come in, what runs hold of them and of
-    /// their conversations, answers that are put together as one object.
+    /// Bytes of memory that a tenant's requests under way may take: bodies as they come in, what
+    /// runs hold of them and of their conversations, answers that are put together as one object.
     pub bytes_in_flight_per_tenant: usize,
     /// The same in all.
     pub bytes_in_flight: usize,
-    /// How much of all processors the requests of one tenant may keep busy while others ask as well, in hundredths; all of them if
-    /// zero.
+    /// How much of all processors the requests of one tenant may keep busy while others ask as
+    /// well, in hundredths; all of them if zero.
     pub share_per_tenant: u32,
     /// Runs at once in all.
     pub runs: usize,
@@ -87,7 +91,8 @@ impl Default for Limits {
             deliveries_per_tenant: 1_000,
             // As many as may run: all of them may fail at once, when an upstream does.
             waiting_per_tenant: 1_000,
-            // A few pictures in base64, or more words than any model reads. Each run of the session reads all of it.
+            // A few pictures in base64, or more words than any model reads. Each run of the session
+            // reads all of it.
             bytes_per_session: 32 * 1024 * 1024,
             // Off: retention keeps what is stored within its bounds.
             bytes_per_tenant: 0,
@@ -107,8 +112,9 @@ impl Default for Limits {
             connections_per_address: 0,
             // Room for a picture in base64.
             body_bytes: 4 * 1024 * 1024,
-            // Eight of the largest a second, and a quarter of a modest line. To read, check and write them takes a core for
-            // half of its time at most, so that one tenant does not fill the machine.
+            // Eight of the largest a second, and a quarter of a modest line. To read, check and
+            // write them takes a core for half of its time at most, so that one tenant does not
+            // fill the machine.
             body_bytes_per_second: 32 * 1024 * 1024,
             // A long conversation has some ten thousand.
             body_values: 250_000,
@@ -134,7 +140,8 @@ pub struct Timeouts {
     pub heartbeat: Duration,
     /// How long a run may wait for its client to come back.
     pub waiting: Duration,
-    /// The wait before a second attempt, unless its fault names a longer one; it doubles with each attempt.
+    /// The wait before a second attempt, unless its fault names a longer one; it doubles with each
+    /// attempt.
     pub backoff: Duration,
     /// How long open responses are served after the signal to stop.
     pub drain: Duration,
@@ -144,7 +151,8 @@ pub struct Timeouts {
     pub ping: Duration,
     /// A reader that takes nothing of what is there for it; as long as it likes if zero.
     pub stalled_reader: Duration,
-    /// How long a chat in OpenAI's API whose request has no key goes on without a reader; as long as it likes if zero.
+    /// How long a chat in OpenAI's API whose request has no key goes on without a reader; as long
+    /// as it likes if zero.
     pub unread_chat: Duration,
 }
 

@@ -1,9 +1,10 @@
 //! Runs and attempts as spans, with the attributes of OpenTelemetry's GenAI conventions.
 //!
-//! They are plain `tracing` spans under a target of their own, made only if a [`TraceCollector`] wants them. They are
-//! held, never entered: a run outlives the requests that ask for it, and log lines keep the span of their request.
-//! Nothing here happens per packet, and nothing that was said is ever in a span: of an agent, only the short names of its model,
-//! its reason to end and its faults.
+//! They are plain `tracing` spans under a target of their own, made only if a [`TraceCollector`]
+//! wants them. They are held, never entered: a run outlives the requests that ask for it, and log
+//! lines keep the span of their request. Nothing here happens per packet, and nothing that was said
+//! is ever in a span: of an agent, only the short names of its model, its reason to end and its
+//! faults.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +49,8 @@ pub(crate) struct RunTrace {
     about: About,
     /// The request that set the relay to work.
     request: Option<TraceParent>,
-    /// Whether that request came to a run with a trace of its own: its first attempt is linked to it.
+    /// Whether that request came to a run with a trace of its own: its first attempt is linked to
+    /// it.
     is_resumed: bool,
 }
 
@@ -61,7 +63,8 @@ impl Traces {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run goes on with the span that it waited with, or begins one as a part of the request's trace.
+    /// The run goes on with the span that it waited with, or begins one as a part of the request's
+    /// trace.
     pub(crate) fn begin(&self, run: &Run, about: About, request: Option<TraceParent>) -> RunTrace {
         let mut trace = RunTrace { span: Span::none(), about, request, is_resumed: false };
         let Some(collector) = &self.collector else { return trace };
@@ -75,7 +78,8 @@ impl Traces {
         trace
     }
 
-    /// An attempt within its run, and the context for what it calls: its own, or without a collector the request's.
+    /// An attempt within its run, and the context for what it calls: its own, or without a
+    /// collector the request's.
     pub(crate) fn attempt(&self, trace: &mut RunTrace, run: &Run) -> (Span, Option<TraceParent>) {
         let Some(collector) = &self.collector else { return (Span::none(), trace.request.clone()) };
         let span = attempt_span(&trace.span, run, &trace.about);
@@ -143,7 +147,8 @@ fn run_span(run: &Run, about: &About) -> Span {
     )
 }
 
-/// A model's attempt is a `chat`. Any other has no operation's name of its own, so that nothing is counted twice.
+/// A model's attempt is a `chat`. Any other has no operation's name of its own, so that nothing is
+/// counted twice.
 fn attempt_span(parent: &Span, run: &Run, about: &About) -> Span {
     let is_chat = about.work == Work::Chat;
     let name = match &about.model {

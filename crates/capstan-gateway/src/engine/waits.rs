@@ -1,5 +1,6 @@
-//! The runs that wait for their client: from when on each may go on, and when it has waited for too long. Kept here so
-//! that nobody has to look through the store for them, and by a clock that cannot be set.
+//! The runs that wait for their client: from when on each may go on, and when it has waited for too
+//! long. Kept here so that nobody has to look through the store for them, and by a clock that
+//! cannot be set.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,8 @@ use crate::engine::wall_clock::between;
 /// Nobody waits longer; moments beyond a clock's reach cannot be named.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// A run that waited, in this attempt. If it waits in another by now, that wait has an entry of its own.
+/// A run that waited, in this attempt. If it waits in another by now, that wait has an entry of its
+/// own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wait {
     due: Instant,
@@ -131,8 +133,8 @@ impl Waits {
     }
 }
 
-/// From when on a run may go on of which only the record tells. The clock may have been set since that was written, so
-/// it is never longer than the wait itself.
+/// From when on a run may go on of which only the record tells. The clock may have been set since
+/// that was written, so it is never longer than the wait itself.
 fn ready(run: &Run, now: Timestamp) -> Instant {
     let not_before = run.not_before.unwrap_or(run.updated_at);
     Instant::now() + between(now, not_before).min(between(run.updated_at, not_before)).min(LONGEST)

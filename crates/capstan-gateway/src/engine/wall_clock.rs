@@ -1,5 +1,6 @@
-//! The time of day, watched. It may be set while the server runs, and may have been set while it did not: whoever writes
-//! a time down asks here, so that retention knows what passed between two times.
+//! The time of day, watched. It may be set while the server runs, and may have been set while it
+//! did not: whoever writes a time down asks here, so that retention knows what passed between two
+//! times.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use capstan_protocol::Timestamp;
 
 /// A difference up to this is a clock that runs a little fast or slow, or is corrected a little.
 const DRIFT: Duration = Duration::from_secs(10);
-/// Nothing written for so long before the start: the server was not at work, or the clock was set. Who can tell?
+/// Nothing written for so long before the start: the server was not at work, or the clock was set.
+/// Who can tell?
 const SILENCE: Duration = Duration::from_secs(3600);
 /// So long it is doubted: a wrong clock is corrected by then, or an operator has read the log.
 const DOUBT: Duration = Duration::from_secs(3600);
@@ -101,7 +103,8 @@ impl Watch {
         self.count += 1;
         tracing::warn!(
             seconds = step as f64 / 1e6,
-            "the clock was set; retention goes on by the time that has passed, nothing is kept shorter for it"
+            "the clock was set; retention goes on by the time that has passed, nothing is kept \
+             shorter for it"
         );
     }
 
@@ -117,7 +120,8 @@ impl Watch {
         } else if silent > SILENCE.as_micros() as i64 {
             tracing::warn!(
                 hours,
-                "the clock is far ahead of the newest time in the journal; unless it is set, retention believes it in an hour"
+                "the clock is far ahead of the newest time in the journal; unless it is set, \
+                 retention believes it in an hour"
             );
             self.silence = Some(Silence { from: newest, to: now, doubted_until: at + DOUBT });
         }

@@ -1,7 +1,9 @@
-//! The A2A face: an agent among agents. A run is a task, its session the context, its text an artifact.
+//! The A2A face: an agent among agents. A run is a task, its session the context, its text an
+//! artifact.
 //!
-//! Both versions are served at one address, in JSON-RPC, and 1.0 as HTTP+JSON, too. What A2A has no word for, and
-//! nothing here loses: a cut stream is read on at its last event (`Last-Event-ID`), which the card tells as an extension.
+//! Both versions are served at one address, in JSON-RPC, and 1.0 as HTTP+JSON, too. What A2A has no
+//! word for, and nothing here loses: a cut stream is read on at its last event (`Last-Event-ID`),
+//! which the card tells as an extension.
 
 mod call;
 mod card;

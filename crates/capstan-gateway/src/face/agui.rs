@@ -1,7 +1,8 @@
 //! The AG-UI face: the events of a run, from the same journal as CAP's packets.
 //!
-//! Live, replay and resume are one path here, too: packets are folded into events, and events up to the reader's
-//! cursor are made but not sent. See `fold` for the mapping and `ending` for how a body ends.
+//! Live, replay and resume are one path here, too: packets are folded into events, and events up to
+//! the reader's cursor are made but not sent. See `fold` for the mapping and `ending` for how a
+//! body ends.
 
 mod ask;
 mod ending;
@@ -49,10 +50,11 @@ use transcript::AguiTranscript;
 /// The name under which claims of this face are kept.
 const NAME: &str = "ag-ui";
 
-/// Parts from here on count the events with which a late joiner is brought up to date, not those of the packet: a cut
-/// among them is resumed among them.
+/// Parts from here on count the events with which a late joiner is brought up to date, not those of
+/// the packet: a cut among them is resumed among them.
 const PREAMBLE: u32 = 1 << 20;
-/// Of a TRANSIENT error, part 1 is the CUSTOM event that tells of it once it is history; what follows ends a response.
+/// Of a TRANSIENT error, part 1 is the CUSTOM event that tells of it once it is history; what
+/// follows ends a response.
 const HISTORY: u32 = 1;
 /// At most so many packets at the end of a stream tell how it ended, or that it waits.
 const END_PACKETS: u64 = 2;
@@ -112,8 +114,8 @@ impl Face for Agui {
         true
     }
 
-    /// Its clients read neither `Retry-After` nor a problem, but a stream whose only event is RUN_ERROR. What cannot be
-    /// read as AG-UI, or makes no sense, is refused as HTTP.
+    /// Its clients read neither `Retry-After` nor a problem, but a stream whose only event is
+    /// RUN_ERROR. What cannot be read as AG-UI, or makes no sense, is refused as HTTP.
     fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
         let is_v1 = match asker {
             Asker::Stranger(_) | Asker::Unread(_) => return None,
@@ -306,7 +308,8 @@ impl AguiWriter {
         Ok(self.send(seq, 0, said))
     }
 
-    /// The reader has events of an end that was none: the rest of them, or what opens the run again.
+    /// The reader has events of an end that was none: the rest of them, or what opens the run
+    /// again.
     fn come_back(&mut self, packet: StreamPacket) -> bool {
         let ending = ending::interruption(&self.fold, &packet);
         let error_at = HISTORY + count(&ending);
@@ -347,7 +350,8 @@ impl AguiWriter {
         }
     }
 
-    /// Makes due what the reader does not have yet, numbered after `part`; true if that ends the response.
+    /// Makes due what the reader does not have yet, numbered after `part`; true if that ends the
+    /// response.
     fn send(&mut self, seq: u64, part: u32, said: Vec<OutgoingEvent>) -> bool {
         let mut is_over = false;
         for (part, said) in (part + 1..).zip(said) {
@@ -370,7 +374,8 @@ impl FaceWriter for AguiWriter {
     }
 
     fn opening(&mut self, app: &App) -> Bytes {
-        // A comment, if there is nothing else to say: proxies and clients see that the response has begun.
+        // A comment, if there is nothing else to say: proxies and clients see that the response has
+        // begun.
         let is_fresh = self.seen == (0, 1) && !self.due.is_empty();
         let mut out = if is_fresh { b"retry: 500\n".to_vec() } else { sse::HEARTBEAT.to_vec() };
         self.write_due(app, &mut out);
@@ -395,7 +400,8 @@ impl FaceWriter for AguiWriter {
                 self.send(packet.seq, HISTORY, ending);
             }
             RunState::Closed => {
-                // The reader has it all. It is told how it ended once more, under no id: ids never repeat.
+                // The reader has it all. It is told how it ended once more, under no id: ids never
+                // repeat.
                 let Some(end) = self.end.take() else { return Next::Cut };
                 self.due.push((None, end));
             }
@@ -411,8 +417,8 @@ impl FaceWriter for AguiWriter {
     }
 }
 
-/// The last packet that is not about the end of the run. A joiner is told everything up to it as a whole, so that
-/// nothing that it may hold already comes as an event.
+/// The last packet that is not about the end of the run. A joiner is told everything up to it as a
+/// whole, so that nothing that it may hold already comes as an event.
 async fn before_end(app: &App, run: &Run) -> Result<u64, JournalError> {
     let after = run.last_seq.saturating_sub(END_PACKETS);
     let frames = app.journal.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;

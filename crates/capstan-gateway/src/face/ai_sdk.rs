@@ -1,7 +1,8 @@
 //! The AI SDK face: a run as the stream of one UI message, for `useChat` that survives a reload.
 //!
-//! A chat finds its run by the store's own index, so that a page needs no store beside the gateway. See `fold` for the
-//! mapping, `message` for what a page sends, `restate` for runs that go on with a message.
+//! A chat finds its run by the store's own index, so that a page needs no store beside the gateway.
+//! See `fold` for the mapping, `message` for what a page sends, `restate` for runs that go on with
+//! a message.
 
 mod ask;
 mod chunk;
@@ -77,7 +78,8 @@ impl Face for AiSdk {
         Ask::from_ai_sdk(body)
     }
 
-    /// The key that was given. Else the same body attaches, unless its run came to nothing: then a person asks again.
+    /// The key that was given. Else the same body attaches, unless its run came to nothing: then a
+    /// person asks again.
     async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
         let given = request.parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok());
         if let Some(key) = given.filter(|key| !key.is_empty()) {
@@ -109,7 +111,8 @@ impl Face for AiSdk {
             .any(|rest| rest.starts_with("ai-sdk/"))
     }
 
-    /// A chat shows the body of a refusal as it is, so that it is a sentence; who reads problems says so.
+    /// A chat shows the body of a refusal as it is, so that it is a sentence; who reads problems
+    /// says so.
     fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
         let problem = fault.to_problem(app.settings.exposure);
         let (kind, body) = match asker.parts().is_some_and(wants_problem) {

@@ -1,4 +1,5 @@
-//! The CAP face: journalled frames as they are (v1), or said again in v2; or a whole run in one object.
+//! The CAP face: journalled frames as they are (v1), or said again in v2; or a whole run in one
+//! object.
 
 mod ask;
 mod routes;
@@ -88,8 +89,8 @@ impl Face for Cap {
         let asked = opening.posted.map(|ask| ask.profile);
         let profile = params.profile.or(asked).unwrap_or_default();
         let (run, after) = (opening.run, opening.point.in_run(opening.run)?);
-        // At the end a client gets the CLOSE again, so that it knows. It opens at its own cursor all the same: a lower one
-        // would take back what the client has.
+        // At the end a client gets the CLOSE again, so that it knows. It opens at its own cursor
+        // all the same: a lower one would take back what the client has.
         let is_over = opening.view == View::Post && !run.is_open() && after >= run.last_seq;
         let base = if is_over { run.last_seq.saturating_sub(1) } else { after };
         Ok(Box::new(CapWriter { profile, cursor: Cursor::new(run.stream_id, after), base }))

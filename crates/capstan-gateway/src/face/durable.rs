@@ -1,7 +1,9 @@
-//! The Durable Streams face: any run, read with that protocol's clients. It only reads; who writes a stream is its run.
+//! The Durable Streams face: any run, read with that protocol's clients. It only reads; who writes
+//! a stream is its run.
 //!
-//! An offset is the seq of the last packet that was told, in twenty digits, so that offsets compare as text. Here a body
-//! that ends cleanly means "come back", and one that is cut is an error for good: the other way round than elsewhere.
+//! An offset is the seq of the last packet that was told, in twenty digits, so that offsets compare
+//! as text. Here a body that ends cleanly means "come back", and one that is cut is an error for
+//! good: the other way round than elsewhere.
 
 mod items;
 mod offset;
@@ -98,5 +100,6 @@ impl Face for Durable {
     }
 }
 
-const WHO_WRITES: &str = "A stream here is written by its run: it is neither created, appended to nor deleted by its readers. \
+const WHO_WRITES: &str = "A stream here is written by its run: it is neither created, appended to \
+ nor deleted by its readers. \
      To start a run, POST to /v1/assist; to stop one, DELETE /v1/streams/{id}.";

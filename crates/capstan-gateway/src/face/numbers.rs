@@ -1,8 +1,9 @@
-//! A third face, for tests only: a file and a row, with what CAP and AG-UI do not need and faces to come do. It has no
-//! preamble and no ids; its key is derived; it counts in numbers of its own, by which a reader resumes with a GET; a
-//! clean end means "come back"; its errors are HTTP statuses in a shape of its own; it names agents and earlier runs in
-//! its body; it has whole answers, a long poll, a stop and a card that is open to everybody; and nobody sends a request
-//! again: the gateway arms.
+//! A third face, for tests only: a file and a row, with what CAP and AG-UI do not need and faces to
+//! come do. It has no preamble and no ids; its key is derived; it counts in numbers of its own, by
+//! which a reader resumes with a GET; a clean end means "come back"; its errors are HTTP statuses
+//! in a shape of its own; it names agents and earlier runs in its body; it has whole answers, a
+//! long poll, a stop and a card that is open to everybody; and nobody sends a request again: the
+//! gateway arms.
 
 mod routes;
 mod tests;
@@ -90,7 +91,8 @@ impl Face for Numbers {
         Ok(())
     }
 
-    /// The key that was given; else a repeat says that it is one, and attaches to the newest run of its body.
+    /// The key that was given; else a repeat says that it is one, and attaches to the newest run of
+    /// its body.
     async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
         let header = |name| request.parts.headers.get(name).and_then(|value| value.to_str().ok());
         if let Some(key) = header("numbers-key") {
@@ -113,7 +115,8 @@ impl Face for Numbers {
     fn refuse(&self, _: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
         let status =
             StatusCode::from_u16(routes::status_of(fault.kind().entry())).unwrap_or_default();
-        let told = json!({ "wrong": fault.code(), "at": asker.path(), "was_read": asker.parts().is_some() });
+        let told = json!({ "wrong": fault.code(), "at": asker.path(),
+        "was_read": asker.parts().is_some() });
         Some((status, Json(told)).into_response())
     }
 

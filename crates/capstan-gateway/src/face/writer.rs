@@ -10,8 +10,9 @@ use futures_util::future::BoxFuture;
 use crate::app::App;
 use crate::reader::View;
 
-/// One response. It turns what the reader meets (frames, and where the run stands) into the bytes of a body. What it
-/// writes depends on the stream alone, never on the clock: that is what makes a resume possible.
+/// One response. It turns what the reader meets (frames, and where the run stands) into the bytes
+/// of a body. What it writes depends on the stream alone, never on the clock: that is what makes a
+/// resume possible.
 pub(crate) trait FaceWriter: Send {
     /// The packet after which the journal is read.
     fn base(&self) -> u64;

@@ -1,4 +1,5 @@
-//! How signatures of tokens are checked: with the library that TLS uses already. Tokens are checked here and never made.
+//! How signatures of tokens are checked: with the library that TLS uses already. Tokens are checked
+//! here and never made.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -21,7 +22,8 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     },
 };
 
-/// From here on, in this process. Whoever embeds the gateway may have chosen otherwise before: that stays.
+/// From here on, in this process. Whoever embeds the gateway may have chosen otherwise before: that
+/// stays.
 pub(super) fn install() {
     let _chosen_before = PROVIDER.install_default();
 }

@@ -57,7 +57,8 @@ impl RouteMetrics {
         let help = "Tokens a second of complete answers, by route and member";
         registry.register("route_tokens_per_second", help, rate.clone());
         let breaker = Family::<Member, Gauge>::default();
-        let help = "0 if a member is called, 1 if it is probed, 2 if it is not called, by route and member";
+        let help = "0 if a member is called, 1 if it is probed, 2 if it is not called, by route \
+         and member";
         registry.register("route_breaker", help, breaker.clone());
         Self { calls, fallbacks, first_token, rate, breaker }
     }

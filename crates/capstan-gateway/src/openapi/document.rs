@@ -11,10 +11,14 @@ use super::routes::Described;
 use super::{Answer, Body, Content, Header, Link, REQUEST_ID, TENANT_ID, Tag, WAIT, model};
 
 /// What holds for all routes.
-const ABOUT: &str = "The run contract for AI agents: start once, stream, fail in types, resume anywhere, stop on purpose.\n\n\
-    Every refusal is a problem (RFC 9457) with a `code` of the catalogue, and its `type` is a page that a person can read. \
-    Every response carries `X-Request-ID`. What answers GET answers HEAD. Another method is 405 `method_not_allowed` with \
-    `Allow`, an unknown path 404 `route_not_found`. Members of the query that are not listed are ignored, except those that \
+const ABOUT: &str = "The run contract for AI agents: start once, stream, fail in types, resume \
+ anywhere, stop on purpose.\n\n\
+    Every refusal is a problem (RFC 9457) with a `code` of the catalogue, and its `type` is a \
+    page that a person can read. \
+    Every response carries `X-Request-ID`. What answers GET answers HEAD. Another method is 405 \
+    `method_not_allowed` with \
+    `Allow`, an unknown path 404 `route_not_found`. Members of the query that are not listed are \
+    ignored, except those that \
     look like a key.\n\n\
     A server without tenants asks for no key and answers to its own machine only.";
 
@@ -58,9 +62,11 @@ pub(crate) fn document(routes: &[Described]) -> Value {
 fn security_schemes() -> Value {
     json!({
         "key": { "type": "http", "scheme": "bearer",
-            "description": "A key of a tenant, from `capstan key new`. A server without tenants needs none." },
+            "description": "A key of a tenant, from `capstan key new`. A server without tenants \
+             needs none." },
         "ticket": { "type": "apiKey", "in": "query", "name": "ticket",
-            "description": "A ticket for one stream, from `POST /v1/streams/{id}/ticket`: for an EventSource, which cannot send a key." },
+            "description": "A ticket for one stream, from `POST /v1/streams/{id}/ticket`: for an \
+             EventSource, which cannot send a key." },
     })
 }
 
@@ -132,7 +138,8 @@ fn query_parameters(schema: &Value) -> Vec<Value> {
     let parameters = members.map(|(name, member)| {
         let mut member = member.clone();
         let says = member.as_object_mut().and_then(|member| member.remove("description"));
-        json!({ "name": name, "in": "query", "required": required.contains(&name.as_str()), "description": says,
+        json!({ "name": name, "in": "query", "required": required.contains(&name.as_str()),
+        "description": says,
             "schema": not_null(member) })
     });
     parameters.collect()
@@ -165,7 +172,8 @@ fn request_body(body: &Body, models: &mut Models) -> Value {
         .map(|(name, value)| ((*name).to_owned(), json!({ "value": value() })))
         .collect();
     json!({ "required": true, "description": body.says,
-        "content": { "application/json": { "schema": models.read(body.model), "examples": examples } } })
+        "content": { "application/json": { "schema": models.read(body.model),
+        "examples": examples } } })
 }
 
 fn responses(route: &Described, models: &mut Models) -> Map<String, Value> {
@@ -185,7 +193,8 @@ fn responses(route: &Described, models: &mut Models) -> Map<String, Value> {
 }
 
 fn told(answer: &Answer, models: &mut Models) -> Value {
-    let mut response = json!({ "description": answer.says, "headers": headers(answer.headers.iter().copied().chain([&REQUEST_ID])) });
+    let mut response = json!({ "description": answer.says,
+    "headers": headers(answer.headers.iter().copied().chain([&REQUEST_ID])) });
     if let Value::Object(response) = &mut response {
         if !answer.content.is_empty() {
             let content: Map<String, Value> =
@@ -237,7 +246,10 @@ fn reference(group: &str, header: &Header) -> Value {
 
 /// What many routes share.
 fn components(routes: &[Described], schemas: Value) -> Value {
-    let of_request = |header: &Header| json!({ "name": header.name, "in": "header", "description": header.says, "schema": (header.schema)() });
+    let of_request = |header: &Header| {
+        json!({ "name": header.name, "in": "header",
+    "description": header.says, "schema": (header.schema)() })
+    };
     let of_response =
         |header: &Header| json!({ "description": header.says, "schema": (header.schema)() });
     let of_rows = routes.iter().flat_map(|route| route.row.headers).copied();
@@ -246,14 +258,17 @@ fn components(routes: &[Described], schemas: Value) -> Value {
         routes.iter().flat_map(|route| route.row.answers).flat_map(|answer| answer.headers);
     let told = of_answers.copied().chain([&WAIT, &REQUEST_ID]);
     json!({
-        "parameters": sent.map(|header| (header.name.to_owned(), of_request(header))).collect::<Map<_, _>>(),
-        "headers": told.map(|header| (header.name.to_owned(), of_response(header))).collect::<Map<_, _>>(),
+        "parameters": sent.map(|header| (header.name.to_owned(),
+        of_request(header))).collect::<Map<_, _>>(),
+        "headers": told.map(|header| (header.name.to_owned(),
+        of_response(header))).collect::<Map<_, _>>(),
         "securitySchemes": security_schemes(),
         "schemas": schemas,
     })
 }
 
-/// All that a route may be refused with, by status: its own faults, and what stands before every route of its kind.
+/// All that a route may be refused with, by status: its own faults, and what stands before every
+/// route of its kind.
 fn faults(route: &Described) -> BTreeMap<u16, Vec<&'static Entry>> {
     // The guard of a server without tenants stands before all routes.
     let mut kinds = vec![FaultKind::TenantUnauthorized];
@@ -277,7 +292,10 @@ fn faults(route: &Described) -> BTreeMap<u16, Vec<&'static Entry>> {
 fn refusal(route: &Described, status: u16, entries: &[&Entry], models: &mut Models) -> Value {
     let lines: Vec<String> =
         entries.iter().map(|entry| format!("- `{}`: {}", entry.code, entry.meaning)).collect();
-    let told = |content: Map<String, Value>| json!({ "description": lines.join("\n"), "headers": headers([&WAIT, &REQUEST_ID].into_iter()), "content": content });
+    let told = |content: Map<String, Value>| {
+        json!({ "description": lines.join("\n"),
+    "headers": headers([&WAIT, &REQUEST_ID].into_iter()), "content": content })
+    };
     if let Some(refusals) = route.row.refusals {
         return told([content(&refusals.content, models)].into_iter().collect());
     }

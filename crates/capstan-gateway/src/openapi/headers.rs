@@ -12,15 +12,20 @@ pub(crate) struct Header {
 /// Where the client stood.
 pub(crate) const CURSOR: Header = Header {
     name: "Last-Event-ID",
-    says: "Read on after this place: the last `id:` that was received, `<stream_id>:<seq>`. A bare `<stream_id>` replays all. \
+    says: "Read on after this place: the last `id:` that was received, `<stream_id>:<seq>`. A \
+     bare `<stream_id>` replays all. \
         It beats `after`. An empty one is none.",
-    schema: || json!({ "type": "string", "pattern": "^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(:[0-9]{1,19}(\\.[0-9]{1,9})?)?)?$" }),
+    schema: || {
+        json!({ "type": "string",
+    "pattern": "^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(:[0-9]{1,19}(\\.[0-9]{1,9})?)?)?$" })
+    },
 };
 
 /// The trace id, both ways.
 pub(crate) const REQUEST_ID: Header = Header {
     name: "X-Request-ID",
-    says: "The id of this request in the logs: the one that was sent if it is plain and short, else a new one. It is not the key of the run.",
+    says: "The id of this request in the logs: the one that was sent if it is plain and short, \
+     else a new one. It is not the key of the run.",
     schema: text,
 };
 
@@ -32,7 +37,8 @@ pub(crate) const TENANT_ID: Header = Header {
 
 pub(crate) const ALLOW_RESET: Header = Header {
     name: "X-CAP-Accept",
-    says: "`stream_reset`: the client can take back text when a later attempt says something else. Without it a difference ends the run with `attempt_diverged`.",
+    says: "`stream_reset`: the client can take back text when a later attempt says something \
+     else. Without it a difference ends the run with `attempt_diverged`.",
     schema: text,
 };
 

@@ -1,5 +1,6 @@
-//! The wire models under `components/schemas`. What is read and what is written may differ in one model (a member that
-//! is filled in may be left out, but is always written), so there are two generators.
+//! The wire models under `components/schemas`. What is read and what is written may differ in one
+//! model (a member that is filled in may be left out, but is always written), so there are two
+//! generators.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +46,8 @@ impl Models {
         model(&mut self.written).to_value()
     }
 
-    /// The models under their final names; the references of the document are made to point at them.
+    /// The models under their final names; the references of the document are made to point at
+    /// them.
     pub(super) fn settle(mut self, document: &mut Value) -> Value {
         let (read, written) =
             (self.read.take_definitions(true), self.written.take_definitions(true));

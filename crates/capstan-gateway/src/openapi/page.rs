@@ -1,5 +1,6 @@
-//! The document as a page for people: a section for each part, an article for each route, the models at the end.
-//! It reads the document, and of refusals the catalogue that the document was made from.
+//! The document as a page for people: a section for each part, an article for each route, the
+//! models at the end. It reads the document, and of refusals the catalogue that the document was
+//! made from.
 // A `Value` that is read by a name it does not hold is null.
 #![allow(clippy::indexing_slicing)]
 
@@ -54,9 +55,11 @@ pub(crate) fn page(document: &Value) -> String {
     let sections: String = tags.iter().map(|(tag, groups)| section(tag, groups)).collect();
     format!(
         "<a class=skip href=#main>Skip to the routes</a>\
-         <nav aria-label=Routes><p class=brand><a href=/>Capstan</a> {version}</p>{nav}<p><a href=#models>Models</a></p></nav>\
+         <nav aria-label=Routes><p class=brand><a href=/>Capstan</a> {version}</p>{nav}<p><a \
+         href=#models>Models</a></p></nav>\
          <main id=main class=wide><h1>All routes</h1>{about}\
-         <p>The same for machines: <a href=/openapi.json>/openapi.json</a>. Every kind of fault: <a href=/v1/errors>/v1/errors</a>.</p>\
+         <p>The same for machines: <a href=/openapi.json>/openapi.json</a>. Every kind of fault: \
+         <a href=/v1/errors>/v1/errors</a>.</p>\
          {sections}{models}</main>",
         version = escape(info["version"].as_str().unwrap_or_default()),
         about = prose(info["description"].as_str().unwrap_or_default()),
@@ -125,7 +128,8 @@ fn article(group: &[Operation<'_>]) -> String {
         })
         .collect();
     format!(
-        "<article id={id}><h3><a href=\"#{id}\">{heading}</a></h3>{also}<p class=summary>{summary}</p>{says}{who}\
+        "<article id={id}><h3><a href=\"#{id}\">{heading}</a></h3>{also}<p \
+         class=summary>{summary}</p>{says}{who}\
          {parameters}{body}{example}{answers}{refusals}</article>",
         id = first.text("operationId"),
         heading = first.heading(),
@@ -145,7 +149,8 @@ fn who(operation: &Value) -> &'static str {
         0 => "<p class=who>Open without a key.</p>",
         1 => "<p class=who>Needs a key: <code>Authorization: Bearer …</code></p>",
         _ => {
-            "<p class=who>Needs a key, <code>Authorization: Bearer …</code>, or a ticket, <code>?ticket=…</code></p>"
+            "<p class=who>Needs a key, <code>Authorization: Bearer …</code>, or a ticket, \
+             <code>?ticket=…</code></p>"
         }
     }
 }
@@ -218,6 +223,7 @@ fn models(schemas: &Value) -> String {
     };
     let models: String = members(schemas).map(model).collect();
     format!(
-        "<section id=models><h2>Models</h2><p>JSON Schema, as the document holds it. What is read differently from what is written ends in <code>Input</code>.</p>{models}</section>"
+        "<section id=models><h2>Models</h2><p>JSON Schema, as the document holds it. What is read \
+         differently from what is written ends in <code>Input</code>.</p>{models}</section>"
     )
 }

@@ -70,7 +70,8 @@ impl Routes {
         Self { described, ..self.post(path, handler, row) }
     }
 
-    /// The way in to a face: a POST that starts a run or attaches to it. The path may name the agent.
+    /// The way in to a face: a POST that starts a run or attaches to it. The path may name the
+    /// agent.
     pub(crate) fn start(self, path: &'static str, face: Arc<dyn Face>, row: &'static Row) -> Self {
         let handler = async move |State(app): State<App>,
                                   Extension(caller): Extension<Caller>,

@@ -1,4 +1,5 @@
-//! The mark of a request that another process has passed on: `<time>.<HMAC-SHA256 in hex>`, signed with the store's own secret.
+//! The mark of a request that another process has passed on: `<time>.<HMAC-SHA256 in hex>`, signed
+//! with the store's own secret.
 
 use axum::extract::Request;
 use capstan_protocol::{Fault, FaultKind, Timestamp};

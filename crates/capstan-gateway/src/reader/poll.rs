@@ -24,7 +24,8 @@ pub(crate) struct Batch {
     pub(crate) is_over: bool,
 }
 
-/// The frames after a packet; if there are none yet, those that come within `wait`. Who waits takes a reader's place.
+/// The frames after a packet; if there are none yet, those that come within `wait`. Who waits takes
+/// a reader's place.
 pub(crate) async fn poll(app: &App, run: &Run, after: u64, wait: Duration) -> Result<Batch, Fault> {
     let _slot = app.limiter.take_reader(&run.tenant, &app.settings.limits)?;
     let _reading = Reading::new(app, run);

@@ -12,7 +12,8 @@ use crate::engine::limits::Load;
 /// How much is read at once, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);
 
-/// What a byte of the journal takes here: as a packet's payload, as a member of the answer, as the answer's text.
+/// What a byte of the journal takes here: as a packet's payload, as a member of the answer, as the
+/// answer's text.
 const COPIES: usize = 3;
 
 /// What a run amounts to, as one who reads it to the end sees it.
@@ -102,7 +103,8 @@ pub(crate) async fn so_far<T: Fold>(app: &App, run: &Run) -> Result<Whole<T>, Fa
     Ok(whole.done(run, state))
 }
 
-/// What is read, within what one object may hold and the tenant's requests may take: both before it is kept.
+/// What is read, within what one object may hold and the tenant's requests may take: both before it
+/// is kept.
 struct Gathering<'a, T> {
     app: &'a App,
     stream: Uuid,
@@ -140,7 +142,8 @@ impl<'a, T: Fold> Gathering<'a, T> {
 fn too_large(stream: Uuid, most: usize) -> Fault {
     Fault::new(FaultKind::AnswerTooLarge)
         .with_message(format!(
-            "The answer is larger than {most} bytes, so it is not put into one object: read it at /v1/streams/{stream}."
+            "The answer is larger than {most} bytes, so it is not put into one object: read it at \
+             /v1/streams/{stream}."
         ))
         .with_detail("stream_id", stream.to_string())
 }

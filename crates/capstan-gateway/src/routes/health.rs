@@ -20,7 +20,8 @@ use crate::tenants::KeyHash;
 pub(crate) const HEALTH: Row = Row {
     tag: &Tag::SERVER,
     summary: "How the server feels",
-    says: "The data contract's health check. It answers 200 as long as the process can answer; its `status` tells the rest.",
+    says: "The data contract's health check. It answers 200 as long as the process can answer; \
+     its `status` tells the rest.",
     answers: &[Answer::ok("How it feels.", &[Content::Json(model::<HealthCheckResponse>)])],
     ..Row::NONE
 };
@@ -28,7 +29,8 @@ pub(crate) const HEALTH: Row = Row {
 pub(crate) const LIVE: Row = Row {
     tag: &Tag::SERVER,
     summary: "Is the process alive?",
-    says: "For whoever restarts it. It is not if its journal cannot mend itself; the process ends by itself then.",
+    says: "For whoever restarts it. It is not if its journal cannot mend itself; the process ends \
+     by itself then.",
     answers: &[Answer::ok("It is.", &[])],
     faults: &[FaultKind::JournalUnavailable],
     ..Row::NONE
@@ -37,7 +39,8 @@ pub(crate) const LIVE: Row = Row {
 pub(crate) const READY: Row = Row {
     tag: &Tag::SERVER,
     summary: "Does it take new runs?",
-    says: "For whoever sends it requests. It does not while it drains, and while its journal takes no writes or its disk is nearly full; \
+    says: "For whoever sends it requests. It does not while it drains, and while its journal \
+     takes no writes or its disk is nearly full; \
         streams that are there are served nevertheless.",
     answers: &[Answer::ok("It does.", &[])],
     faults: &[FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
@@ -47,7 +50,8 @@ pub(crate) const READY: Row = Row {
 pub(crate) const METRICS: Row = Row {
     tag: &Tag::SERVER,
     summary: "Metrics",
-    says: "For loopback, or whoever sends the metrics key, or the key of an operator who may `look`, as `Authorization: Bearer`.",
+    says: "For loopback, or whoever sends the metrics key, or the key of an operator who may \
+     `look`, as `Authorization: Bearer`.",
     answers: &[Answer::ok("In the text format of OpenMetrics.", &[Content::Text(METRICS_TYPE)])],
     ..Row::NONE
 };
@@ -97,7 +101,8 @@ pub(crate) async fn metrics(
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], app.metrics.encode()).into_response())
 }
 
-/// Whether whoever looks after the server asks: from this machine, with the metrics key, or an operator that may look.
+/// Whether whoever looks after the server asks: from this machine, with the metrics key, or an
+/// operator that may look.
 pub(super) fn check_operator(
     app: &App,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
@@ -124,7 +129,8 @@ pub(super) fn check_operator(
 pub(crate) fn no_console() -> Response {
     html::page(
         "Capstan: console",
-        "<main><h1>Console</h1><p>This build holds no console. To get it, install Node 20 or later and run <code>make run</code>, \
+        "<main><h1>Console</h1><p>This build holds no console. To get it, install Node 20 or \
+         later and run <code>make run</code>, \
          or <code>cd web && npm ci && npm run build</code> and build again.</p>\
          <p>Its questions are answered all the same: <a href=/docs>/docs</a>.</p></main>",
     )
@@ -134,11 +140,15 @@ pub(crate) fn no_console() -> Response {
 pub(crate) fn page() -> Response {
     html::page(
         "Capstan",
-        "<main><h1>Capstan</h1><p>The run contract for AI agents: start once, stream, fail in types, resume anywhere, stop on purpose.</p>\
-         <ul><li><code>POST /v1/assist</code> starts a run or attaches to it</li><li><a href=/docs>/docs</a>, all routes</li>\
-         <li><a href=/v1/streams>/v1/streams</a></li><li><a href=/v1/errors>/v1/errors</a>, the catalogue of faults</li>\
+        "<main><h1>Capstan</h1><p>The run contract for AI agents: start once, stream, fail in \
+         types, resume anywhere, stop on purpose.</p>\
+         <ul><li><code>POST /v1/assist</code> starts a run or attaches to it</li><li><a \
+         href=/docs>/docs</a>, all routes</li>\
+         <li><a href=/v1/streams>/v1/streams</a></li><li><a href=/v1/errors>/v1/errors</a>, the \
+         catalogue of faults</li>\
          <li><a href=/health>/health</a>, <a href=/metrics>/metrics</a></li></ul>\
-         <p>This build holds no playground. To get it, install Node 20 or later and run <code>make run</code>, \
+         <p>This build holds no playground. To get it, install Node 20 or later and run \
+         <code>make run</code>, \
          or <code>cd web && npm ci && npm run build</code> and build again.</p></main>",
     )
 }

@@ -1,4 +1,5 @@
-//! The page at `/`, from files that the gateway's builder handed in; without them a plain one that says how to get it.
+//! The page at `/`, from files that the gateway's builder handed in; without them a plain one that
+//! says how to get it.
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
@@ -66,16 +67,20 @@ pub(crate) const ASSET: Row = Row {
 /// A file of the page. Names of all but its `.html` change with their content, as bundlers do it.
 #[derive(Debug, Clone, Copy)]
 pub struct Asset {
-    /// Its place: `index.html`, which is served at `/`, `console.html`, which is served at `/console`, or `assets/<name>`.
-    /// A twin of the same name and `.gz` is sent in its place to whoever takes it.
+    /// Its place: `index.html`, which is served at `/`, `console.html`, which is served at
+    /// `/console`, or `assets/<name>`. A twin of the same name and `.gz` is sent in its place to
+    /// whoever takes it.
     pub path: &'static str,
     /// What it holds.
     pub bytes: &'static [u8],
 }
 
-/// Nothing from elsewhere, nothing inline: text that an agent wrote cannot become script, style or a request.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' data:; \
-    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+/// Nothing from elsewhere, nothing inline: text that an agent wrote cannot become script, style or
+/// a request.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' \
+ data:; media-src 'self' data:; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'";
 
 /// `/`.
 pub(crate) async fn index(State(app): State<App>, headers: HeaderMap) -> Response {

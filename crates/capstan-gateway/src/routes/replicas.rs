@@ -19,7 +19,8 @@ use crate::refusal::Refusal;
 pub(crate) const LIST: Row = Row {
     tag: &Tag::SERVER,
     summary: "The processes that share the journal",
-    says: "Who lives, since when, how many runs it works on, how many responses are open there, and how long its appends take. \
+    says: "Who lives, since when, how many runs it works on, how many responses are open there, \
+     and how long its appends take. \
         Empty if the journal is this process's alone. For loopback, or whoever \
         sends the metrics key as `Authorization: Bearer`.",
     answers: &[Answer::ok("The oldest lease first.", &[Content::Json(model::<ReplicaList>)])],

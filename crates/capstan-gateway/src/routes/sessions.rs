@@ -29,8 +29,10 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) const TURNS: Row = Row {
     tag: &Tag::SESSIONS,
     summary: "Read a session",
-    says: "Its turns, oldest first: the messages that each run added, and what it asks that nobody has answered yet. A turn is \
-        stored when its stream closes; one whose run failed or was stopped is partial, and is not sent to agents.",
+    says: "Its turns, oldest first: the messages that each run added, and what it asks that \
+     nobody has answered yet. A turn is \
+        stored when its stream closes; one whose run failed or was stopped is partial, and is not \
+        sent to agents.",
     places: &[&openapi::SESSION],
     query: Some(TurnParams::json_schema),
     answers: &[Answer::ok("The session.", &[Content::Json(model::<Session<'_>>)])],
@@ -46,7 +48,8 @@ pub(crate) const TURNS: Row = Row {
 pub(crate) const PURGE: Row = Row {
     tag: &Tag::SESSIONS,
     summary: "Erase a session",
-    says: "Its runs are stopped; its turns and streams are erased for good. The keys of its runs stay taken, so that a duplicate \
+    says: "Its runs are stopped; its turns and streams are erased for good. The keys of its runs \
+     stay taken, so that a duplicate \
         starts no second run.",
     places: &[&openapi::SESSION],
     answers: &[Answer::ok("It is gone.", &[Content::Json(model::<PurgedSession<'_>>)])],
@@ -72,7 +75,8 @@ async fn check(app: &App, caller: &Caller, id: &str) -> Result<(), Refusal> {
 pub(crate) struct TurnParams {
     /// The turn that the page follows: `next` of the page before.
     from: Option<u64>,
-    /// How many, 100 unless said and 1000 at most. A page may be shorter, since its size is limited, too.
+    /// How many, 100 unless said and 1000 at most. A page may be shorter, since its size is
+    /// limited, too.
     limit: Option<usize>,
 }
 

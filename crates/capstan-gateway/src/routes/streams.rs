@@ -48,8 +48,10 @@ pub(crate) struct WatchParams {
 pub(crate) const WATCH: Row = Row {
     tag: &Tag::STREAMS,
     summary: "Watch a stream",
-    says: "Server-sent events, replayed from the start or read on after a cursor, then live until the stream ends. Any number of viewers may \
-        watch, an EventSource among them, whichever face the run was started through.\n\nIt only looks: a run that waits for its client \
+    says: "Server-sent events, replayed from the start or read on after a cursor, then live until \
+     the stream ends. Any number of viewers may \
+        watch, an EventSource among them, whichever face the run was started through.\n\nIt only \
+        looks: a run that waits for its client \
         is not armed, and leaving does not stop it.",
     places: &[&openapi::STREAM],
     query: Some(WatchParams::json_schema),
@@ -150,7 +152,8 @@ pub(crate) async fn list(
 pub(crate) struct PageParams {
     /// Only packets after this one: `next` of the page before.
     after: Option<u64>,
-    /// How many, 100 unless said and 1000 at most. A page may be shorter, since its size is limited, too.
+    /// How many, 100 unless said and 1000 at most. A page may be shorter, since its size is
+    /// limited, too.
     limit: Option<usize>,
 }
 
@@ -210,7 +213,8 @@ pub(crate) struct StopParams {
 pub(crate) const STOP: Row = Row {
     tag: &Tag::STREAMS,
     summary: "Stop a run",
-    says: "Answers when the stream is closed as `cancelled`; what the agent says later is dropped. A run that is over stays as it is. \
+    says: "Answers when the stream is closed as `cancelled`; what the agent says later is \
+     dropped. A run that is over stays as it is. \
         With `purge=true` its stream and its turn are erased as well; its key stays taken.",
     places: &[&openapi::STREAM],
     query: Some(StopParams::json_schema),
@@ -227,8 +231,8 @@ pub(crate) const STOP: Row = Row {
     ..Row::NONE
 };
 
-/// `DELETE /v1/streams/{id}`: answers when the CLOSE is journalled; a finished run is unchanged. With `?purge=true` it
-/// is erased as well.
+/// `DELETE /v1/streams/{id}`: answers when the CLOSE is journalled; a finished run is unchanged.
+/// With `?purge=true` it is erased as well.
 pub(crate) async fn stop(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,

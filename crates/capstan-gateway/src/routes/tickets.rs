@@ -19,7 +19,8 @@ use crate::tickets::{Holder, Tickets};
 pub(crate) const ISSUE: Row = Row {
     tag: &Tag::STREAMS,
     summary: "Get a ticket for a stream",
-    says: "A browser's EventSource cannot send a key. A ticket stands in for it in the URL: it only reads, only this stream, and only for \
+    says: "A browser's EventSource cannot send a key. A ticket stands in for it in the URL: it \
+     only reads, only this stream, and only for \
         minutes.",
     places: &[&openapi::STREAM],
     answers: &[Answer {

@@ -1,4 +1,5 @@
-//! The A2A face over HTTP, against a real server: both versions, both bindings, cards, tasks that ask, cuts, refusals.
+//! The A2A face over HTTP, against a real server: both versions, both bindings, cards, tasks that
+//! ask, cuts, refusals.
 
 use crate::common::{Server, client, start};
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
@@ -9,7 +10,8 @@ use uuid::Uuid;
 const URL: &str = "/v1/a2a";
 
 fn message(text: &str) -> Value {
-    json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER", "parts": [{ "text": text }] })
+    json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER",
+    "parts": [{ "text": text }] })
 }
 
 async fn post(
@@ -97,7 +99,8 @@ async fn a_message_becomes_a_task_that_is_streamed_and_kept() {
     other["message"]["parts"][0]["text"] = "/echo Else".into();
     assert_eq!(code(&server, "SendMessage", other).await, -32602);
     // The context is the session.
-    let next = json!({ "message": { "contextId": task["contextId"], "messageId": "2nd", "role": "ROLE_USER", "parts": [{ "text": "Hi" }] } });
+    let next = json!({ "message": { "contextId": task["contextId"], "messageId": "2nd",
+    "role": "ROLE_USER", "parts": [{ "text": "Hi" }] } });
     let next = result(&server, "SendMessage", next).await;
     assert_eq!(next["task"]["contextId"], task["contextId"]);
     let listed = result(&server, "ListTasks", json!({ "contextId": task["contextId"] })).await;
@@ -110,7 +113,8 @@ async fn a_message_becomes_a_task_that_is_streamed_and_kept() {
 #[tokio::test]
 async fn the_older_version_has_its_own_words_at_the_same_address() {
     let server = start(Settings::default()).await;
-    let message = json!({ "kind": "message", "messageId": "m", "role": "user", "parts": [{ "kind": "text", "text": "/echo Hi there" }] });
+    let message = json!({ "kind": "message", "messageId": "m", "role": "user",
+    "parts": [{ "kind": "text", "text": "/echo Hi there" }] });
     let told = events(
         &stream(&server, "message/stream", json!({ "message": message }))
             .await
@@ -407,7 +411,8 @@ async fn http_and_json_say_the_same_without_envelopes() {
     server.stop().await;
 }
 
-/// Whoever subscribes while the task is cancelled sees its end, wherever between two looks the cancel comes.
+/// Whoever subscribes while the task is cancelled sees its end, wherever between two looks the
+/// cancel comes.
 #[tokio::test]
 async fn a_subscription_that_races_a_cancel_is_told_the_end() {
     for looks in 1..=2 {
@@ -437,7 +442,8 @@ async fn a_subscription_that_races_a_cancel_is_told_the_end() {
 #[tokio::test]
 async fn http_and_json_of_the_older_version_have_their_own_words() {
     let server = start(Settings::default()).await;
-    let said = json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER", "content": [{ "text": "/echo Old" }] });
+    let said = json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER",
+    "content": [{ "text": "/echo Old" }] });
     let sent = json!({ "message": said, "configuration": { "blocking": true } });
     let told: Value =
         post(&server, "/v1/a2a/v1/message:send", &sent, &[]).await.json().await.unwrap();
@@ -455,7 +461,8 @@ async fn http_and_json_of_the_older_version_have_their_own_words() {
     let kept: Value = server.get(&format!("/v1/a2a/v1/tasks/{id}")).await.json().await.unwrap();
     assert_eq!(kept, told["task"]);
     // A failure's words are the content of a message, its types one deeper than elsewhere.
-    let fault = json!({ "messageId": "f", "role": "ROLE_USER", "content": [{ "text": "/fault content_refused" }] });
+    let fault = json!({ "messageId": "f", "role": "ROLE_USER",
+    "content": [{ "text": "/fault content_refused" }] });
     let fault = json!({ "message": fault, "configuration": { "blocking": true } });
     let failed: Value = post(&server, "/v1/agents/demo/a2a/v1/message:send", &fault, &[])
         .await

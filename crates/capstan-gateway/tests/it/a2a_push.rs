@@ -1,4 +1,5 @@
-//! A2A's push notifications against a real server: who asked is told where its task stands, again if it must be.
+//! A2A's push notifications against a real server: who asked is told where its task stands, again
+//! if it must be.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -82,19 +83,22 @@ async fn call(server: &Server, key: &str, method: &str, params: Value) -> Value 
 
 fn message(text: &str, configuration: Value) -> Value {
     let parts = json!([{ "text": text }]);
-    json!({ "message": { "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER", "parts": parts }, "configuration": configuration })
+    json!({ "message": { "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER",
+    "parts": parts }, "configuration": configuration })
 }
 
 fn old_message(text: &str, configuration: Value) -> Value {
     let parts = json!([{ "kind": "text", "text": text }]);
-    json!({ "message": { "kind": "message", "messageId": Uuid::now_v7().to_string(), "role": "user", "parts": parts }, "configuration": configuration })
+    json!({ "message": { "kind": "message", "messageId": Uuid::now_v7().to_string(),
+    "role": "user", "parts": parts }, "configuration": configuration })
 }
 
 #[tokio::test]
 async fn who_asks_with_its_message_is_told_of_every_end_with_its_token() {
     let (receiver, mut seen) = receiver(204);
     let server = serve(crate::common::journal(), receiver, tenants()).await;
-    let push = json!({ "url": "https://mine.example/a2a", "token": "t-1", "authentication": { "scheme": "Bearer", "credentials": "c" } });
+    let push = json!({ "url": "https://mine.example/a2a", "token": "t-1",
+    "authentication": { "scheme": "Bearer", "credentials": "c" } });
     for (command, state) in [
         ("/echo hi", "TASK_STATE_COMPLETED"),
         ("/fault content_refused", "TASK_STATE_FAILED"),
@@ -235,7 +239,8 @@ async fn configs_are_set_read_listed_and_deleted_in_both_versions_and_by_their_o
     )
     .await;
     assert_eq!(set["result"], json!({ "taskId": task, "id": "new", "url": "https://a.example/" }));
-    let old = json!({ "taskId": task, "pushNotificationConfig": { "id": "old", "url": "https://b.example/", "token": "t" } });
+    let old = json!({ "taskId": task, "pushNotificationConfig": { "id": "old",
+    "url": "https://b.example/", "token": "t" } });
     let set = call(&server, "sk", "tasks/pushNotificationConfig/set", old.clone()).await;
     assert_eq!(set["result"], old);
     let got = call(
@@ -333,7 +338,8 @@ async fn a_delivery_outlives_a_restart_and_is_tried_again() {
     let server = serve(crate::common::disk(folder.path()), first, tenants()).await;
     let sent = message(
         "/hang",
-        json!({ "returnImmediately": true, "taskPushNotificationConfig": { "url": "https://mine.example/" } }),
+        json!({ "returnImmediately": true,
+        "taskPushNotificationConfig": { "url": "https://mine.example/" } }),
     );
     let task = call(&server, "sk", "SendMessage", sent).await["result"]["task"]["id"]
         .as_str()
@@ -382,7 +388,8 @@ async fn without_tenants_this_machine_is_told_on_this_machine_and_without_a_send
             .await;
     assert_eq!(card(&mute).await, json!(false));
     let task =
-        call(&mute, "", "SendMessage", message("/echo hi", json!({}))).await["result"]["task"]["id"].clone();
+        call(&mute, "", "SendMessage", message("/echo hi",
+        json!({}))).await["result"]["task"]["id"].clone();
     let refused = call(
         &mute,
         "",

@@ -1,4 +1,5 @@
-//! The AG-UI face over HTTP, against a real server: whole runs, every failure of the story, resume, joins, both faces.
+//! The AG-UI face over HTTP, against a real server: whole runs, every failure of the story, resume,
+//! joins, both faces.
 
 use std::fmt;
 use std::time::Duration;
@@ -102,7 +103,8 @@ async fn start_failing(settings: Settings) -> Server {
 }
 
 fn input(text: &str) -> Value {
-    json!({ "threadId": Uuid::now_v7().to_string(), "runId": format!("run {}", Uuid::now_v7()), "state": {},
+    json!({ "threadId": Uuid::now_v7().to_string(), "runId": format!("run {}", Uuid::now_v7()),
+    "state": {},
         "messages": [{ "id": "u", "role": "user", "content": text }], "tools": [], "context": [] })
 }
 
@@ -422,7 +424,12 @@ async fn a_run_that_waits_ends_in_run_error_and_goes_on_after_it() {
     );
     assert_eq!(types(&second).last(), Some(&"RUN_FINISHED"));
     assert_eq!(server.waits(), [6.0], "it goes on when the wait is over, and not before");
-    let whole = run(&server, &json!({ "threadId": "t", "runId": "steady", "messages": [{ "id": "u", "role": "user", "content": "/flaky 0" }] })).await;
+    let whole = run(
+        &server,
+        &json!({ "threadId": "t", "runId": "steady", "messages": [{ "id": "u",
+    "role": "user", "content": "/flaky 0" }] }),
+    )
+    .await;
     assert_eq!(text(&first) + &text(&second), text(&whole));
     // For whoever replays it later, the failed attempt is history.
     let path = format!(
@@ -445,7 +452,8 @@ async fn a_diverging_attempt_restates_the_messages() {
     let messages = said[at].event["messages"].as_array().unwrap();
     assert_eq!(messages.len(), 2);
     let kept = messages[1]["content"].as_str().unwrap();
-    let whole = "The answer, I am quite sure, depends on the question; on second thoughts I should have asked for that before I spoke.";
+    let whole = "The answer, I am quite sure, depends on the question; on second thoughts I \
+     should have asked for that before I spoke.";
     assert_eq!(format!("{kept}{}", text(&said[at..])), whole);
     server.stop().await;
 }
@@ -604,7 +612,8 @@ async fn a_body_without_a_terminal_event_never_ends_cleanly() {
     let server = start(settings).await;
     let waiting = input("/fault upstream_truncated");
     let error = run(&server, &waiting).await.pop().unwrap();
-    // A viewer that has seen the run's RUN_ERROR and waits for what comes next, which is the end of the server.
+    // A viewer that has seen the run's RUN_ERROR and waits for what comes next, which is the end of
+    // the server.
     let url = format!(
         "{}/v1/ag-ui?runId={}",
         server.url,
@@ -625,7 +634,8 @@ async fn the_agent_gets_tools_state_context_and_history() {
     input["context"] = json!([{ "description": "d", "value": "v" }]);
     input["forwardedProps"] = json!({ "x": 2 });
     input["messages"] = json!([
-        { "id": "1", "role": "user", "content": "a" }, { "id": "2", "role": "assistant", "content": "b" },
+        { "id": "1", "role": "user", "content": "a" }, { "id": "2", "role": "assistant",
+        "content": "b" },
         { "id": "3", "role": "user", "content": "payload" } ]);
     let given: Value = serde_json::from_str(&text(&run(&server, &input).await)).unwrap();
     assert_eq!(

@@ -1,4 +1,5 @@
-//! The AI SDK face over HTTP, against a real server: whole chats, reloads, stops, tools, approvals, refusals.
+//! The AI SDK face over HTTP, against a real server: whole chats, reloads, stops, tools, approvals,
+//! refusals.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,8 @@ use serde_json::{Value, json};
 const CHAT: &str = "/v1/ai-sdk/chat";
 
 fn user(text: &str) -> Value {
-    json!({ "id": format!("u {text}"), "role": "user", "parts": [{ "type": "text", "text": text }] })
+    json!({ "id": format!("u {text}"), "role": "user", "parts": [{ "type": "text",
+    "text": text }] })
 }
 
 fn submit(chat: &str, text: &str) -> Value {
@@ -297,7 +299,8 @@ async fn start_clerk() -> Server {
 /// The message as a page holds it, with a call in this state.
 fn assistant(message_id: &Value, call: &Value) -> Value {
     json!({ "id": message_id, "role": "assistant", "parts": [
-        { "type": "step-start" }, { "type": "text", "text": "One moment. ", "state": "done" }, call ] })
+        { "type": "step-start" }, { "type": "text", "text": "One moment. ", "state": "done" },
+        call ] })
 }
 
 #[tokio::test]
@@ -307,12 +310,15 @@ async fn a_tool_of_the_page_makes_a_round_trip_within_one_message() {
     let input = find(&told, "tool-input-available");
     assert_eq!(
         input,
-        &json!({ "type": "tool-input-available", "toolCallId": "where-1", "toolName": "whereAmI", "input": { "n": 1 } })
+        &json!({ "type": "tool-input-available", "toolCallId": "where-1", "toolName": "whereAmI",
+        "input": { "n": 1 } })
     );
     assert_eq!(find(&told, "finish")["finishReason"], "tool-calls");
     let id = &told[0]["messageId"];
-    let call = json!({ "type": "tool-whereAmI", "toolCallId": "where-1", "state": "output-available", "input": { "n": 1 }, "output": { "city": "Rome" } });
-    let sent = json!({ "id": "c", "messages": [user("where"), assistant(id, &call)], "trigger": "submit-message", "messageId": id });
+    let call = json!({ "type": "tool-whereAmI", "toolCallId": "where-1",
+    "state": "output-available", "input": { "n": 1 }, "output": { "city": "Rome" } });
+    let sent = json!({ "id": "c", "messages": [user("where"), assistant(id, &call)],
+    "trigger": "submit-message", "messageId": id });
     let told = chunks(&body(post(&server, &sent).await).await);
     assert_eq!(told[0], json!({ "type": "start", "messageId": id }), "it goes on with the message");
     assert_eq!(types(&told)[..2], ["start", "start-step"], "who posts has the rest");
@@ -335,9 +341,11 @@ async fn an_approval_makes_a_round_trip_and_the_result_finds_its_call() {
     let request = find(&told, "tool-approval-request");
     assert_eq!((&request["toolCallId"], &request["reason"]), (&json!("pay-1"), &json!("Pay?")));
     let id = &told[0]["messageId"];
-    let call = json!({ "type": "tool-pay", "toolCallId": "pay-1", "state": "approval-responded", "input": { "n": 1 },
+    let call = json!({ "type": "tool-pay", "toolCallId": "pay-1", "state": "approval-responded",
+    "input": { "n": 1 },
         "approval": { "id": request["approvalId"], "approved": true } });
-    let sent = json!({ "id": "c", "messages": [user("pay"), assistant(id, &call)], "trigger": "submit-message" });
+    let sent = json!({ "id": "c", "messages": [user("pay"), assistant(id, &call)],
+    "trigger": "submit-message" });
     let told = chunks(&body(post(&server, &sent).await).await);
     assert_eq!(
         find(&told, "tool-output-available"),
@@ -357,9 +365,11 @@ async fn a_question_is_a_call_whose_output_is_the_answer() {
         (&json!("interrupt"), &json!("Blue?"))
     );
     let id = &told[0]["messageId"];
-    let call = json!({ "type": "tool-interrupt", "toolCallId": asked["toolCallId"], "state": "output-available",
+    let call = json!({ "type": "tool-interrupt", "toolCallId": asked["toolCallId"],
+    "state": "output-available",
         "input": asked["input"], "output": { "approved": true } });
-    let sent = json!({ "id": "c", "messages": [user("/ask Blue?"), assistant(id, &call)], "trigger": "submit-message" });
+    let sent = json!({ "id": "c", "messages": [user("/ask Blue?"), assistant(id, &call)],
+    "trigger": "submit-message" });
     let told = chunks(&body(post(&server, &sent).await).await);
     assert_eq!(text(&told), r#"You answered {"approved":true}, so I go on."#);
     server.stop().await;

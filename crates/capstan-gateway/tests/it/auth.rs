@@ -28,7 +28,8 @@ fn now() -> u64 {
 }
 
 fn claims() -> Value {
-    json!({ "iss": "https://id.example", "aud": ["other", "capstan"], "sub": "ada", "exp": now() + 600, "tenant": "acme" })
+    json!({ "iss": "https://id.example", "aud": ["other", "capstan"], "sub": "ada",
+    "exp": now() + 600, "tenant": "acme" })
 }
 
 fn rules(tenants: TokenTenants) -> JwtRules {

@@ -1,4 +1,5 @@
-//! The clock may be set, forward and back: nobody waits longer or shorter for it, nothing is forgotten, times do not go back.
+//! The clock may be set, forward and back: nobody waits longer or shorter for it, nothing is
+//! forgotten, times do not go back.
 
 use std::time::Duration;
 

@@ -47,7 +47,8 @@ fn operator(name: &str, tenants: &[&str], may: &[Right]) -> Operator {
     Operator { name: name.to_owned(), keys, tenants, may: may.to_vec() }
 }
 
-/// Two tenants, one of whom nothing is stored, one that lets nobody see what was said; and operators.
+/// Two tenants, one of whom nothing is stored, one that lets nobody see what was said; and
+/// operators.
 fn settings() -> Settings {
     let tenant = |name: &str| Tenant::new(name, vec![KeyHash::of(&format!("key-{name}"))]);
     let mut a = tenant("a");

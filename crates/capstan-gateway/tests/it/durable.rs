@@ -1,4 +1,5 @@
-//! The Durable Streams face over HTTP, against a real server: batches, long polls, live streams, what is refused.
+//! The Durable Streams face over HTTP, against a real server: batches, long polls, live streams,
+//! what is refused.
 
 use crate::common::{Server, all, ask, client, start, stream_of};
 use capstan_gateway::{KeyHash, Settings, Tenant};

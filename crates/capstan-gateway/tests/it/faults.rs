@@ -1,4 +1,5 @@
-//! How failures look in a stream and over HTTP: what ends nothing, what is refused, how much is said.
+//! How failures look in a stream and over HTTP: what ends nothing, what is refused, how much is
+//! said.
 
 use std::time::Duration;
 
@@ -100,15 +101,18 @@ fn streamed(text: &str) -> [(&'static str, Value); 4] {
         ("/v1/responses", json!({ "model": "demo", "input": text, "stream": true })),
         (
             "/v1/chat/completions",
-            json!({ "model": "demo", "messages": [{ "role": "user", "content": text }], "stream": true }),
+            json!({ "model": "demo", "messages": [{ "role": "user", "content": text }],
+            "stream": true }),
         ),
         (
             "/v1/a2a",
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": { "message": message } }),
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage",
+            "params": { "message": message } }),
         ),
         (
             "/v1/ai-sdk/chat",
-            json!({ "id": "c", "messages": [{ "id": "m", "role": "user", "parts": [part] }], "trigger": "submit-message" }),
+            json!({ "id": "c", "messages": [{ "id": "m", "role": "user", "parts": [part] }],
+            "trigger": "submit-message" }),
         ),
     ]
 }

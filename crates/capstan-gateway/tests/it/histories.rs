@@ -1,4 +1,5 @@
-//! A long conversation: a turn of it reads what is new since the last one, and what was erased is told to nobody.
+//! A long conversation: a turn of it reads what is new since the last one, and what was erased is
+//! told to nobody.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,7 +35,8 @@ async fn leave(store: &OddStore, session: Uuid, question: &str) -> Uuid {
     let claim = Claim::new(TENANT, Uuid::now_v7().to_string(), Uuid::now_v7(), Timestamp::now());
     let run = store.claim(Claim { session, ..claim }, &Quota::UNLIMITED).await.unwrap().run;
     let now = Timestamp::now();
-    let said = json!({"messages": [ChatMessage::user(question), ChatMessage::assistant("a")], "is_partial": false});
+    let said = json!({"messages": [ChatMessage::user(question), ChatMessage::assistant("a")],
+    "is_partial": false});
     let turn = StoredTurn::new(run.stream_id, now, 2, said);
     let to = Run { state: RunState::Closed, closed_at: Some(now), ..run.clone() };
     assert!(store.transition((RunState::Running, 1), to, Vec::new(), Some(turn)).await.unwrap());

@@ -1,4 +1,5 @@
-//! What a hostile tenant, page or machine may try: every budget refuses by its name, before anything is spent.
+//! What a hostile tenant, page or machine may try: every budget refuses by its name, before
+//! anything is spent.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -39,12 +40,14 @@ async fn ids_and_lists_that_every_record_would_carry_are_short_or_refused() {
     v1["payload"]["capabilities"] = json!({ "supported_events": vec!["E".repeat(64); 64] });
     assert_eq!(post(&server, "/v1/assist", &v1).await.status(), 200);
     let v2 = |session: &str| {
-        json!({ "request_id": Uuid::now_v7(), "context": { "session_id": session, "user": { "id": "u", "name": "n" } },
+        json!({ "request_id": Uuid::now_v7(), "context": { "session_id": session,
+        "user": { "id": "u", "name": "n" } },
             "payload": { "query": "/tokens 1" } })
     };
     let agui = |run: &str, thread: &str| {
         json!({ "threadId": thread, "runId": run, "state": {}, "tools": [], "context": [],
-            "forwardedProps": {}, "messages": [{ "id": "1", "role": "user", "content": "/tokens 1" }] })
+            "forwardedProps": {}, "messages": [{ "id": "1", "role": "user",
+            "content": "/tokens 1" }] })
     };
     for length in [1025, 17_000, 70_000] {
         let long = "x".repeat(length);
@@ -210,7 +213,8 @@ async fn a_session_is_read_in_pages_of_bounded_size_and_has_a_size_of_its_own() 
     server.stop().await;
 }
 
-/// Whoever asks for much is answered in its own time: what others wait for is how much of it is made at once.
+/// Whoever asks for much is answered in its own time: what others wait for is how much of it is
+/// made at once.
 #[tokio::test]
 async fn of_one_tenants_lists_and_pages_one_is_read_at_a_time() {
     let store = OddStore::new().shared();
@@ -381,8 +385,10 @@ async fn an_answer_that_is_not_read_counts_whichever_face_made_it() {
     let text = "x".repeat(600_000);
     let response = json!({ "model": "demo", "input": format!("/echo {text}") });
     let response: Value = post(&server, "/v1/responses", &response).await.json().await.unwrap();
-    let message = json!({ "role": "user", "messageId": "m", "parts": [{ "kind": "text", "text": format!("/echo {text}") }] });
-    let task = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": { "message": message } });
+    let message = json!({ "role": "user", "messageId": "m", "parts": [{ "kind": "text",
+    "text": format!("/echo {text}") }] });
+    let task = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send",
+    "params": { "message": message } });
     let task: Value = post(&server, "/v1/a2a", &task).await.json().await.unwrap();
     let (response, task) =
         (response["id"].as_str().unwrap(), task["result"]["id"].as_str().unwrap());

@@ -1,5 +1,5 @@
-//! What the gateway does unasked: it ends who waits for too long, without looking through everything, and whatever
-//! fails on the way.
+//! What the gateway does unasked: it ends who waits for too long, without looking through
+//! everything, and whatever fails on the way.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -140,7 +140,8 @@ async fn in_agui_the_question_is_the_outcome_and_resume_the_answer() {
     let server = start(Settings::default()).await;
     let thread = Uuid::now_v7().to_string();
     let post = async |resume: Option<Value>| -> Vec<Value> {
-        let mut input = json!({ "threadId": thread, "runId": Uuid::now_v7().to_string(), "protocolVersion": "1.0",
+        let mut input = json!({ "threadId": thread, "runId": Uuid::now_v7().to_string(),
+        "protocolVersion": "1.0",
             "messages": [{ "id": "1", "role": "user", "content": "/ask Paint it blue?" }] });
         if let Some(resume) = resume {
             input["resume"] = resume;
@@ -161,7 +162,8 @@ async fn in_agui_the_question_is_the_outcome_and_resume_the_answer() {
     );
     assert_eq!(question["responseSchema"]["required"], json!(["approved"]));
     assert!(!first.iter().any(|event| event["type"] == "CUSTOM"), "the outcome alone tells it");
-    let resume = json!([{ "interruptId": question["id"], "status": "resolved", "payload": { "approved": false } }]);
+    let resume = json!([{ "interruptId": question["id"], "status": "resolved",
+    "payload": { "approved": false } }]);
     let second = post(Some(resume.clone())).await;
     assert!(
         second.iter().any(|e| e["delta"].as_str().is_some_and(|d| d.contains("false"))),

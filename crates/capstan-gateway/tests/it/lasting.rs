@@ -11,7 +11,8 @@ fn request(server: &Server, question: &str, more: &str) -> String {
     let host = server.url.strip_prefix("http://").unwrap();
     let length = body.len();
     format!(
-        "POST /v1/assist HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{more}\r\n{body}"
+        "POST /v1/assist HTTP/1.1\r\nhost: {host}\r\ncontent-type: \
+         application/json\r\ncontent-length: {length}\r\n{more}\r\n{body}"
     )
 }
 
@@ -110,7 +111,8 @@ async fn a_connection_whose_server_drains_closes_behind_its_body() {
     assert_eq!(wire.rest().await, "", "nothing more is said");
 }
 
-/// A body that nobody has read must not be taken for the next request: a proxy would give its answer to somebody else.
+/// A body that nobody has read must not be taken for the next request: a proxy would give its
+/// answer to somebody else.
 #[tokio::test]
 async fn what_is_left_of_a_request_is_no_request() {
     let server = start(Settings::default()).await;
@@ -122,7 +124,8 @@ async fn what_is_left_of_a_request_is_no_request() {
     let length = hidden.len();
     let mut wire = Wire::to(&server).await;
     wire.say(&format!(
-        "GET /v1/streams/{stream} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {length}\r\n\r\n{hidden}"
+        "GET /v1/streams/{stream} HTTP/1.1\r\nhost: {host}\r\ncontent-length: \
+         {length}\r\n\r\n{hidden}"
     ))
     .await;
     let mut answers = wire.until(END).await;

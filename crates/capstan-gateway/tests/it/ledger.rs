@@ -1,4 +1,5 @@
-//! What a record tells of its run: by which requests it came, in which trace, and how each of its attempts went.
+//! What a record tells of its run: by which requests it came, in which trace, and how each of its
+//! attempts went.
 
 use crate::common::{all, ask, disk, journal, serve_gateway, start_on, stream_of};
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};

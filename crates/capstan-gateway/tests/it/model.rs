@@ -1,8 +1,10 @@
-//! Random schedules against a simple model: whatever happens, every viewer sees the same stream, to its end.
+//! Random schedules against a simple model: whatever happens, every viewer sees the same stream, to
+//! its end.
 //!
-//! A schedule starts runs, cuts readers and resumes them, races duplicates, lets attempts fail, stops runs, lets
-//! weeks pass, and kills the process at any point of its dealings with the store. Time is virtual; a seed tells all.
-//! `CAPSTAN_SEEDS` is how many schedules are tried, `CAPSTAN_SEED` repeats a single one.
+//! A schedule starts runs, cuts readers and resumes them, races duplicates, lets attempts fail,
+//! stops runs, lets weeks pass, and kills the process at any point of its dealings with the store.
+//! Time is virtual; a seed tells all. `CAPSTAN_SEEDS` is how many schedules are tried,
+//! `CAPSTAN_SEED` repeats a single one.
 
 mod agent;
 #[cfg(planted_bugs)]
@@ -30,7 +32,8 @@ use life::{Fate, Land};
 use store::Calendar;
 use world::{Shared, Tally};
 
-/// Enough to meet everything in `MET`, few enough to be run at every change; `make soak` tries thousands.
+/// Enough to meet everything in `MET`, few enough to be run at every change; `make soak` tries
+/// thousands.
 const SEEDS: u64 = 40;
 
 /// What a fair number of schedules must have met, else they test less than they seem to.

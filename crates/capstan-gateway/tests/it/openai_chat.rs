@@ -1,4 +1,5 @@
-//! Chat Completions and the models over HTTP, against a real server: whole and streamed answers, tools, errors, keys.
+//! Chat Completions and the models over HTTP, against a real server: whole and streamed answers,
+//! tools, errors, keys.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -131,11 +132,14 @@ async fn an_answer_is_one_object_or_chunks_of_the_same_text() {
 #[tokio::test]
 async fn the_callers_tools_are_called_and_the_agents_own_are_not_told() {
     let server = serve().await;
-    let tool = json!({ "type": "function", "function": { "name": "weather", "parameters": { "type": "object" } } });
-    let body = json!({ "model": "caller", "tools": [tool], "messages": [{ "role": "user", "content": "Bern?" }] });
+    let tool = json!({ "type": "function", "function": { "name": "weather",
+    "parameters": { "type": "object" } } });
+    let body = json!({ "model": "caller", "tools": [tool], "messages": [{ "role": "user",
+    "content": "Bern?" }] });
     let whole = ok(&server, &body).await;
     let choice = &whole["choices"][0];
-    let call = json!({ "id": "c1", "type": "function", "function": { "name": "weather", "arguments": "{\"city\":\"Bern\"}" } });
+    let call = json!({ "id": "c1", "type": "function", "function": { "name": "weather",
+    "arguments": "{\"city\":\"Bern\"}" } });
     assert_eq!(
         (&choice["finish_reason"], &choice["message"]["tool_calls"]),
         (&json!("tool_calls"), &json!([call]))
@@ -446,7 +450,8 @@ async fn a_repeat_without_a_key_attaches_to_the_run_that_nobody_reads() {
     until_left(&server, 1).await;
     let third = post(&server, &body, &REPEAT).await;
     assert_eq!(stream_of(&third), stream);
-    // Who does not say that it repeats starts its own, and another body or tenant has nothing to do with it.
+    // Who does not say that it repeats starts its own, and another body or tenant has nothing to do
+    // with it.
     assert_eq!(runs(&server).await, 2);
     let fourth = post(&server, &body, &[]).await;
     let fifth = post(&server, &streamed(chat("/hang  ")), &REPEAT).await;

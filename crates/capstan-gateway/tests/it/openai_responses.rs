@@ -1,4 +1,5 @@
-//! Responses over HTTP, against a real server: events and objects, reading on from every number, trees, stops, erasing.
+//! Responses over HTTP, against a real server: events and objects, reading on from every number,
+//! trees, stops, erasing.
 
 use crate::common::{Server, client, demo, stream_of};
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
@@ -25,7 +26,8 @@ impl Agent for Teller {
         };
         out.thought("Weather, then.").await?;
         out.delta("I look. ").await?;
-        let source = json!({ "citations": [{ "source_id": "s", "uri": "https://a.example/", "title": "A", "confidence": 1.0 }] });
+        let source = json!({ "citations": [{ "source_id": "s", "uri": "https://a.example/",
+        "title": "A", "confidence": 1.0 }] });
         out.event("CITATION_BLOCK", &source).await?;
         out.thought("Bern.").await?;
         out.event("TOOL_CALL_START", &json!({ "toolCallId": "c1", "toolCallName": tool.name }))
@@ -166,7 +168,8 @@ async fn thoughts_sources_and_calls_are_items_and_a_result_goes_back_by_id() {
     let sources = &done["output"][1]["content"][0]["annotations"];
     assert_eq!(
         sources,
-        &json!([{ "type": "url_citation", "url": "https://a.example/", "title": "A", "start_index": 8, "end_index": 8 }])
+        &json!([{ "type": "url_citation", "url": "https://a.example/", "title": "A",
+        "start_index": 8, "end_index": 8 }])
     );
 
     let result = json!([{ "type": "function_call_output", "call_id": "c1", "output": "sunny" }]);
@@ -292,7 +295,8 @@ async fn answers_form_a_tree_and_a_conversation_a_line() {
             (answer["id"].clone(), texts, answer["previous_response_id"].clone())
         }
     };
-    let messages = json!([{ "role": "user", "content": "a" }, { "role": "assistant", "content": "A" }, { "role": "user", "content": "b" }]);
+    let messages = json!([{ "role": "user", "content": "a" }, { "role": "assistant",
+    "content": "A" }, { "role": "user", "content": "b" }]);
     let (root, said, _) = tell(json!({ "input": messages })).await;
     assert_eq!(said, ["a", "b"]);
     let (left, said, previous) = tell(json!({ "input": "c", "previous_response_id": root })).await;
@@ -318,7 +322,8 @@ async fn answers_form_a_tree_and_a_conversation_a_line() {
 #[tokio::test]
 async fn an_answer_is_erased_and_its_input_listed() {
     let server = serve().await;
-    let input = json!([{ "role": "user", "content": "a" }, { "type": "message", "id": "m2", "role": "user", "content": "/echo b" }]);
+    let input = json!([{ "role": "user", "content": "a" }, { "type": "message", "id": "m2",
+    "role": "user", "content": "/echo b" }]);
     let answer = ok(&server, &json!({ "model": "demo", "input": input })).await;
     let path = format!("/v1/responses/{}", answer["id"].as_str().unwrap());
     let page: Value =
@@ -464,7 +469,8 @@ async fn a_question_is_a_call_and_its_output_the_answer() {
         assert_eq!(call["name"], "interrupt");
         let question: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
         assert!(question["message"].as_str().unwrap().contains("Which colour?"), "{question}");
-        let output = json!({ "type": "function_call_output", "call_id": call["call_id"], "output": "{\"answer\":\"blue\"}" });
+        let output = json!({ "type": "function_call_output", "call_id": call["call_id"],
+        "output": "{\"answer\":\"blue\"}" });
         let mut answer = json!({ "model": "demo", "input": [output] });
         if names_conversation {
             answer = with(answer, "conversation", "talk".into());

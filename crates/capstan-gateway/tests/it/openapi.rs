@@ -1,4 +1,5 @@
-//! `/openapi.json` and `/docs`: they list what the router serves, their examples work, and they need nothing else.
+//! `/openapi.json` and `/docs`: they list what the router serves, their examples work, and they
+//! need nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -279,7 +280,8 @@ async fn raw(server: &crate::common::Server, request: &[u8]) -> String {
 #[tokio::test]
 async fn who_announces_too_much_is_refused_before_it_is_sent() {
     let server = start(Settings::default()).await;
-    let head = b"POST /v1/assist HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n";
+    let head = b"POST /v1/assist HTTP/1.1\r\nHost: localhost\r\nConnection: \
+     close\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n";
     let answer = raw(&server, head).await;
     assert!(
         answer.starts_with("HTTP/1.1 413 ") && answer.contains("\"payload_too_large\""),
@@ -295,7 +297,8 @@ async fn who_sends_somewhat_too_much_can_send_it_all_and_ask_again() {
     let limits = capstan_gateway::Limits { body_bytes: 1024 * 1024, ..Default::default() };
     let server = start(Settings { limits, ..Settings::default() }).await;
     let large = format!(
-        "POST /v1/assist HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {TOO_MUCH}\r\n\r\n{}",
+        "POST /v1/assist HTTP/1.1\r\nHost: localhost\r\nContent-Type: \
+         application/json\r\nContent-Length: {TOO_MUCH}\r\n\r\n{}",
         " ".repeat(TOO_MUCH)
     );
     let next = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -309,8 +312,8 @@ async fn who_sends_somewhat_too_much_can_send_it_all_and_ask_again() {
 #[tokio::test]
 async fn a_second_host_does_not_get_past_the_guard() {
     let server = start(Settings::default()).await;
-    let head =
-        b"GET /v1/streams HTTP/1.1\r\nHost: localhost\r\nHost: example.org\r\nConnection: close\r\n\r\n";
+    let head = b"GET /v1/streams HTTP/1.1\r\nHost: localhost\r\nHost: example.org\r\nConnection: \
+         close\r\n\r\n";
     let answer = raw(&server, head).await;
     assert!(
         answer.starts_with("HTTP/1.1 403 ") && answer.contains("\"tenant_unauthorized\""),

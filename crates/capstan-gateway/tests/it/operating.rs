@@ -1,4 +1,5 @@
-//! What an operator learns of failures: which agent, how often, and that no run is left without somebody at work on it.
+//! What an operator learns of failures: which agent, how often, and that no run is left without
+//! somebody at work on it.
 
 use std::io;
 use std::sync::{Arc, Mutex};

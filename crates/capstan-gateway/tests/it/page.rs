@@ -1,4 +1,5 @@
-//! What browsers get: the page that was handed in, under a strict policy, or a plain one; and the list of agents.
+//! What browsers get: the page that was handed in, under a strict policy, or a plain one; and the
+//! list of agents.
 
 use crate::common::{client, journal, serve_gateway, start};
 use capstan_demo::Demo;

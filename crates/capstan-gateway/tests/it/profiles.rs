@@ -45,9 +45,8 @@ async fn a_request_of_v2_is_answered_in_v2_with_what_healing_needs() {
     let stream = stream_of(&response);
     let packets = all_v2(response).await;
     let said: Vec<_> = packets.iter().map(|p| &p.payload).collect();
-    assert!(
-        matches!(said[..], [Payload::Delta(a), Payload::Delta(_), Payload::Delta(_), Payload::Close(_)] if a == "tok1 ")
-    );
+    assert!(matches!(said[..], [Payload::Delta(a), Payload::Delta(_), Payload::Delta(_),
+        Payload::Close(_)] if a == "tok1 "));
     for (packet, seq) in packets.iter().zip(1..) {
         assert_eq!(
             (packet.stream_id.unwrap().to_string(), packet.seq),

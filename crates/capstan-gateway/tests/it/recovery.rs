@@ -1,5 +1,5 @@
-//! Restarts that find runs under way: how long they take when these are many, and what becomes of those that a repair
-//! cannot vouch for.
+//! Restarts that find runs under way: how long they take when these are many, and what becomes of
+//! those that a repair cannot vouch for.
 
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,8 @@ async fn what_a_repair_cannot_vouch_for_is_lost_and_never_continued() {
         let body =
             server.get(&format!("/v1/streams/{}", run.stream_id)).await.text().await.unwrap();
         assert!(body.contains("stream_lost") && body.contains("FATAL"), "{body}");
-        // Beyond the three packets that there are and beyond all that may have been: the only gap there may be.
+        // Beyond the three packets that there are and beyond all that may have been: the only gap
+        // there may be.
         let seqs = body
             .lines()
             .filter_map(|line| line.strip_prefix("id: ")?.rsplit(':').next()?.parse().ok());

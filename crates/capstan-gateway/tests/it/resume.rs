@@ -1,4 +1,5 @@
-//! Cursors that do not fit: a wrong one is refused, one at the end is told so, an unknown one is gone.
+//! Cursors that do not fit: a wrong one is refused, one at the end is told so, an unknown one is
+//! gone.
 
 use crate::common::{
     all, ask, close_reason, demo, journal, problem, seqs, serve_gateway, start, stream_of,

@@ -1,4 +1,5 @@
-//! The run contract over HTTP, against a real server: start once, stream, fail in types, resume, stop.
+//! The run contract over HTTP, against a real server: start once, stream, fail in types, resume,
+//! stop.
 
 use crate::common::{
     all, ask, client, close_reason, errors, journal, packets, problem, seqs, start, start_on, text,

@@ -1,5 +1,5 @@
-//! What a key may do follows from its scopes, whichever protocol it speaks. The walk takes every operation that the API
-//! document names, so a new route fails here until it has its row.
+//! What a key may do follows from its scopes, whichever protocol it speaks. The walk takes every
+//! operation that the API document names, so a new route fails here until it has its row.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -139,7 +139,8 @@ impl Credentials {
         let words = scopes.iter().map(|scope| scope.word()).collect::<Vec<_>>().join(" ");
         self.issuer.token(
             "EdDSA",
-            &json!({ "iss": "https://id.example", "aud": "capstan", "exp": now + 600, "tenant": "acme",
+            &json!({ "iss": "https://id.example", "aud": "capstan", "exp": now + 600,
+            "tenant": "acme",
                 "scope": words }),
         )
     }
@@ -236,7 +237,8 @@ async fn walk(server: &Server, operation: &str, needed: &[Scope], body: &Value) 
 }
 
 fn call(method: &str, stream: &str) -> Value {
-    let message = json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER", "kind": "message",
+    let message = json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER",
+    "kind": "message",
         "parts": [{ "text": "/tokens 1", "kind": "text" }] });
     let push = json!({ "id": "c-1", "url": "https://mine.example/" });
     json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "id": stream, "taskId": stream,

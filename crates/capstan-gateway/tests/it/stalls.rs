@@ -1,4 +1,5 @@
-//! A reader that takes nothing of what is there for it is cut, and goes on from its cursor. Nobody else is cut.
+//! A reader that takes nothing of what is there for it is cut, and goes on from its cursor. Nobody
+//! else is cut.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -87,7 +88,8 @@ async fn a_reader_that_hangs_up_is_told_from_one_that_stalls() {
     assert_eq!(parting(&patient, &path).await, "left");
 }
 
-/// HTTP/1.0 has no chunks: a body is over when the connection is, so that only a reset tells a cut from an end.
+/// HTTP/1.0 has no chunks: a body is over when the connection is, so that only a reset tells a cut
+/// from an end.
 #[tokio::test]
 async fn a_reader_that_takes_nothing_is_cut_and_goes_on_from_its_cursor_with_the_same_bytes() {
     let (patient, impatient) = servers().await;
@@ -198,8 +200,9 @@ async fn a_viewer_of_a_quiet_stream_is_never_cut() {
     server.stop().await;
 }
 
-/// It takes a little at a time, and needs far longer in all than one is waited for that takes nothing. Time has to pass
-/// here: the server's patience and the reader's pace are both real, ten to one, so that a busy machine does not matter.
+/// It takes a little at a time, and needs far longer in all than one is waited for that takes
+/// nothing. Time has to pass here: the server's patience and the reader's pace are both real, ten
+/// to one, so that a busy machine does not matter.
 #[tokio::test]
 async fn a_reader_that_is_slow_is_never_cut() {
     const PATIENCE: Duration = Duration::from_secs(1);

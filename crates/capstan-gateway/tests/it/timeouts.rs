@@ -103,7 +103,8 @@ async fn a_head_that_never_ends_is_hung_up_on() {
 #[tokio::test]
 async fn a_body_that_never_ends_is_a_time_out() {
     let server = timed(Timeouts { request: SOON, ..Timeouts::default() }).await;
-    let head = "POST /v1/assist HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9000\r\n\r\n{";
+    let head = "POST /v1/assist HTTP/1.1\r\nhost: localhost\r\ncontent-type: \
+     application/json\r\ncontent-length: 9000\r\n\r\n{";
     let answer = answer(&server, head).await;
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
     assert!(

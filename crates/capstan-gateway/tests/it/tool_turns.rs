@@ -72,11 +72,13 @@ async fn a_tool_round_trip_needs_nothing_but_the_session_and_the_result() {
     let answer = all(server.post(&request).await).await;
     assert_eq!(
         seen(&text(&answer)),
-        json!({ "asked": "How is the weather?", "call": "c1", "result": "Sunny.", "roles": ["user", "assistant", "tool"] })
+        json!({ "asked": "How is the weather?", "call": "c1", "result": "Sunny.", "roles": ["user",
+        "assistant", "tool"] })
     );
     let stored: Value = server.get(&format!("/v1/sessions/{session}")).await.json().await.unwrap();
     let said = |turn: usize, message: usize| stored["turns"][turn]["messages"][message].clone();
-    let call = json!({ "type": "tool_call", "name": "weather", "arguments": "{\"city\":\"Rome\"}", "id": "c1" });
+    let call = json!({ "type": "tool_call", "name": "weather", "arguments": "{\"city\":\"Rome\"}",
+    "id": "c1" });
     assert_eq!(said(0, 1)["parts"], json!([{ "type": "text", "content": "Let me look. " }, call]));
     assert_eq!((&said(1, 0)["role"], &said(1, 1)["role"]), (&json!("tool"), &json!("assistant")));
     server.stop().await;
@@ -101,7 +103,10 @@ async fn a_result_of_a_call_that_the_session_does_not_know_is_refused_by_name() 
         ChatMessage::tool("c9", "Sunny."),
     ];
     whole.payload = AgentRequest::messages(session, &said);
-    let input = |messages: Value| json!({ "threadId": session, "runId": Uuid::now_v7(), "messages": messages });
+    let input = |messages: Value| {
+        json!({ "threadId": session, "runId": Uuid::now_v7(),
+    "messages": messages })
+    };
     let result = json!({ "id": "2", "role": "tool", "toolCallId": "c9", "content": "Sunny." });
     let front_end = [
         input(json!([result])),
@@ -167,8 +172,12 @@ async fn a_call_that_nobody_answered_is_not_told_to_the_next_run() {
 async fn the_second_request_of_a_front_end_with_tools_reaches_the_agent_whole() {
     let server = start().await;
     let thread = Uuid::now_v7().to_string();
-    let call = json!({ "id": "c1", "type": "function", "function": { "name": "weather", "arguments": "{}" } });
-    let input = |messages: Value| json!({ "threadId": thread, "runId": Uuid::now_v7().to_string(), "protocolVersion": "1.0", "messages": messages });
+    let call = json!({ "id": "c1", "type": "function", "function": { "name": "weather",
+    "arguments": "{}" } });
+    let input = |messages: Value| {
+        json!({ "threadId": thread, "runId": Uuid::now_v7().to_string(),
+    "protocolVersion": "1.0", "messages": messages })
+    };
     let question = json!({ "id": "1", "role": "user", "content": "How is the weather?" });
     let post = async |input: Value| {
         let response =

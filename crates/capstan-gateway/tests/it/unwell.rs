@@ -128,7 +128,8 @@ async fn runs_are_recovered_many_at_once() {
             .await
             .unwrap();
     }
-    // One after the other they would wait for ever: that is what groups, and few syncs, are made of.
+    // One after the other they would wait for ever: that is what groups, and few syncs, are made
+    // of.
     let server = start_on(store.journal(), Settings::default()).await;
     while server.get("/readyz").await.status() != 200 {}
     assert!(store.store.open_runs().await.unwrap().is_empty());

@@ -1,4 +1,5 @@
-//! The conformance vectors of requests, posted: what the reference refuses is refused, and its place is named.
+//! The conformance vectors of requests, posted: what the reference refuses is refused, and its
+//! place is named.
 
 #[path = "../../../capstan-protocol/tests/it/common/mod.rs"]
 mod conformance;

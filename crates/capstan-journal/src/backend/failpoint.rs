@@ -1,5 +1,5 @@
-//! Points at which a test build dies on purpose: `CAPSTAN_FAILPOINT=after_append:5` aborts at the fifth append.
-//! Without `--cfg failpoints` (`scripts/rustc-with-hooks`) a hit is nothing at all.
+//! Points at which a test build dies on purpose: `CAPSTAN_FAILPOINT=after_append:5` aborts at the
+//! fifth append. Without `--cfg failpoints` (`scripts/rustc-with-hooks`) a hit is nothing at all.
 
 /// Where a process can be made to die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

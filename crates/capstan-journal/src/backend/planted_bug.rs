@@ -1,5 +1,6 @@
-//! Known mistakes that a test build can plant (`CAPSTAN_BUG=lost_wakeup`), to prove that the model test finds them.
-//! Without `--cfg planted_bugs` (`scripts/rustc-with-hooks`) every question is a constant no.
+//! Known mistakes that a test build can plant (`CAPSTAN_BUG=lost_wakeup`), to prove that the model
+//! test finds them. Without `--cfg planted_bugs` (`scripts/rustc-with-hooks`) every question is a
+//! constant no.
 
 /// One mistake each, of the kind a journal must never make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

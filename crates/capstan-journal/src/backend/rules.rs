@@ -49,7 +49,8 @@ fn check_order(run: &Run, frames: &[Frame], may_skip: bool) -> Result<(), Journa
     Ok(())
 }
 
-/// The record after a transition: what the claim fixed stays, the rest is the caller's, the counts are the store's.
+/// The record after a transition: what the claim fixed stays, the rest is the caller's, the counts
+/// are the store's.
 pub fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
     let closed_at = match to.state {
         RunState::Closed => Some(to.closed_at.unwrap_or(to.updated_at)),
@@ -97,7 +98,8 @@ fn capped(mut attempts: Vec<Attempt>) -> Vec<Attempt> {
     attempts
 }
 
-/// The run whose questions a claim answers, as it is from then on. Questions are answered once, in their own session.
+/// The run whose questions a claim answers, as it is from then on. Questions are answered once, in
+/// their own session.
 pub fn answer(asker: Option<Run>, claim: &Claim) -> Result<Run, JournalError> {
     let is_open = |run: &Run| {
         let is_ours = (&run.tenant, &run.session) == (&claim.tenant, &claim.session);

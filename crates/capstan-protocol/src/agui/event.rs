@@ -117,7 +117,8 @@ macro_rules! events {
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(tag = "type", rename_all_fields = "camelCase")]
-        #[allow(missing_docs)] // The members are AG-UI's own; each type's line says what they are for.
+        // The members are AG-UI's own; each type's line says what they are for.
+        #[allow(missing_docs)]
         pub enum EventBody {
             $($(#[$doc])* #[serde(rename = $wire)] $name { $($(#[$attr])* $field: $type,)* },)*
         }
@@ -153,13 +154,17 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] outcome: Option<Outcome>,
         #[serde(default, skip_serializing_if = "Option::is_none")] usage: Option<Vec<TokenUsage>>,
     }
-    /// Ends a run that failed; [`RunError`](super::RunError) writes and reads the members that are ours.
+    /// Ends a run that failed; [`RunError`](super::RunError) writes and reads the members that are
+    /// ours.
     RunError = "RUN_ERROR" {
         message: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none", rename = "http_status")] http_status: Option<u16>,
-        #[serde(default, skip_serializing_if = "Option::is_none")] details: Option<Map<String, Value>>,
-        #[serde(default, skip_serializing_if = "Option::is_none", rename = "retry_after")] retry_after: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none",
+        rename = "http_status")] http_status: Option<u16>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] details: Option<Map<String,
+        Value>>,
+        #[serde(default, skip_serializing_if = "Option::is_none",
+        rename = "retry_after")] retry_after: Option<u64>,
         #[serde(default, skip_serializing_if = "Option::is_none")] usage: Option<Vec<TokenUsage>>,
     }
     /// Opens a named step.
@@ -199,12 +204,14 @@ events! {
     /// Closes a span of reasoning.
     ReasoningEnd = "REASONING_END" { message_id: String, }
     /// A provider's opaque reasoning, to be handed back later.
-    ReasoningEncryptedValue = "REASONING_ENCRYPTED_VALUE" { subtype: String, entity_id: String, encrypted_value: String, }
+    ReasoningEncryptedValue = "REASONING_ENCRYPTED_VALUE" { subtype: String, entity_id: String,
+    encrypted_value: String, }
     /// Opens a tool call.
     ToolCallStart = "TOOL_CALL_START" {
         tool_call_id: String,
         tool_call_name: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")] parent_message_id: Option<String>,
+        #[serde(default,
+        skip_serializing_if = "Option::is_none")] parent_message_id: Option<String>,
     }
     /// A piece of a tool call's arguments.
     ToolCallArgs = "TOOL_CALL_ARGS" { tool_call_id: String, delta: String, }
@@ -214,7 +221,8 @@ events! {
     ToolCallChunk = "TOOL_CALL_CHUNK" {
         #[serde(default, skip_serializing_if = "Option::is_none")] tool_call_id: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] tool_call_name: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")] parent_message_id: Option<String>,
+        #[serde(default,
+        skip_serializing_if = "Option::is_none")] parent_message_id: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] delta: Option<String>,
     }
     /// What a tool returned; a message of its own.
@@ -238,7 +246,8 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] replace: Option<bool>,
     }
     /// Changes an activity by a JSON Patch.
-    ActivityDelta = "ACTIVITY_DELTA" { message_id: String, activity_type: String, patch: Vec<Value>, }
+    ActivityDelta = "ACTIVITY_DELTA" { message_id: String, activity_type: String,
+    patch: Vec<Value>, }
     /// A provider's event, untranslated.
     Raw = "RAW" {
         event: Value,
@@ -250,9 +259,12 @@ events! {
     SubagentStarted = "SUBAGENT_STARTED" {
         name: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] description: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")] parent_subagent_run_id: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")] parent_tool_call_id: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")] parent_message_id: Option<String>,
+        #[serde(default,
+        skip_serializing_if = "Option::is_none")] parent_subagent_run_id: Option<String>,
+        #[serde(default,
+        skip_serializing_if = "Option::is_none")] parent_tool_call_id: Option<String>,
+        #[serde(default,
+        skip_serializing_if = "Option::is_none")] parent_message_id: Option<String>,
     }
     /// A subagent is done or suspended.
     SubagentFinished = "SUBAGENT_FINISHED" {

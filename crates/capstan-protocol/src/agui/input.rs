@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::message::AguiMessage;
 use crate::json::{RawJson, RawObject};
 
-/// A request to run an agent. `runId` is the key under which the run starts at most once, `threadId` the session.
+/// A request to run an agent. `runId` is the key under which the run starts at most once,
+/// `threadId` the session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

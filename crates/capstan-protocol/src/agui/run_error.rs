@@ -87,7 +87,8 @@ pub enum RunErrorForm {
     /// At top level, as the story has it, and under `metadata.capstan`.
     #[default]
     Story,
-    /// Only under `metadata.capstan`, for peers that sent a `protocolVersion`: they warn about unknown members.
+    /// Only under `metadata.capstan`, for peers that sent a `protocolVersion`: they warn about
+    /// unknown members.
     MetadataOnly,
 }
 
@@ -126,7 +127,8 @@ impl RunError {
         Map::from_iter([(METADATA_KEY.to_owned(), Value::Object(ours))])
     }
 
-    /// Reads any RUN_ERROR: ours in either form, the story's, or a foreign one with nothing but a message.
+    /// Reads any RUN_ERROR: ours in either form, the story's, or a foreign one with nothing but a
+    /// message.
     pub fn from_event(event: &AguiEvent) -> Option<Self> {
         let EventBody::RunError { message, code, http_status, details, retry_after, .. } =
             &event.body

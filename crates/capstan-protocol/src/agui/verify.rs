@@ -1,4 +1,5 @@
-//! AG-UI's rules of sequence, as the published clients enforce them (the union of 1.0.0's and 0.0.59's).
+//! AG-UI's rules of sequence, as the published clients enforce them (the union of 1.0.0's and
+//! 0.0.59's).
 //!
 //! It judges JSON, not typed events: what is wrong may be what the types would hide.
 
@@ -19,8 +20,8 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// Takes the next event; says what is wrong with its place. An event of a type that has no rules may stand anywhere
-    /// within a run.
+    /// Takes the next event; says what is wrong with its place. An event of a type that has no
+    /// rules may stand anywhere within a run.
     pub fn check(&mut self, event: &Value) -> Result<(), String> {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
         if let Some(end) = &self.end {
@@ -70,7 +71,8 @@ impl Verifier {
     }
 }
 
-/// A member of an event that is null, which the published clients refuse. What is anybody's own value may be null.
+/// A member of an event that is null, which the published clients refuse. What is anybody's own
+/// value may be null.
 pub fn null_member(event: &Value) -> Option<&str> {
     const OPEN: [&str; 3] = ["value", "snapshot", "event"];
     let mut members = event.as_object()?.iter();

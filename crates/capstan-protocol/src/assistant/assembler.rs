@@ -1,7 +1,8 @@
 //! From a sequence of frames to whole messages, each with its error.
 //!
-//! When a stream breaks in the middle, the CLI closes it without a word and speaks of it later, in a synthetic
-//! frame of its own. The error belongs to the message that broke off, and is joined to it here.
+//! When a stream breaks in the middle, the CLI closes it without a word and speaks of it later, in
+//! a synthetic frame of its own. The error belongs to the message that broke off, and is joined to
+//! it here.
 
 use serde_json::Value;
 
@@ -38,7 +39,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The error of the run: the last one of a message that is not a subagent's, if the result says that it failed.
+    /// The error of the run: the last one of a message that is not a subagent's, if the result says
+    /// that it failed.
     pub fn error(&self) -> Option<&AssistantError> {
         let failed = self.result.as_ref().is_some_and(|result| result.is_error);
         let mut own = self.messages.iter().rev().filter(|m| m.parent_tool_use_id.is_none());
@@ -129,7 +131,8 @@ impl Assembler {
         let event = &frame.event;
         match event.get("type").and_then(Value::as_str) {
             Some("message_start") => {
-                // A retry begins anew: what the broken stream said before is not part of the answer.
+                // A retry begins anew: what the broken stream said before is not part of the
+                // answer.
                 let id = event.pointer("/message/id").and_then(Value::as_str).map(str::to_owned);
                 let parent_tool_use_id = frame.parent_tool_use_id.clone();
                 self.open = Some(Message {

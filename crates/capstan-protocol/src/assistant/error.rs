@@ -1,4 +1,5 @@
-//! The error of an assistant message: ADR 0004's six words, what the CLI says today, and what it may say tomorrow.
+//! The error of an assistant message: ADR 0004's six words, what the CLI says today, and what it
+//! may say tomorrow.
 
 use std::fmt;
 
@@ -94,7 +95,8 @@ impl AssistantError {
         }
     }
 
-    /// The view onto ADR 0004's six. A blank word says nothing; blanks around a known one are forgiven.
+    /// The view onto ADR 0004's six. A blank word says nothing; blanks around a known one are
+    /// forgiven.
     pub fn adr(&self) -> Option<AdrError> {
         match self.as_str().trim() {
             "" => None,

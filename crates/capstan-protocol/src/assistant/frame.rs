@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 use super::error::AssistantError;
 use crate::decode::{DecodeError, DecodeErrorKind};
 
-/// A content block of a message. Types that are not listed are dropped, as every reader of these frames does.
+/// A content block of a message. Types that are not listed are dropped, as every reader of these
+/// frames does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
     /// Text.
@@ -108,7 +109,8 @@ impl SystemMessage {
     }
 }
 
-/// How a turn ended. `is_error` decides, never the subtype: an API failure arrives as subtype `success`.
+/// How a turn ended. `is_error` decides, never the subtype: an API failure arrives as subtype
+/// `success`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResultMessage {
     /// `success`, `error_max_turns`, …
@@ -226,7 +228,8 @@ fn object_at<'a>(
     value.as_object().ok_or_else(|| DecodeError::value(name, "expected an object"))
 }
 
-/// A word; what is not a string is kept as its JSON text, so that nothing that says "error" is lost.
+/// A word; what is not a string is kept as its JSON text, so that nothing that says "error" is
+/// lost.
 fn error_at(object: &Map<String, Value>) -> Option<AssistantError> {
     match object.get("error")? {
         Value::Null => None,
@@ -345,7 +348,8 @@ fn result(object: &Map<String, Value>) -> Result<ResultMessage, DecodeError> {
     })
 }
 
-/// A call that waits for somebody's permission: who resumes it must know which one it is. What is empty is none.
+/// A call that waits for somebody's permission: who resumes it must know which one it is. What is
+/// empty is none.
 fn deferred(call: Option<&Value>) -> Result<(), DecodeError> {
     let is_empty = match call {
         None | Some(Value::Null | Value::Bool(false)) => true,

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 use crate::decode::{DecodeError, DecodeErrorKind};
 use crate::json;
 
-/// How deep a frame may nest. Tools return what they like, so this is more generous than for packets.
+/// How deep a frame may nest. Tools return what they like, so this is more generous than for
+/// packets.
 const MAX_DEPTH: usize = 512;
 
 /// What a line holds.
@@ -21,8 +22,8 @@ pub enum Line {
 impl Line {
     /// Decodes a line. Only a line that begins like an object can be wrong; anything else is noise.
     ///
-    /// What other JSON writers let through is read: `NaN` and `Infinity` as null, lone surrogates as U+FFFD,
-    /// the last of duplicate members.
+    /// What other JSON writers let through is read: `NaN` and `Infinity` as null, lone surrogates
+    /// as U+FFFD, the last of duplicate members.
     pub fn decode(line: &str) -> Result<Self, DecodeError> {
         let line = line.trim();
         if !line.starts_with('{') {

@@ -1,6 +1,7 @@
 //! A deserializer that takes structs from JSON objects only.
 //!
-//! serde would also fill a struct from an array, member by position. On this wire that is never meant.
+//! serde would also fill a struct from an array, member by position. On this wire that is never
+//! meant.
 
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor,

@@ -1,7 +1,8 @@
 //! Objects of which one member says what the others are, read member by member.
 //!
-//! serde's own `tag` first makes a tree of such an object, which takes many times its text and cannot hold raw text.
-//! Here only what stands before the tag is kept, as text; what follows is read as it comes.
+//! serde's own `tag` first makes a tree of such an object, which takes many times its text and
+//! cannot hold raw text. Here only what stands before the tag is kept, as text; what follows is
+//! read as it comes.
 
 use serde::de::value::{MapAccessDeserializer, StringDeserializer};
 use serde::de::{
@@ -13,7 +14,8 @@ use serde_json::value::RawValue;
 
 use super::{Objects, explain, nested};
 
-/// Reads an enum, whose `Deserialize` must be the untouched (externally tagged) one, from objects with a tag.
+/// Reads an enum, whose `Deserialize` must be the untouched (externally tagged) one, from objects
+/// with a tag.
 pub(crate) struct Tagged<D> {
     pub(crate) tag: &'static str,
     pub(crate) inner: D,
@@ -58,7 +60,8 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for TaggedVisitor<V> {
     }
 }
 
-/// The members of an object but its tag: those before it, then those after it. The tag's value is read first.
+/// The members of an object but its tag: those before it, then those after it. The tag's value is
+/// read first.
 struct Members<A> {
     tag: &'static str,
     before: std::vec::IntoIter<(String, Box<RawValue>)>,

@@ -1,8 +1,9 @@
-//! THE CATALOGUE: every kind of failure, once. To add a kind, add a row (and its line to `docs/errors.md` comes
-//! with `make gen`).
+//! THE CATALOGUE: every kind of failure, once. To add a kind, add a row (and its line to
+//! `docs/errors.md` comes with `make gen`).
 //!
-//! Columns: Rust name, wire code, AG-UI code, HTTP status, problem slug, severity, domain, may a new request
-//! succeed?, default wait in seconds; then the texts: title and message for users, meaning and remedy for developers.
+//! Columns: Rust name, wire code, AG-UI code, HTTP status, problem slug, severity, domain, may a
+//! new request succeed?, default wait in seconds; then the texts: title and message for users,
+//! meaning and remedy for developers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -56,7 +57,8 @@ impl Entry {
 
 /// Writes the enum and the table from the same rows, so that neither can lack what the other has.
 macro_rules! catalogue {
-    ($($kind:ident, $code:literal, $agui:ident, $status:literal, $slug:literal, $severity:ident, $domain:ident, $retryable:literal, $wait:expr;
+    ($($kind:ident, $code:literal, $agui:ident, $status:literal, $slug:literal, $severity:ident,
+    $domain:ident, $retryable:literal, $wait:expr;
         $title:literal; $message:literal; $meaning:literal; $remedy:literal;)*) => {
         /// A kind of failure; one row of the catalogue.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,7 +69,8 @@ macro_rules! catalogue {
         /// Every kind of failure.
         pub static CATALOGUE: &[Entry] = &[
             $(Entry {
-                kind: FaultKind::$kind, code: $code, agui: AguiErrorCode::$agui, status: $status, slug: $slug,
+                kind: FaultKind::$kind, code: $code, agui: AguiErrorCode::$agui, status: $status,
+                slug: $slug,
                 severity: $severity, domain: $domain, retryable: $retryable, retry_after: $wait,
                 title: $title, message: $message, meaning: $meaning, remedy: $remedy,
             },)*
@@ -89,19 +92,24 @@ macro_rules! catalogue {
 
 catalogue! {
     // ---- limits ----
-    RateLimitExceeded, "rate_limit_exceeded", RateLimited, 429, "rate-limited", Transient, Client, true, Some(60);
+    RateLimitExceeded, "rate_limit_exceeded", RateLimited, 429, "rate-limited", Transient, Client,
+    true, Some(60);
         "Too many requests"; "Request rate limit exceeded. Please wait before retrying.";
         "The tenant sent more requests than its rate allows.";
         "Wait for retry_after, then send the same request again.";
-    SessionLimitExceeded, "session_limit_exceeded", RateLimited, 429, "session-limit-exceeded", Transient, Client, true, None;
+    SessionLimitExceeded, "session_limit_exceeded", RateLimited, 429, "session-limit-exceeded",
+    Transient, Client, true, None;
         "Too many sessions"; "Resource limit exceeded: too many sessions are open.";
         "The tenant has as many sessions or running runs as it may have.";
         "Let a run finish or close a session, then try again.";
-    MessageLimitExceeded, "message_limit_exceeded", RateLimited, 429, "message-limit-exceeded", Fatal, Client, false, None;
-        "The conversation is full"; "Resource limit exceeded: this conversation holds as many messages as it may.";
+    MessageLimitExceeded, "message_limit_exceeded", RateLimited, 429, "message-limit-exceeded",
+    Fatal, Client, false, None;
+        "The conversation is full"; "Resource limit exceeded: this conversation holds as many \
+         messages as it may.";
         "The session has reached its number of messages.";
         "Start a new session; retrying in this one cannot succeed.";
-    StorageLimitExceeded, "storage_limit_exceeded", RateLimited, 429, "storage-limit-exceeded", Transient, Client, true, None;
+    StorageLimitExceeded, "storage_limit_exceeded", RateLimited, 429, "storage-limit-exceeded",
+    Transient, Client, true, None;
         "Too much is kept"; "Resource limit exceeded: as much is kept for you as may be.";
         "The tenant's streams and sessions take as many bytes as they may.";
         "Delete streams or sessions, or wait until retention has; then try again.";
@@ -111,74 +119,94 @@ catalogue! {
         "Time ran out"; "Request timed out. Please try again.";
         "The run took longer than it may.";
         "Retry; if it happens again, ask for less or raise the time-out.";
-    UpstreamTimeout, "upstream_timeout", Timeout, 504, "upstream-timeout", Transient, Llm, true, None;
+    UpstreamTimeout, "upstream_timeout", Timeout, 504, "upstream-timeout", Transient, Llm, true,
+    None;
         "The model took too long"; "Upstream service timed out.";
         "A system behind the agent did not answer in time, or stopped in the middle of its answer.";
         "Retry; the upstream may be slow for the moment.";
 
     // ---- who ----
-    TenantRequired, "tenant_required", TenantRequired, 401, "tenant-required", Fatal, Security, false, None;
+    TenantRequired, "tenant_required", TenantRequired, 401, "tenant-required", Fatal, Security,
+    false, None;
         "Sign in first"; "Authentication is required.";
         "The request carries no key, so it belongs to no tenant.";
         "Send `Authorization: Bearer <key>`.";
-    TenantUnauthorized, "tenant_unauthorized", TenantUnauthorized, 403, "tenant-unauthorized", Fatal, Security, false, None;
+    TenantUnauthorized, "tenant_unauthorized", TenantUnauthorized, 403, "tenant-unauthorized",
+    Fatal, Security, false, None;
         "Not allowed"; "You are not allowed to do this.";
         "The key is unknown, or it belongs to another tenant, or this tenant may not do this.";
         "Check the key and, if it is sent, that X-Tenant-ID agrees with it.";
 
     // ---- what ----
-    InvalidRequest, "invalid_request", InvalidRequest, 400, "invalid-request", Fatal, Client, false, None;
+    InvalidRequest, "invalid_request", InvalidRequest, 400, "invalid-request", Fatal, Client,
+    false, None;
         "Invalid request"; "The request is invalid. Please check your input.";
         "The request breaks the protocol; the message names the member.";
         "Mend the member that the message names. The same request fails again.";
-    RequestConflict, "request_conflict", InvalidRequest, 409, "request-conflict", Fatal, Client, false, None;
+    RequestConflict, "request_conflict", InvalidRequest, 409, "request-conflict", Fatal, Client,
+    false, None;
         "Conflicting request"; "Another request with this id is already known.";
         "The request_id was used before with another body.";
-        "Use a fresh request_id for a new request; repeat the body exactly to attach to the old one.";
-    PayloadTooLarge, "payload_too_large", InvalidRequest, 413, "payload-too-large", Fatal, Client, false, None;
+        "Use a fresh request_id for a new request; repeat the body exactly to attach to the old \
+         one.";
+    PayloadTooLarge, "payload_too_large", InvalidRequest, 413, "payload-too-large", Fatal, Client,
+    false, None;
         "Too large"; "The request is larger than it may be.";
         "The body exceeds the limit of the tenant.";
         "Send less, or send large parts by reference.";
-    AnswerTooLarge, "answer_too_large", InvalidRequest, 406, "answer-too-large", Fatal, Client, false, None;
+    AnswerTooLarge, "answer_too_large", InvalidRequest, 406, "answer-too-large", Fatal, Client,
+    false, None;
         "The answer is too large"; "The answer is larger than one JSON object may be.";
-        "The whole answer was asked for in one object, and it has grown beyond what such an object may hold. The run goes on.";
+        "The whole answer was asked for in one object, and it has grown beyond what such an \
+         object may hold. The run goes on.";
         "Read the stream that the message names, instead of asking for one object.";
-    RouteNotFound, "route_not_found", InvalidRequest, 404, "route-not-found", Fatal, Client, false, None;
+    RouteNotFound, "route_not_found", InvalidRequest, 404, "route-not-found", Fatal, Client, false,
+    None;
         "No such address"; "There is nothing at this address.";
         "The path is not one that this server serves.";
         "Check the URL against the list of routes.";
-    MethodNotAllowed, "method_not_allowed", InvalidRequest, 405, "method-not-allowed", Fatal, Client, false, None;
+    MethodNotAllowed, "method_not_allowed", InvalidRequest, 405, "method-not-allowed", Fatal,
+    Client, false, None;
         "Wrong method"; "This address cannot be used that way.";
         "The path exists, but not for this HTTP method.";
         "Use a method that the Allow header lists.";
-    UnsupportedMediaType, "unsupported_media_type", InvalidRequest, 415, "unsupported-media-type", Fatal, Client, false, None;
+    UnsupportedMediaType, "unsupported_media_type", InvalidRequest, 415, "unsupported-media-type",
+    Fatal, Client, false, None;
         "Wrong content type"; "The request must be sent as application/json.";
         "The body's Content-Type is not application/json.";
         "Send `Content-Type: application/json`.";
 
-    InterruptNotOpen, "interrupt_not_open", InvalidRequest, 409, "interrupt-not-open", Fatal, Client, false, None;
+    InterruptNotOpen, "interrupt_not_open", InvalidRequest, 409, "interrupt-not-open", Fatal,
+    Client, false, None;
         "Already settled"; "This question can no longer be answered.";
-        "The request answers an interrupt that nobody asked, that was answered already, or whose time is over.";
-        "Read the session for what is open; an interrupt whose time is over can still be cancelled.";
+        "The request answers an interrupt that nobody asked, that was answered already, or whose \
+         time is over.";
+        "Read the session for what is open; an interrupt whose time is over can still be \
+         cancelled.";
 
     // ---- lookups ----
-    AgentNotFound, "agent_not_found", CapabilityNotFound, 404, "agent-not-found", Fatal, Client, false, None;
+    AgentNotFound, "agent_not_found", CapabilityNotFound, 404, "agent-not-found", Fatal, Client,
+    false, None;
         "No such agent"; "Requested agent not found.";
         "No agent of this name is configured.";
         "Check the agent's name against the server's list.";
-    CapabilityNotFound, "capability_not_found", CapabilityNotFound, 404, "capability-not-found", Fatal, Client, false, None;
+    CapabilityNotFound, "capability_not_found", CapabilityNotFound, 404, "capability-not-found",
+    Fatal, Client, false, None;
         "Feature not available"; "Requested capability not available.";
         "The agent does not offer what was asked for.";
         "Ask another agent, or without that capability.";
-    SessionNotFound, "session_not_found", SessionNotFound, 404, "session-not-found", Fatal, Client, false, None;
+    SessionNotFound, "session_not_found", SessionNotFound, 404, "session-not-found", Fatal, Client,
+    false, None;
         "No such conversation"; "This conversation does not exist.";
         "The session id is unknown to this tenant.";
         "Start a new session.";
-    StreamNotFound, "stream_not_found", SessionNotFound, 404, "stream-not-found", Fatal, Client, false, None;
+    StreamNotFound, "stream_not_found", SessionNotFound, 404, "stream-not-found", Fatal, Client,
+    false, None;
         "No such stream"; "This stream does not exist.";
         "The stream id is unknown to this tenant.";
         "Check the id, or post the request to start a run.";
-    StreamExpired, "stream_expired", SessionNotFound, 410, "stream-expired", Fatal, Client, true, None;
+    StreamExpired, "stream_expired", SessionNotFound, 410, "stream-expired", Fatal, Client, true,
+    None;
         "The answer has expired"; "This answer is no longer kept.";
         "The run is known, but its packets were deleted by retention.";
         "Send the request again under a fresh request_id.";
@@ -188,33 +216,40 @@ catalogue! {
         "Send the request again under a fresh request_id.";
 
     // ---- the service ----
-    ServiceUnavailable, "service_unavailable", ServiceUnavailable, 503, "service-unavailable", Transient, System, true, None;
+    ServiceUnavailable, "service_unavailable", ServiceUnavailable, 503, "service-unavailable",
+    Transient, System, true, None;
         "Service unavailable"; "The service is temporarily unavailable.";
         "The server is overloaded, starting or stopping.";
         "Retry after the time that Retry-After names, else with backoff.";
-    RunInterrupted, "run_interrupted", ServiceUnavailable, 503, "run-interrupted", Transient, System, true, None;
+    RunInterrupted, "run_interrupted", ServiceUnavailable, 503, "run-interrupted", Transient,
+    System, true, None;
         "Interrupted"; "The server stopped while it was answering.";
         "The process that ran the agent died or was restarted.";
         "Post the same request again: the run continues in a new attempt.";
-    JournalUnavailable, "journal_unavailable", ServiceUnavailable, 503, "journal-unavailable", Transient, System, true, None;
+    JournalUnavailable, "journal_unavailable", ServiceUnavailable, 503, "journal-unavailable",
+    Transient, System, true, None;
         "Service unavailable"; "The service is temporarily unavailable.";
         "The journal cannot be written or read.";
         "Retry with backoff; operators look at disk space and the journal's log.";
 
     // ---- what the agent stands on ----
-    UpstreamError, "upstream_error", UpstreamError, 502, "upstream-error", Transient, Llm, true, None;
+    UpstreamError, "upstream_error", UpstreamError, 502, "upstream-error", Transient, Llm, true,
+    None;
         "External service failed"; "Upstream service error.";
         "A system behind the agent answered with an error status.";
         "Retry if severity is TRANSIENT; details.upstream_status tells what was answered.";
-    UpstreamUnreachable, "upstream_unreachable", UpstreamError, 502, "upstream-unreachable", Transient, Llm, true, None;
+    UpstreamUnreachable, "upstream_unreachable", UpstreamError, 502, "upstream-unreachable",
+    Transient, Llm, true, None;
         "External service unreachable"; "An external service could not be reached.";
         "The connection to a system behind the agent failed: refused, reset, DNS or TLS.";
         "Retry with backoff; a TLS failure is FATAL and needs an operator.";
-    UpstreamTruncated, "upstream_truncated", UpstreamError, 502, "upstream-truncated", Transient, Llm, true, None;
+    UpstreamTruncated, "upstream_truncated", UpstreamError, 502, "upstream-truncated", Transient,
+    Llm, true, None;
         "The answer broke off"; "An external service stopped in the middle of its answer.";
         "The upstream's stream ended without its protocol's own finish.";
         "Retry; a truncated answer is never a success.";
-    UpstreamMalformed, "upstream_malformed", UpstreamError, 502, "upstream-malformed", Transient, Llm, true, None;
+    UpstreamMalformed, "upstream_malformed", UpstreamError, 502, "upstream-malformed", Transient,
+    Llm, true, None;
         "Unreadable answer"; "An external service sent something unreadable.";
         "The upstream broke its own protocol.";
         "Retry; if it happens again, report it to whoever runs the upstream.";
@@ -226,25 +261,31 @@ catalogue! {
         "External service quota spent"; "The quota at an external service is spent.";
         "The gateway's account at the upstream has no credit or is on hold.";
         "Operators top up the account; clients cannot help it.";
-    ContextLengthExceeded, "context_length_exceeded", UpstreamError, 502, "context-length-exceeded", Fatal, Llm, false, None;
+    ContextLengthExceeded, "context_length_exceeded", UpstreamError, 502,
+    "context-length-exceeded", Fatal, Llm, false, None;
         "The conversation is too long"; "The conversation is longer than the model can read.";
         "The prompt exceeds the model's context window.";
         "Send a shorter conversation or choose a model with a larger window.";
-    ContentRefused, "content_refused", UpstreamError, 502, "content-refused", Fatal, Llm, false, None;
+    ContentRefused, "content_refused", UpstreamError, 502, "content-refused", Fatal, Llm, false,
+    None;
         "The model declined"; "The model declined to answer this.";
         "The model or its content filter refused.";
         "Ask differently; the same request is refused again.";
 
     // ---- the agent ----
-    AttemptDiverged, "attempt_diverged", AgentExecutionError, 500, "attempt-diverged", Fatal, System, true, None;
-        "The answer could not be continued"; "The answer was interrupted and a second attempt differed from it.";
+    AttemptDiverged, "attempt_diverged", AgentExecutionError, 500, "attempt-diverged", Fatal,
+    System, true, None;
+        "The answer could not be continued"; "The answer was interrupted and a second attempt \
+         differed from it.";
         "A later attempt said something else, and this client cannot handle a stream_reset.";
         "Send the request again under a fresh request_id, or announce stream_reset.";
-    StreamTooLong, "stream_too_long", AgentExecutionError, 500, "stream-too-long", Fatal, System, false, None;
+    StreamTooLong, "stream_too_long", AgentExecutionError, 500, "stream-too-long", Fatal, System,
+    false, None;
         "The answer is too long"; "The answer grew beyond what is kept.";
         "The stream exceeded its cap of packets or bytes.";
         "Ask for less, or raise the cap.";
-    AgentExecutionError, "agent_execution_error", AgentExecutionError, 500, "agent-execution", Fatal, System, false, None;
+    AgentExecutionError, "agent_execution_error", AgentExecutionError, 500, "agent-execution",
+    Fatal, System, false, None;
         "Something went wrong"; "An error occurred processing your request.";
         "The agent failed in a way that nothing else in this catalogue describes.";
         "Look at the server's log under the request id.";

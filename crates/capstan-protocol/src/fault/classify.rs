@@ -23,8 +23,8 @@ const CLASSIFIERS: &[Known] = &[
 ];
 
 impl Fault {
-    /// Classifies an error by itself and its sources. What nothing recognises is `agent_execution_error`, whose
-    /// message says nothing about the inside.
+    /// Classifies an error by itself and its sources. What nothing recognises is
+    /// `agent_execution_error`, whose message says nothing about the inside.
     pub fn from_error<E: Error + 'static>(error: E) -> Self {
         Self::classify(&error, short_name(std::any::type_name::<E>()))
     }
@@ -144,8 +144,8 @@ fn from_io(error: &(dyn Error + 'static)) -> Option<Fault> {
     Some(Fault::new(kind))
 }
 
-/// A document that does not fit its model. serde's text may quote the document, which may be anybody's: it stays
-/// a cause. [`DecodeError`] is for documents of the caller's own.
+/// A document that does not fit its model. serde's text may quote the document, which may be
+/// anybody's: it stays a cause. [`DecodeError`] is for documents of the caller's own.
 fn from_serde(error: &(dyn Error + 'static)) -> Option<Fault> {
     let error = error.downcast_ref::<serde_json::Error>()?;
     (!error.is_io()).then(|| Fault::new(FaultKind::InvalidRequest))
@@ -178,7 +178,8 @@ fn from_reqwest(error: &(dyn Error + 'static)) -> Option<Fault> {
     })
 }
 
-/// Whether TLS is what failed: a certificate that does not verify, or no common ground. It fails again next time.
+/// Whether TLS is what failed: a certificate that does not verify, or no common ground. It fails
+/// again next time.
 #[cfg(feature = "reqwest")]
 pub fn is_tls_failure(error: &(dyn Error + 'static)) -> bool {
     if error.is::<rustls::Error>() {

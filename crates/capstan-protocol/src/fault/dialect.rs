@@ -28,8 +28,9 @@ impl Fault {
         details
     }
 
-    /// As the payload of an ERROR packet. Its members have no room for all of a fault, so the details hold the rest:
-    /// `retry_after`, and what the code and the severity do not tell by themselves, `retryable` and `kind`.
+    /// As the payload of an ERROR packet. Its members have no room for all of a fault, so the
+    /// details hold the rest: `retry_after`, and what the code and the severity do not tell by
+    /// themselves, `retryable` and `kind`.
     pub fn to_stream_error(&self, exposure: Exposure) -> StreamError {
         let mut details = self.exposed_details(exposure);
         if let Some(seconds) = self.retry_after {
@@ -146,7 +147,8 @@ impl Fault {
         }
     }
 
-    /// Reads an assistant's error. The API's status decides first, the word second; the word is kept either way.
+    /// Reads an assistant's error. The API's status decides first, the word second; the word is
+    /// kept either way.
     pub fn from_assistant_error(error: &AssistantError, api_error_status: Option<u16>) -> Self {
         let fault = match api_error_status {
             Some(401 | 403) => Self::new(FaultKind::UpstreamAuth),
@@ -183,7 +185,8 @@ impl Fault {
     }
 }
 
-/// Whether to try again, as far as code and severity tell. A foreign code of unknown kind has no row to ask.
+/// Whether to try again, as far as code and severity tell. A foreign code of unknown kind has no
+/// row to ask.
 fn implied_retryable(kind: FaultKind, is_foreign: bool, severity: ErrorSeverity) -> bool {
     match (kind, is_foreign) {
         (FaultKind::AgentExecutionError, true) => severity == ErrorSeverity::Transient,

@@ -1,7 +1,7 @@
 //! The short cut for packets exactly as [`super::write_members`] writes them.
 //!
-//! Anything unexpected gives up (`None`) and leaves the verdict to the strict path: this file may only ever say
-//! what the strict path would say, sooner. A property test holds it to that.
+//! Anything unexpected gives up (`None`) and leaves the verdict to the strict path: this file may
+//! only ever say what the strict path would say, sooner. A property test holds it to that.
 
 use uuid::Uuid;
 
@@ -20,7 +20,8 @@ pub(super) fn decode(text: &str) -> Option<StreamPacket> {
     let (t, rest) = Timestamp::take(skip(rest, b"\",\"t\":\"")?)?;
     let rest = skip(rest, b"\",\"p\":")?;
     let p = text.get(text.len() - rest.len()..)?.strip_suffix('}')?;
-    // A DELTA is built in place: moving the large enum out of `payload` costs as much as reading a token.
+    // A DELTA is built in place: moving the large enum out of `payload` costs as much as reading a
+    // token.
     let payload = if op == b"DELTA" { Payload::Delta(take_string(p)?) } else { payload(op, p)? };
     Some(StreamPacket { stream_id, seq, t, payload })
 }
@@ -37,7 +38,8 @@ fn payload(op: &[u8; 5], p: &str) -> Option<Payload> {
     })
 }
 
-/// `strip_prefix` of a length known to the compiler, which then compares words instead of calling `memcmp`.
+/// `strip_prefix` of a length known to the compiler, which then compares words instead of calling
+/// `memcmp`.
 fn skip<'a, const N: usize>(bytes: &'a [u8], expected: &[u8; N]) -> Option<&'a [u8]> {
     let (found, rest) = bytes.split_first_chunk::<N>()?;
     (found == expected).then_some(rest)

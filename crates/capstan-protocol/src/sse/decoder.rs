@@ -1,7 +1,8 @@
-//! Reads server-sent events by the WHATWG rules, whatever the chunks, at a cost linear in the bytes.
+//! Reads server-sent events by the WHATWG rules, whatever the chunks, at a cost linear in the
+//! bytes.
 //!
-//! The caller pushes bytes and asks for frames. A frame that the end of the body cuts off is simply never yielded.
-//! As in the rules, bytes become text before anything else looks at them.
+//! The caller pushes bytes and asks for frames. A frame that the end of the body cuts off is simply
+//! never yielded. As in the rules, bytes become text before anything else looks at them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +10,8 @@ use std::time::Duration;
 
 use super::encoder::EVENT_NAME;
 
-/// Frames above this are refused unless the caller says otherwise: enough for a picture inline, not for a leak.
+/// Frames above this are refused unless the caller says otherwise: enough for a picture inline, not
+/// for a leak.
 const DEFAULT_FRAME_LIMIT: usize = 16 * 1024 * 1024;
 
 /// The byte order mark.
@@ -144,7 +146,8 @@ impl Decoder {
         self.append(&joined);
     }
 
-    /// Bytes that are not UTF-8 become U+FFFD, as the rules ask; the rest of a last character may still come.
+    /// Bytes that are not UTF-8 become U+FFFD, as the rules ask; the rest of a last character may
+    /// still come.
     fn append(&mut self, mut bytes: &[u8]) {
         while let Err(error) =
             simdutf8::compat::from_utf8(bytes).map(|text| self.text.push_str(text))
@@ -170,7 +173,8 @@ impl Decoder {
         }
         while !self.failed {
             let Some(end) = self.find_line_end() else {
-                // Line ends do not count towards the limit, so that the verdict does not depend on the chunks.
+                // Line ends do not count towards the limit, so that the verdict does not depend on
+                // the chunks.
                 let is_mid_line = self.line < self.text.len();
                 self.failed = is_mid_line && self.text.len() - self.consumed > self.limit;
                 if self.failed {
@@ -193,8 +197,8 @@ impl Decoder {
         Some(Err(FrameTooLarge { limit: self.limit }))
     }
 
-    /// The short cut for a whole frame as our encoder writes it, if nothing of it was looked at yet. Anything else
-    /// is left to the lines, which come to the same result in more steps.
+    /// The short cut for a whole frame as our encoder writes it, if nothing of it was looked at
+    /// yet. Anything else is left to the lines, which come to the same result in more steps.
     fn take_packet(&mut self) -> Option<Span> {
         if self.scanned != self.consumed || self.after_cr || self.failed {
             return None;
@@ -215,7 +219,8 @@ impl Decoder {
         Some(data)
     }
 
-    /// Forgets yielded bytes once they are worth a copy: each byte is moved at most once on average.
+    /// Forgets yielded bytes once they are worth a copy: each byte is moved at most once on
+    /// average.
     fn reclaim(&mut self) {
         if self.consumed == self.text.len() {
             self.text.clear();
@@ -355,7 +360,8 @@ fn slice(text: &str, span: Span) -> &str {
     text.get(span.start..span.end).unwrap_or_default()
 }
 
-/// Splits after a cursor, `<stream id>:<seq>`. Graphic characters are neither line ends nor the NUL of a bad id.
+/// Splits after a cursor, `<stream id>:<seq>`. Graphic characters are neither line ends nor the NUL
+/// of a bad id.
 fn split_cursor(text: &str) -> Option<(&str, &str)> {
     const SEQ: usize = "7c9e6679-7425-40de-944b-e07fc1f90ae7:".len();
     let (stream_id, seq) = text.split_at_checked(SEQ)?;

@@ -11,7 +11,8 @@ use crate::packet::StreamPacket;
 /// The event name of CAP frames.
 pub const EVENT_NAME: &str = "stream.packet";
 
-/// Sent when nothing else is: one comment line without a blank line, so that no reader sees an event.
+/// Sent when nothing else is: one comment line without a blank line, so that no reader sees an
+/// event.
 pub const HEARTBEAT: &[u8] = b":\n";
 
 /// Appends the frame of one packet (profile v1).
@@ -39,15 +40,15 @@ fn write_head(out: &mut Vec<u8>, stream_id: Uuid, seq: u64) {
     out.extend_from_slice(b"\ndata: ");
 }
 
-/// Appends what a response opens with: the reconnection time and an id-only frame with the reader's cursor, so
-/// that a client can resume before the first packet.
+/// Appends what a response opens with: the reconnection time and an id-only frame with the reader's
+/// cursor, so that a client can resume before the first packet.
 pub fn encode_opening(cursor: &Cursor, retry_ms: u32, out: &mut Vec<u8>) {
     // Writing into a Vec cannot fail.
     let _ = write!(out, "retry: {retry_ms}\nid: {cursor}\n\n");
 }
 
-/// Appends the frame of a face whose events are plain JSON objects: the event's name if readers go by it, the id if
-/// the event has a place in a stream, one `data` line.
+/// Appends the frame of a face whose events are plain JSON objects: the event's name if readers go
+/// by it, the id if the event has a place in a stream, one `data` line.
 pub fn encode_json(id: Option<&Cursor>, name: Option<&str>, json: &str, out: &mut Vec<u8>) {
     // Writing into a Vec cannot fail.
     if let Some(name) = name {

@@ -149,7 +149,8 @@ fn default_stream() -> String {
     "default".into()
 }
 
-/// Each kind with the members that only it has, richest first: how a kind is told when `event_type` is absent.
+/// Each kind with the members that only it has, richest first: how a kind is told when `event_type`
+/// is absent.
 const TELLTALES: [(&str, &[&str]); 9] = [
     ("STREAM_START", &["stream_id", "content_type"]),
     ("ARTIFACT_GENERATED", &["artifact_type", "url"]),

@@ -48,7 +48,8 @@ impl From<StreamError> for error::StreamError {
     }
 }
 
-/// A packet of v2. The members beside `op` and `p` are there when the peer sends them and they can be read.
+/// A packet of v2. The members beside `op` and `p` are there when the peer sends them and they can
+/// be read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamPacket {
     /// Which stream.
@@ -130,7 +131,8 @@ fn payload(op: Op, raw: &RawValue, depth: usize) -> Result<Payload, DecodeError>
     payload.map_err(|e| e.inside("p"))
 }
 
-/// The reference's verdict: `p` must be there, if only as null, and nothing but `op` and `p` is kept.
+/// The reference's verdict: `p` must be there, if only as null, and nothing but `op` and `p` is
+/// kept.
 pub(crate) fn canonical(text: &str) -> Result<String, DecodeError> {
     #[derive(Deserialize)]
     struct Strict {
@@ -148,7 +150,8 @@ pub(crate) fn canonical(text: &str) -> Result<String, DecodeError> {
 }
 
 impl packet::StreamPacket {
-    /// The packet as v2 writes it; `stream_id`, `seq` and `t` are sent along, so that healing works there, too.
+    /// The packet as v2 writes it; `stream_id`, `seq` and `t` are sent along, so that healing works
+    /// there, too.
     pub fn to_v2_json(&self) -> String {
         let (op, p) = match &self.payload {
             Payload::Delta(text) => (StreamOpCode::Delta, Value::from(text.as_str()).to_string()),
@@ -184,20 +187,23 @@ impl packet::StreamPacket {
 }
 
 fn error_to_v2(e: &error::StreamError) -> Value {
-    let mut members = json!({ "code": e.code, "message": e.message, "severity": e.severity.as_str().to_lowercase() });
+    let mut members = json!({ "code": e.code, "message": e.message,
+    "severity": e.severity.as_str().to_lowercase() });
     if let (Some(details), Some(object)) = (&e.details, members.as_object_mut()) {
         object.insert("details".into(), Value::Object(details.clone()));
     }
     members
 }
 
-/// Events of v1's types are translated; any other goes out as it came, so that no number of it is touched.
+/// Events of v1's types are translated; any other goes out as it came, so that no number of it is
+/// touched.
 fn event_to_v2(raw: &RawObject) -> String {
     translate(raw)
         .map_or_else(|| raw.get().to_owned(), |members| Value::Object(members).to_string())
 }
 
-/// Types in lower case, citations under `items`; data that the reference would mistake for another block is renamed.
+/// Types in lower case, citations under `items`; data that the reference would mistake for another
+/// block is renamed.
 fn translate(raw: &RawObject) -> Option<Map<String, Value>> {
     let mut members = raw.to_map();
     let kind = members.get("type")?.as_str()?.to_owned();

@@ -48,7 +48,8 @@ pub struct SessionContext {
 /// A question in plain text. `T` is how a free-form object is kept, as in v1.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "AgentRequest", transform = crate::schema::agent_request))]
+#[cfg_attr(feature = "schema", schemars(rename = "AgentRequest",
+transform = crate::schema::agent_request))]
 pub struct AgentRequest<T = Map<String, Value>> {
     /// This request.
     pub request_id: Uuid,

@@ -1,4 +1,5 @@
-//! AG-UI events and inputs; the same files are held against the published clients' schemas in the TypeScript suite.
+//! AG-UI events and inputs; the same files are held against the published clients' schemas in the
+//! TypeScript suite.
 
 use std::collections::BTreeSet;
 
@@ -52,8 +53,11 @@ fn a_refused_input_names_the_place() {
 
 #[test]
 fn the_text_of_a_message_is_its_text_parts() {
-    let message: AguiMessage = serde_json::from_value(json!({ "id": "1", "role": "user", "content": [
-        { "type": "text", "text": "a" }, { "type": "image", "source": { "type": "url", "value": "u" } }, { "type": "text", "text": "b" } ] })).unwrap();
+    let message: AguiMessage = serde_json::from_value(json!({ "id": "1", "role": "user",
+    "content": [
+        { "type": "text", "text": "a" }, { "type": "image", "source": { "type": "url",
+        "value": "u" } }, { "type": "text", "text": "b" } ] }))
+    .unwrap();
     let AguiMessage::User { content, .. } = message else { panic!() };
     assert_eq!(content.text(), "ab");
 }

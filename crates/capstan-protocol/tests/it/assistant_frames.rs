@@ -1,4 +1,5 @@
-//! ADR 0004: assistant frames, their errors, and whole transcripts, against the reference's verdicts.
+//! ADR 0004: assistant frames, their errors, and whole transcripts, against the reference's
+//! verdicts.
 
 use crate::common::{text, vectors};
 use capstan_protocol::assistant::{AdrError, Assembler, AssistantError, Frame, Line, Outcome};
@@ -77,7 +78,8 @@ fn every_line_is_a_frame_noise_or_an_error_as_the_reference_has_it() {
 }
 
 fn assistant(error: Value) -> Value {
-    let mut frame = json!({ "type": "assistant", "message": { "model": "m", "content": [{ "type": "text", "text": "hi" }] } });
+    let mut frame = json!({ "type": "assistant", "message": { "model": "m",
+    "content": [{ "type": "text", "text": "hi" }] } });
     if error != json!("absent") {
         frame["error"] = error;
     }
@@ -158,9 +160,8 @@ fn an_error_on_message_stop_is_preserved() {
     ] {
         let outcome = assemble(&[
             stream_event(json!({ "type": "message_start", "message": { "id": "m1" } })),
-            stream_event(
-                json!({ "type": "content_block_delta", "delta": { "type": "text_delta", "text": "half" } }),
-            ),
+            stream_event(json!({ "type": "content_block_delta", "delta": { "type": "text_delta",
+                "text": "half" } })),
             stream_event(stop),
         ]);
         assert_eq!(outcome.messages[0].error, Some(AssistantError::RateLimit));
@@ -174,9 +175,8 @@ fn a_late_synthetic_error_is_joined_to_the_message_that_broke_off() {
     late["message"]["model"] = json!("<synthetic>");
     let outcome = assemble(&[
         stream_event(json!({ "type": "message_start", "message": { "id": "m1" } })),
-        stream_event(
-            json!({ "type": "content_block_delta", "delta": { "type": "text_delta", "text": "The answer beg" } }),
-        ),
+        stream_event(json!({ "type": "content_block_delta", "delta": { "type": "text_delta",
+            "text": "The answer beg" } })),
         stream_event(json!({ "type": "message_stop" })),
         frame_of(&late).unwrap(),
     ]);
@@ -217,7 +217,8 @@ fn whole_transcripts_end_as_the_reference_says() {
             .filter_map(|(index, frame)| {
                 let frame = frame.as_ref()?;
                 let error = error_of(frame)?;
-                Some(json!({ "frame": index, "error": error, "error6": error.adr(), "text": text_of(frame) }))
+                Some(json!({ "frame": index, "error": error, "error6": error.adr(),
+                "text": text_of(frame) }))
             })
             .collect();
         assert_eq!(json!(errors), expected["assistant_errors"], "{name}");

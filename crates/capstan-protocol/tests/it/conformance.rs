@@ -10,7 +10,8 @@ fn model_of(case: &Value) -> Option<&'static Model> {
     model::find(profile, case["model"].as_str().unwrap())
 }
 
-/// Equal as the vectors mean it: numbers by value, a missing member equals null, placeholders match anything.
+/// Equal as the vectors mean it: numbers by value, a missing member equals null, placeholders match
+/// anything.
 fn same(expected: &Value, found: &Value) -> bool {
     match (expected, found) {
         (Value::String(mark), Value::String(_)) if mark == "<uuid>" || mark == "<now>" => true,

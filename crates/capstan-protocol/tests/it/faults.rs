@@ -1,4 +1,5 @@
-//! The catalogue and its dialects: story 22-B2's criteria that concern types, named after what they promise.
+//! The catalogue and its dialects: story 22-B2's criteria that concern types, named after what they
+//! promise.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -542,7 +543,8 @@ fn an_error_of_ours_is_an_error_like_any_other() {
 /// Code, AG-UI code, HTTP status, severity, domain, retryable, wait.
 type Columns = (&'static str, &'static str, u16, &'static str, &'static str, bool, Option<u64>);
 
-/// The contract's table, typed out: a changed column of the catalogue must be a decision, not an accident.
+/// The contract's table, typed out: a changed column of the catalogue must be a decision, not an
+/// accident.
 #[rustfmt::skip]
 const TABLE: &[Columns] = &[
     ("rate_limit_exceeded", "RATE_LIMITED", 429, "TRANSIENT", "client", true, Some(60)),
@@ -640,7 +642,8 @@ proptest! {
     #[test]
     fn every_dialect_that_names_a_fault_keeps_all_of_it(fault in any_fault()) {
         let stream_error = serde_json::to_string(&fault.to_stream_error(Exposure::Production)).unwrap();
-        prop_assert_eq!(&Fault::from(serde_json::from_str::<StreamError>(&stream_error).unwrap()), &fault);
+        prop_assert_eq!(&Fault::from(serde_json::from_str::<StreamError>(&stream_error).unwrap()),
+        &fault);
         let problem = serde_json::to_string(&fault.to_problem(Exposure::Production)).unwrap();
         prop_assert_eq!(&Fault::from(serde_json::from_str::<Problem>(&problem).unwrap()), &fault);
         for form in [RunErrorForm::Story, RunErrorForm::MetadataOnly] {

@@ -7,7 +7,8 @@ use capstan_protocol::{
 use serde_json::{Value, json};
 
 fn packet(op: &str, p: Value) -> Value {
-    json!({ "stream_id": "7c9e6679-7425-40de-944b-e07fc1f90ae7", "seq": 1, "op": op, "t": "2026-02-03T10:15:37Z", "p": p })
+    json!({ "stream_id": "7c9e6679-7425-40de-944b-e07fc1f90ae7", "seq": 1, "op": op,
+    "t": "2026-02-03T10:15:37Z", "p": p })
 }
 
 fn read(value: &Value) -> Result<StreamPacket, String> {
@@ -29,7 +30,8 @@ fn an_error_packet_refuses_a_string() {
 
 #[test]
 fn an_error_packet_turns_an_object_into_the_typed_form() {
-    let p = json!({ "code": "rate_limit_exceeded", "message": "Slow down", "severity": "TRANSIENT", "details": { "retry_after": 60 } });
+    let p = json!({ "code": "rate_limit_exceeded", "message": "Slow down", "severity": "TRANSIENT",
+    "details": { "retry_after": 60 } });
     let Payload::Error(error) = read(&packet("ERROR", p)).unwrap().payload else { panic!() };
     assert_eq!(error.severity, ErrorSeverity::Transient);
     assert_eq!(error.retry_after(), Some(60.0));
@@ -143,13 +145,15 @@ fn events_are_typed_on_demand_in_both_profiles() {
             "{kind}"
         );
     }
-    let v1 = json!({ "citations": [{ "source_id": "s", "uri": "https://e.org", "title": "t", "confidence": 1 }] });
+    let v1 = json!({ "citations": [{ "source_id": "s", "uri": "https://e.org", "title": "t",
+    "confidence": 1 }] });
     let v2 = json!({ "items": [{ "source_id": "s", "uri": "https://e.org", "title": "t" }] });
     assert_eq!(
         view(json!({ "type": "CITATION_BLOCK", "data": v1 })),
         view(json!({ "type": "citation_block", "data": v2 }))
     );
-    let user = json!({ "type": "user_error", "data": { "message": "m", "code": 503, "domain": "tool", "retryable": true } });
+    let user = json!({ "type": "user_error", "data": { "message": "m", "code": 503,
+    "domain": "tool", "retryable": true } });
     assert!(matches!(view(user), EventView::UserError(e) if e.retryable && e.code == Some(503)));
     let reset = json!({ "type": "stream_reset", "data": { "attempt": 2, "after_seq": 7 } });
     assert!(matches!(view(reset), EventView::Reset(r) if r.after_seq == 7));
@@ -210,9 +214,8 @@ fn v2_says_the_same_in_lower_case() {
     let place = (&value["stream_id"], &value["seq"], &value["t"]);
     let expected = (&json!(uuid::Uuid::nil()), &json!(3), &json!("1970-01-01T00:00:00Z"));
     assert_eq!(place, expected, "sent along, so that healing works");
-    assert!(
-        matches!(v2::StreamPacket::decode(&json).unwrap().payload, Payload::Error(e) if e.severity == ErrorSeverity::Transient)
-    );
+    assert!(matches!(v2::StreamPacket::decode(&json).unwrap().payload,
+        Payload::Error(e) if e.severity == ErrorSeverity::Transient));
 }
 
 #[test]
@@ -263,13 +266,15 @@ fn a_close_reason_is_found_wherever_it_stands() {
 #[test]
 fn nested_refusals_keep_their_path() {
     let request = json!({ "request_id": "e4eaaaf2-d142-11e1-b3e4-080027620cdd", "context": {
-        "session_id": "sess_abc", "agent_id": "e4eaaaf2-d142-11e1-b3e4-080027620cdd" }, "payload": {} });
+        "session_id": "sess_abc", "agent_id": "e4eaaaf2-d142-11e1-b3e4-080027620cdd" },
+        "payload": {} });
     let error = decode::from_value::<capstan_protocol::ServiceRequest>(&request).unwrap_err();
     assert_eq!(error.path(), "context.session_id");
     let event = json!({ "type": "citation_block", "data": { "items": [{ "source_id": "a" }] } });
     let error = decode::from_str::<v2::PresentationEvent>(&event.to_string()).unwrap_err();
     assert_eq!(error.to_string(), "data.items[0].uri: required member is absent");
-    let parts = json!({ "role": "user", "parts": [{ "type": "text", "content": "x" }, { "type": "blob", "content": "x" }] });
+    let parts = json!({ "role": "user", "parts": [{ "type": "text", "content": "x" },
+    { "type": "blob", "content": "x" }] });
     let error = decode::from_str::<capstan_protocol::ChatMessage>(&parts.to_string()).unwrap_err();
     assert_eq!(error.to_string(), "parts[1].modality: required member is absent");
 }

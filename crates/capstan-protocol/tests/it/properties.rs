@@ -96,7 +96,8 @@ proptest! {
     fn an_encoded_packet_is_its_own_canonical_form(packet in any::packet()) {
         let text = packet.to_json();
         prop_assert_eq!(&StreamPacket::decode(&text).unwrap().to_json(), &text);
-        prop_assert_eq!(model::find(Profile::V1, "StreamPacket").unwrap().canonical(&text), Ok(text));
+        prop_assert_eq!(model::find(Profile::V1, "StreamPacket").unwrap().canonical(&text),
+        Ok(text));
     }
 
     #[test]
@@ -186,9 +187,12 @@ fn wire(id: &str, seq: &str, op: &str, t: &str, p: &str) -> String {
 /// Payloads that belong to one op, to another, or to none.
 #[rustfmt::skip]
 const PAYLOADS: [&str; 37] = [
-    r#""""#, r#""x""#, r#" "x""#, r#""x" "#, r#"""""#, r#"""#, r#""\""#, r#""\\""#, r#""\"""#, r#""x","p":"y""#,
-    "\"\u{1}\"", "\"\u{7f}\"", "\"\u{2028}\"", r#""\ud800""#, r#""\udc00\ud800""#, r#""\ud83d\udc0e""#, r#""\u00""#,
-    r#""\x""#, "null", "1", "[]", "{}", "{ }", " {}", "{}}", "{\n}", "{\"a\":\"\n\"}", "{\"a\":1,\"a\":2}",
+    r#""""#, r#""x""#, r#" "x""#, r#""x" "#, r#"""""#, r#"""#, r#""\""#, r#""\\""#, r#""\"""#,
+    r#""x","p":"y""#,
+    "\"\u{1}\"", "\"\u{7f}\"", "\"\u{2028}\"", r#""\ud800""#, r#""\udc00\ud800""#,
+    r#""\ud83d\udc0e""#, r#""\u00""#,
+    r#""\x""#, "null", "1", "[]", "{}", "{ }", " {}", "{}}", "{\n}", "{\"a\":\"\n\"}",
+    "{\"a\":1,\"a\":2}",
     "{\"a\":\"\\ud800\"}", "{\"a\":1e999}", "{\"a\":01}", r#"["c","m","FATAL",null]"#,
     r#"{"code":"c","message":"m","severity":"FATAL"}"#,
     r#"{"code":"c","message":"m","severity":"fatal"}"#,
@@ -232,13 +236,16 @@ fn the_short_cut_agrees_with_the_strict_path_on_payloads_nested_to_the_limit() {
 #[rustfmt::skip]
 fn the_short_cut_agrees_with_the_strict_path_on_odd_members() {
     for seq in [
-        "0", "00", "01", "-0", "-1", "+1", "1.0", "1e0", " 1", "1 ", "\"1\"", "null", "", "1_000", "999999999999999999",
-        "1000000000000000000", "18446744073709551615", "18446744073709551616", "99999999999999999999999999",
+        "0", "00", "01", "-0", "-1", "+1", "1.0", "1e0", " 1", "1 ", "\"1\"", "null", "", "1_000",
+        "999999999999999999",
+        "1000000000000000000", "18446744073709551615", "18446744073709551616",
+        "99999999999999999999999999",
     ] {
         assert_paths_agree(&wire(ID, seq, "\"DELTA\"", T, "\"x\""));
     }
     for id in [
-        "7C9E6679-7425-40DE-944B-E07FC1F90AE7", "7c9e6679742540de944be07fc1f90ae7", "{7c9e6679-7425-40de-944b-e07fc1f90ae7}",
+        "7C9E6679-7425-40DE-944B-E07FC1F90AE7", "7c9e6679742540de944be07fc1f90ae7",
+        "{7c9e6679-7425-40de-944b-e07fc1f90ae7}",
         "urn:uuid:7c9e6679-7425-40de-944b-e07fc1f90ae7", "7c9e6679-7425-40de-944b-e07fc1f90ae",
         "7c9e6679-7425-40de-944b-e07fc1f90aeg", "7c9e667-97425-40de-944b-e07fc1f90ae7",
         "7c9e6679-7425-40de-944b-e07fc1f90a\\u0065", "7c9e6679-7425-40de-944b-e07fc1f90é", "",
@@ -246,8 +253,10 @@ fn the_short_cut_agrees_with_the_strict_path_on_odd_members() {
         assert_paths_agree(&wire(&format!("\"{id}\""), "1", "\"DELTA\"", T, "\"x\""));
     }
     for t in [
-        "2026-02-03T10:15:37z", "2026-02-03t10:15:37Z", "2026-02-03 10:15:37Z", "2026-02-03T10:15:37",
-        "2026-02-30T10:15:37Z", "2024-02-29T10:15:37Z", "2026-02-03T10:15:60Z", "2026-02-03T24:00:00Z",
+        "2026-02-03T10:15:37z", "2026-02-03t10:15:37Z", "2026-02-03 10:15:37Z",
+        "2026-02-03T10:15:37",
+        "2026-02-30T10:15:37Z", "2024-02-29T10:15:37Z", "2026-02-03T10:15:60Z",
+        "2026-02-03T24:00:00Z",
         "2026-02-03T10:15:37.Z", "2026-02-03T10:15:37.5Z", "2026-02-03T10:15:37.123456789Z",
         "2026-02-03T10:15:37.1234567891Z", "2026-02-03T10:15:37+23:59", "2026-02-03T10:15:37-24:00",
         "0001-01-01T00:00:00+23:59", "0000-01-01T00:00:00Z", "2026-02-03T10:15:37\\u005a", "",
@@ -355,7 +364,8 @@ fn check_models(text: &str) {
 
 proptest! {
     #[test]
-    fn any_bytes_are_decoded_or_refused_without_a_panic(bytes in vec(any::<u8>(), 0..256), soup in any::soup()) {
+    fn any_bytes_are_decoded_or_refused_without_a_panic(bytes in vec(any::<u8>(), 0..256),
+    soup in any::soup()) {
         decode_everything(&bytes);
         decode_everything(&soup);
     }
@@ -374,7 +384,8 @@ proptest! {
     }
 
     #[test]
-    fn any_json_is_refused_by_a_model_or_has_a_canonical_form(value in any::json(), near in near_document()) {
+    fn any_json_is_refused_by_a_model_or_has_a_canonical_form(value in any::json(),
+    near in near_document()) {
         check_models(&value.to_string());
         check_models(&near.to_string());
     }
@@ -383,7 +394,8 @@ proptest! {
     fn what_is_written_for_v2_is_read_as_v2(packet in any::packet()) {
         let text = packet.to_v2_json();
         let read = v2::StreamPacket::decode(&text).unwrap();
-        prop_assert_eq!((read.stream_id, read.seq, read.t), (Some(packet.stream_id), Some(packet.seq), Some(packet.t)));
+        prop_assert_eq!((read.stream_id, read.seq, read.t), (Some(packet.stream_id),
+        Some(packet.seq), Some(packet.t)));
         prop_assert!(model::find(Profile::V2, "StreamPacket").unwrap().canonical(&text).is_ok());
         match &packet.payload {
             Payload::Error(e) if e.severity == ErrorSeverity::Warning => {
@@ -406,7 +418,8 @@ proptest! {
     }
 }
 
-/// Objects that the tree of values cannot hold, or only at the edge: no double is that large, no `u64` that long.
+/// Objects that the tree of values cannot hold, or only at the edge: no double is that large, no
+/// `u64` that long.
 fn extreme_objects() -> [String; 3] {
     let deep = "{\"a\":".repeat(127) + "{}" + &"}".repeat(127);
     [r#"{"a":1e999}"#.into(), r#"{"a":123456789012345678901234567890}"#.into(), deep]

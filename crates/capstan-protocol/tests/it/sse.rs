@@ -1,6 +1,8 @@
-//! Server-sent events are read by the WHATWG rules however the bytes arrive, and ours are written so that all can.
+//! Server-sent events are read by the WHATWG rules however the bytes arrive, and ours are written
+//! so that all can.
 //!
-//! Every case is read whole, byte by byte and cut in two at every place, and `sse-stream` gives a second opinion.
+//! Every case is read whole, byte by byte and cut in two at every place, and `sse-stream` gives a
+//! second opinion.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -58,7 +60,8 @@ fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Reading {
     Reading { events, id: decoder.last_event_id().map(str::to_owned), retry }
 }
 
-/// Reads the bytes in every way that the cuts between pieces can fall, which must make no difference.
+/// Reads the bytes in every way that the cuts between pieces can fall, which must make no
+/// difference.
 fn read_every_way(bytes: &[u8]) -> Reading {
     let whole = read_pieces([bytes]);
     assert_eq!(read_pieces(bytes.chunks(1)), whole, "bytewise: {}", bytes.escape_ascii());
@@ -437,7 +440,8 @@ fn heartbeats_between_frames_never_add_up_to_a_frame_too_large() {
 
 #[test]
 fn one_long_line_in_small_pieces_costs_no_more_than_its_bytes() {
-    // Searching or copying the line anew for every piece would touch two terabytes here, and the test would not end.
+    // Searching or copying the line anew for every piece would touch two terabytes here, and the
+    // test would not end.
     for head in ["data: ", "event: stream.packet\nid: 1\ndata: "] {
         let mut decoder = Decoder::new();
         decoder.push(head.as_bytes());

@@ -95,7 +95,8 @@ impl Writer {
         if let Some(asker) = asker
             && let Err(error) = self.ask_again(asker, stream, group)
         {
-            tracing::warn!(%error, stream = %asker, "a question stays answered by a run that never was");
+            tracing::warn!(%error, stream = %asker,
+            "a question stays answered by a run that never was");
         }
     }
 
@@ -137,7 +138,8 @@ impl Writer {
         }
     }
 
-    /// The run whose questions a claim answers, with its record, as it is from then on. Written in the same group.
+    /// The run whose questions a claim answers, with its record, as it is from then on. Written in
+    /// the same group.
     fn answered(&self, asker: Uuid, claim: &Claim) -> Result<(Record, Run), JournalError> {
         let record = self.record(asker)?;
         let run = rules::answer(record.as_ref().map(|record| record.run.clone()), claim)?;
@@ -155,7 +157,8 @@ impl Writer {
         self.rewrite_run(record, run, group)
     }
 
-    /// Writes a record whose run has changed without a transition. Commands behind it in the group see the change.
+    /// Writes a record whose run has changed without a transition. Commands behind it in the group
+    /// see the change.
     fn rewrite_run(
         &mut self,
         record: Record,
@@ -328,7 +331,8 @@ impl Writer {
         }
     }
 
-    /// False if there is no such session, or it was used meanwhile. Synced and erased if somebody wants it gone.
+    /// False if there is no such session, or it was used meanwhile. Synced and erased if somebody
+    /// wants it gone.
     pub(crate) fn forget_session(
         &mut self,
         id: Uuid,
@@ -354,7 +358,8 @@ impl Writer {
         true
     }
 
-    /// A run whose record is damaged is gone, and its claim stays; of the others it is written down how far they reach.
+    /// A run whose record is damaged is gone, and its claim stays; of the others it is written down
+    /// how far they reach.
     pub(crate) fn mark_lost(
         &mut self,
         lost: &[(Uuid, u64)],
@@ -422,7 +427,8 @@ impl Writer {
         known
     }
 
-    /// Where packets are synced as well, all wait for the same; where they are not, they go on meanwhile.
+    /// Where packets are synced as well, all wait for the same; where they are not, they go on
+    /// meanwhile.
     fn keep_unsynced(&self, owner: Uuid, group: &mut Group) {
         if self.shared.settings.durability == Durability::Process {
             group.unsynced.push(owner);

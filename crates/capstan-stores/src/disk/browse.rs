@@ -124,7 +124,8 @@ pub(crate) fn page(shared: &Shared, query: &Query) -> Result<RunPage, JournalErr
     }
 }
 
-/// A run, unless it went meanwhile. One that is damaged was counted and said; the others can be listed all the same.
+/// A run, unless it went meanwhile. One that is damaged was counted and said; the others can be
+/// listed all the same.
 fn whole(shared: &Shared, stream: Uuid) -> Result<Option<Run>, JournalError> {
     match view::run(shared, stream) {
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
@@ -147,7 +148,8 @@ mod tests {
 
     const NAMES: Names = Names { salt: [3; 16] };
 
-    /// Takes in a record of a run that failed; as a build writes it that knows no clues, or as this one does.
+    /// Takes in a record of a run that failed; as a build writes it that knows no clues, or as this
+    /// one does.
     fn admit(index: &mut Index, stream: Uuid, revision: u64, has_clues: bool) {
         let mut run = Claim::new("t", stream.to_string(), stream, Timestamp::now()).to_run();
         run.fault = Some("timeout".into());

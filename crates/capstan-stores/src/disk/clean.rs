@@ -1,6 +1,8 @@
-//! Cleaning: what is still needed of segments that are mostly dead goes to a new one, and they are dropped.
+//! Cleaning: what is still needed of segments that are mostly dead goes to a new one, and they are
+//! dropped.
 //!
-//! It is sorted by stream and small blocks are merged, so that long-lived data is copied seldom and read fast.
+//! It is sorted by stream and small blocks are merged, so that long-lived data is copied seldom and
+//! read fast.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -212,7 +214,8 @@ fn copy(
             victim.mark_damaged();
             let error =
                 corrupt(&victim.path, entry.offset.into(), "a frame is not what was written");
-            tracing::error!(%error, "the journal keeps the damaged file; `capstan journal repair` mends it");
+            tracing::error!(%error, "the journal keeps the damaged file; `capstan journal repair` \
+             mends it");
             shared.damaged.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             drop(out);
             shared.remove_unknown([unfinished]);

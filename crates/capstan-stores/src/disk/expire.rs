@@ -1,4 +1,5 @@
-//! Retention: what is due is marked as gone, in small groups between which appends go on. The cleaner does the rest.
+//! Retention: what is due is marked as gone, in small groups between which appends go on. The
+//! cleaner does the rest.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -125,7 +126,8 @@ fn due(shared: &Shared, retention: &Retention, now: Timestamp) -> Due {
     }
 }
 
-/// Claims whose stream went long ago are free again. Their marks go with the segments that hold them.
+/// Claims whose stream went long ago are free again. Their marks go with the segments that hold
+/// them.
 fn expire_claims(shared: &Shared, retention: &Retention, now: Timestamp) -> u64 {
     let mut index = shared.index_mut();
     let oldest = retention.before(now, retention.claim_age);

@@ -1,5 +1,5 @@
-//! The file system as the journal uses it. One narrow door, so that a test can fail any write, forget what was not
-//! synced, and replay what a power cut may leave.
+//! The file system as the journal uses it. One narrow door, so that a test can fail any write,
+//! forget what was not synced, and replay what a power cut may leave.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -37,7 +37,8 @@ pub(crate) fn read_range(file: &dyn Data, offset: u64, length: u64) -> io::Resul
     Ok(bytes)
 }
 
-/// A new file in place of what lies there. Nothing is followed: somebody else's file may be behind the name.
+/// A new file in place of what lies there. Nothing is followed: somebody else's file may be behind
+/// the name.
 pub(crate) fn create_own(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -97,7 +97,8 @@ impl Folder {
 }
 
 impl Folder {
-    /// The folder's secret, made if there is none yet. One that is damaged is replaced: what it had signed is void.
+    /// The folder's secret, made if there is none yet. One that is damaged is replaced: what it had
+    /// signed is void.
     pub(crate) fn secret(&self) -> Result<Secret, JournalError> {
         let path = self.path.join("secret");
         let fail = |error| failure(&path, "read", error);
@@ -106,7 +107,8 @@ impl Folder {
                 if let Some(secret) = Secret::read(&bytes) {
                     return Ok(secret);
                 }
-                tracing::warn!(file = %path.display(), "the secret is damaged and made anew: tickets that it signed are void");
+                tracing::warn!(file = %path.display(),
+                "the secret is damaged and made anew: tickets that it signed are void");
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(fail(error)),
@@ -212,7 +214,8 @@ fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
     Err(JournalError::new(ErrorKind::Unsupported, message))
 }
 
-/// Under another name first, so that the file is whole or not there. Private by itself, too: folders get copied.
+/// Under another name first, so that the file is whole or not there. Private by itself, too:
+/// folders get copied.
 fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let unfinished = folder.join(format!("{name}.new"));
     let mut file = create_own(&unfinished)?;
@@ -294,7 +297,8 @@ pub(crate) fn damaged(folder: &Path, all: &[Damage]) -> JournalError {
         more => format!(" (and {} more)", more - 1),
     };
     let message = format!(
-        "the journal is damaged: {first}{others}; nothing was changed. `capstan journal check {}` tells all, \
+        "the journal is damaged: {first}{others}; nothing was changed. `capstan journal check {}` \
+         tells all, \
          `capstan journal repair` keeps what is whole",
         folder.display()
     );

@@ -1,4 +1,5 @@
-//! The footer of a sealed segment: where each frame is, sorted, and the summaries of those that have one.
+//! The footer of a sealed segment: where each frame is, sorted, and the summaries of those that
+//! have one.
 //!
 //! ```text
 //! entry    36  owner 16, kind 1, 0 3, seq 8, offset 4, length 4

@@ -1,4 +1,5 @@
-//! How a segment file is laid out. All integers are little-endian; every sum is the low half of xxh3.
+//! How a segment file is laid out. All integers are little-endian; every sum is the low half of
+//! xxh3.
 //!
 //! ```text
 //! header   64  magic 8, format 2, kind 1, 0, boot 16, salt 16, id 8, first group 8, sum 4
@@ -7,8 +8,9 @@
 //! payload
 //! ```
 //!
-//! A group is one commit: all of it or nothing. Its number is one more than the last one's, across segments. Frames are
-//! facts that stand for themselves: what a journal holds is all its frames, in whatever order.
+//! A group is one commit: all of it or nothing. Its number is one more than the last one's, across
+//! segments. Frames are facts that stand for themselves: what a journal holds is all its frames, in
+//! whatever order.
 
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
@@ -43,7 +45,8 @@ pub(crate) enum Kind {
     TurnGone = 7,
     /// What was to be erased of the owner is.
     Erased = 8,
-    /// Tokens that a tenant has used; the owner is its name, the seq its revision, and the highest counts.
+    /// Tokens that a tenant has used; the owner is its name, the seq its revision, and the highest
+    /// counts.
     Tokens = 9,
 }
 

@@ -1,7 +1,9 @@
-//! What the journal holds, in memory: who owns which frames, by what name it is found, and what is alive.
+//! What the journal holds, in memory: who owns which frames, by what name it is found, and what is
+//! alive.
 //!
-//! It is made from frames alone, by [`Index::admit`], in whatever order they come: by the walk at the opening and by the
-//! writer after each group. So what is found after a restart is what was found before it.
+//! It is made from frames alone, by [`Index::admit`], in whatever order they come: by the walk at
+//! the opening and by the writer after each group. So what is found after a restart is what was
+//! found before it.
 
 mod admit;
 
@@ -87,14 +89,14 @@ pub(crate) struct Session {
     gone_turns: BTreeSet<u64>,
     /// Turns that were erased already when they were found, and so never counted.
     erased_turns: BTreeSet<u64>,
-    /// While a journal is opened: turns that were found in cleaned segments, and in which. Whoever erased one while it was being
-    /// copied has named the segment that it was copied from.
+    /// While a journal is opened: turns that were found in cleaned segments, and in which. Whoever
+    /// erased one while it was being copied has named the segment that it was copied from.
     copied_turns: BTreeMap<u64, u32>,
     is_known: bool,
 }
 
-/// An owner that is gone. It is remembered as long as some segment holds a frame of it, lest it rise again, and as long
-/// as its claim is kept.
+/// An owner that is gone. It is remembered as long as some segment holds a frame of it, lest it
+/// rise again, and as long as its claim is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     pub(crate) summary: Option<GoneSummary>,
@@ -143,8 +145,9 @@ pub(crate) struct Index {
 /// What is written of most frames beside their payload.
 const HEADS: u32 = 100;
 
-/// What a frame takes once it was cleaned, about: small blocks of packets are merged and packed, everything else stays as
-/// it is. So segments of packets that came one by one are worth cleaning though nothing in them is dead.
+/// What a frame takes once it was cleaned, about: small blocks of packets are merged and packed,
+/// everything else stays as it is. So segments of packets that came one by one are worth cleaning
+/// though nothing in them is dead.
 pub(crate) fn weight(entry: &Entry) -> u32 {
     if entry.kind == Kind::Packets && (entry.length as usize) < packing::LEAST {
         return entry.length / 3;
@@ -218,7 +221,8 @@ impl Session {
         self.parts.after(after)
     }
 
-    /// Its turns take something else than before. Whose they are is known from when its own frame was met.
+    /// Its turns take something else than before. Whose they are is known from when its own frame
+    /// was met.
     fn resize(&mut self, before: u64, after: u64, turns_of: &mut HashMap<Name, u64>) {
         self.bytes = self.bytes.saturating_add(after).saturating_sub(before);
         if self.is_known {
@@ -447,7 +451,8 @@ impl Index {
         }
     }
 
-    /// Streams of which frames are left but no record: their group never was whole, or their end was forgotten too soon.
+    /// Streams of which frames are left but no record: their group never was whole, or their end
+    /// was forgotten too soon.
     pub(crate) fn without_record(&self) -> Vec<Uuid> {
         self.streams
             .iter()

@@ -1,5 +1,6 @@
-//! The thread that keeps house: it seals full segments, erases what was purged, cleans, writes down which files there
-//! are, and has a journal that failed tried again. One thread, so that nothing is copied while it is being erased.
+//! The thread that keeps house: it seals full segments, erases what was purged, cleans, writes down
+//! which files there are, and has a journal that failed tried again. One thread, so that nothing is
+//! copied while it is being erased.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
-//! The end of the log: what was written and not yet synced. The writer adds to it, a thread of its own syncs it.
+//! The end of the log: what was written and not yet synced. The writer adds to it, a thread of its
+//! own syncs it.
 //!
-//! Groups are kept in memory until they are synced. After a failed sync nobody knows what the disk has of them, so they
-//! are written again, to a new file.
+//! Groups are kept in memory until they are synced. After a failed sync nobody knows what the disk
+//! has of them, so they are written again, to a new file.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -66,7 +67,8 @@ impl Log {
         self.lock().failed
     }
 
-    /// Nothing is synced now, nobody waits for that, and so a write waits for nothing either: neither for the disk, nor for room here.
+    /// Nothing is synced now, nobody waits for that, and so a write waits for nothing either:
+    /// neither for the disk, nor for room here.
     pub(crate) fn is_calm(&self) -> bool {
         let state = self.lock();
         !state.failed && state.wanted <= state.synced

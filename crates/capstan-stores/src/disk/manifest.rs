@@ -1,7 +1,9 @@
-//! The record of files: which segments make up the journal, and how far it is known to be on the disk.
+//! The record of files: which segments make up the journal, and how far it is known to be on the
+//! disk.
 //!
-//! A text of lines with a sum at the end, always replaced as a whole. A segment that is named here and not there is
-//! damage; one that the cleaner made is part of the journal only once it is named here.
+//! A text of lines with a sum at the end, always replaced as a whole. A segment that is named here
+//! and not there is damage; one that the cleaner made is part of the journal only once it is named
+//! here.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +20,8 @@ const FIRST_LINE: &str = "capstan-journal files 3";
 pub(crate) struct Manifest {
     /// Segments from this id on are newer than this record.
     pub(crate) next: u32,
-    /// The last group known to be on the disk, and the last that was written: after a kill, it is there as well.
+    /// The last group known to be on the disk, and the last that was written: after a kill, it is
+    /// there as well.
     pub(crate) synced: u64,
     pub(crate) written: u64,
     pub(crate) boot: [u8; 16],

@@ -19,7 +19,8 @@ use super::shared::{Settings, io_failure};
 /// Carries over what is in the store of the older format.
 pub(super) type Carry = fn(&Folder, &Path, &Arc<dyn Files>, Settings) -> Result<(), JournalError>;
 
-/// It comes with the feature `format-2` alone: few have such a folder, and the engine that wrote it is large.
+/// It comes with the feature `format-2` alone: few have such a folder, and the engine that wrote it
+/// is large.
 #[cfg(feature = "format-2")]
 pub(crate) const CARRY: Option<Carry> = Some(carry::carry);
 #[cfg(not(feature = "format-2"))]
@@ -40,7 +41,8 @@ pub(super) fn move_old(
     }
     if !store.exists() {
         let message = format!(
-            "the journal is damaged: {} is missing, though {} says that it is there; nothing was changed",
+            "the journal is damaged: {} is missing, though {} says that it is there; nothing was \
+             changed",
             store.display(),
             path.join("format").display()
         );
@@ -55,8 +57,10 @@ pub(super) fn move_old(
 
 fn unknown(path: &Path) -> JournalError {
     let message = format!(
-        "the journal {} has format 2, which this build cannot read; nothing was changed. A release can, and so can a \
-         build with the feature: cargo run --package capstan --features format-2 -- serve --journal disk:{}",
+        "the journal {} has format 2, which this build cannot read; nothing was changed. A \
+         release can, and so can a \
+         build with the feature: cargo run --package capstan --features format-2 -- serve \
+         --journal disk:{}",
         path.display(),
         path.display()
     );
@@ -104,8 +108,10 @@ mod tests {
         assert_eq!(
             error.to_string(),
             format!(
-                "the journal {path} has format 2, which this build cannot read; nothing was changed. A release can, and so \
-                 can a build with the feature: cargo run --package capstan --features format-2 -- serve --journal disk:{path}"
+                "the journal {path} has format 2, which this build cannot read; nothing was \
+                 changed. A release can, and so \
+                 can a build with the feature: cargo run --package capstan --features format-2 -- \
+                 serve --journal disk:{path}"
             )
         );
         assert_eq!(contents(temp.path()), before);

@@ -1,4 +1,5 @@
-//! Names as the journal files them: keyed hashes, so that no word of a tenant lies anywhere but in its own record.
+//! Names as the journal files them: keyed hashes, so that no word of a tenant lies anywhere but in
+//! its own record.
 
 use capstan_journal::NameKind;
 use sha2::{Digest as _, Sha256};

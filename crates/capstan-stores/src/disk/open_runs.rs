@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::record::Record;
 
-/// Records by stream, counted as they come and go. A run that the group under way closes stays until it is written,
-/// and is not counted.
+/// Records by stream, counted as they come and go. A run that the group under way closes stays
+/// until it is written, and is not counted.
 #[derive(Default)]
 pub(crate) struct OpenRuns {
     records: HashMap<Uuid, Record>,

@@ -1,5 +1,5 @@
-//! Packets in blocks: what one frame of kind `Packets` holds. At most 28 KiB, before they are made shorter; a larger packet
-//! is a block of its own.
+//! Packets in blocks: what one frame of kind `Packets` holds. At most 28 KiB, before they are made
+//! shorter; a larger packet is a block of its own.
 
 use bytes::Bytes;
 use capstan_journal::{Frame, Frames};
@@ -12,7 +12,8 @@ use crate::packing;
 
 const BLOCK_FRAMES: usize = 256;
 pub(crate) const BLOCK_BYTES: usize = 28 * 1024;
-/// Before the packets: how many bytes the stream has up to the block's end, and how many packets are in it.
+/// Before the packets: how many bytes the stream has up to the block's end, and how many packets
+/// are in it.
 const FIXED: usize = 12;
 /// Of the count: the packets are packed, and their size comes first.
 const PACKED: u32 = 1 << 31;
@@ -34,8 +35,8 @@ pub(crate) fn blocks(frames: &[Frame]) -> impl Iterator<Item = &[Frame]> {
     })
 }
 
-/// A block: length of all packets up to its end, how many are in it, the length of each, their bytes. Short ones are bare,
-/// others packed.
+/// A block: length of all packets up to its end, how many are in it, the length of each, their
+/// bytes. Short ones are bare, others packed.
 pub(crate) fn encode(stream: Uuid, total: u64, frames: &[Frame], out: &mut Vec<u8>) {
     out.extend(total.to_le_bytes());
     let (at, count) = (out.len(), frames.len() as u32);
@@ -54,7 +55,8 @@ pub(crate) fn encode(stream: Uuid, total: u64, frames: &[Frame], out: &mut Vec<u
     }
 }
 
-/// The packets without what stands around them, if there are few and it is the same for all. Many are shorter if they are packed.
+/// The packets without what stands around them, if there are few and it is the same for all. Many
+/// are shorter if they are packed.
 fn bare(stream: Uuid, frames: &[Frame]) -> Option<Vec<&[u8]>> {
     let size: usize = frames.iter().map(|frame| 4 + frame.bytes.len()).sum();
     if size >= packing::LEAST {
@@ -185,8 +187,8 @@ impl Block {
     }
 }
 
-/// Blocks one behind the other, as they are handed on: one as it is, several of them copied into one piece. A part of one is copied as
-/// well: whoever has stopped reading would hold all of it.
+/// Blocks one behind the other, as they are handed on: one as it is, several of them copied into
+/// one piece. A part of one is copied as well: whoever has stopped reading would hold all of it.
 #[derive(Default)]
 pub(crate) struct Joined {
     last: u64,
@@ -346,7 +348,8 @@ mod tests {
         }
     }
 
-    /// The bits, the order and the text around a packet: what is on somebody's disk is read by these for ever.
+    /// The bits, the order and the text around a packet: what is on somebody's disk is read by
+    /// these for ever.
     #[test]
     fn a_block_of_a_bare_packet_is_these_bytes() {
         let bare = br#"DELTA","t":"2026-11-18T11:06:40.000001Z","p":"word ""#;

@@ -1,5 +1,5 @@
-//! What frames hold besides packets. Each payload begins with a summary without words, which footers repeat: a journal is
-//! opened without looking at records.
+//! What frames hold besides packets. Each payload begins with a summary without words, which
+//! footers repeat: a journal is opened without looking at records.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,14 @@ use uuid::Uuid;
 use super::format::In;
 use super::names::{Clue, Name, Names};
 
-/// A run as it is stored. `last_seq` and `bytes` are right unless it runs: then its last packets know.
+/// A run as it is stored. `last_seq` and `bytes` are right unless it runs: then its last packets
+/// know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) run: Run,
     pub(crate) body_bytes: u64,
-    /// During which uptime of which machine it was written; `None` if packets are synced or nobody can tell.
+    /// During which uptime of which machine it was written; `None` if packets are synced or nobody
+    /// can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) boot: Option<String>,
     /// The session's own id: another session of the same name is another one.
@@ -275,8 +277,9 @@ pub(crate) fn json(value: &impl Serialize) -> Result<Vec<u8>, JournalError> {
     })
 }
 
-/// A turn as it is stored, but for its number, which the writer alone knows. To write down what was said may take long, and
-/// whoever else has something to store would wait for it: so that is done before the writer is asked.
+/// A turn as it is stored, but for its number, which the writer alone knows. To write down what was
+/// said may take long, and whoever else has something to store would wait for it: so that is done
+/// before the writer is asked.
 pub(crate) struct WrittenTurn {
     pub(crate) closed_at: Timestamp,
     json: Vec<u8>,

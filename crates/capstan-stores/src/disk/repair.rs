@@ -1,5 +1,5 @@
-//! Checking a folder, and mending one that is damaged: what is whole is kept, what is not is said to be lost, and what
-//! is dropped is put aside.
+//! Checking a folder, and mending one that is damaged: what is whole is kept, what is not is said
+//! to be lost, and what is dropped is put aside.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -39,8 +39,8 @@ pub fn check(folder: &Path, is_deep: bool) -> Result<Report, JournalError> {
     Ok(report)
 }
 
-/// Mends a damaged folder: keeps what is whole, marks runs of which something is missing, and puts damaged files into
-/// `damaged` beside the others.
+/// Mends a damaged folder: keeps what is whole, marks runs of which something is missing, and puts
+/// damaged files into `damaged` beside the others.
 pub fn repair(folder: &Path) -> Result<Report, JournalError> {
     let (held, files) = hold(folder)?;
     let fail = |error| io_failure("repair", folder, error);
@@ -62,7 +62,8 @@ pub fn repair(folder: &Path) -> Result<Report, JournalError> {
     drop(first.index);
     let second = scan::scan(&files, folder, boot())?;
     let mut losses = look_deep(&second.index).map_err(fail)?;
-    // What a run under way wrote last, its end included, may have been in what is lost: it must not be continued.
+    // What a run under way wrote last, its end included, may have been in what is lost: it must not
+    // be continued.
     let may_have_gone_on = |id: &&Uuid| has_gaps || hurt.contains(*id);
     for id in second.index.open.iter().filter(may_have_gone_on) {
         let Some(stream) =
@@ -164,7 +165,7 @@ fn look_deep(index: &Index) -> io::Result<Losses> {
                     lasts.extend(ended.map(|run| (entry.owner, run.last_seq)));
                 }
                 (Kind::Body | Kind::Record, Payload::Damaged) => {
-                    drop(losses.lost.insert(entry.owner, 0))
+                    losses.lost.insert(entry.owner, 0);
                 }
                 _ => {}
             }

@@ -1,5 +1,5 @@
-//! Numbers by the hour, a file an hour beside the segments. They are no part of what the journal promises: each file is
-//! written anew as a whole, and one that cannot be read counts for nothing.
+//! Numbers by the hour, a file an hour beside the segments. They are no part of what the journal
+//! promises: each file is written anew as a whole, and one that cannot be read counts for nothing.
 
 use std::fs;
 use std::io::{self, Write as _};

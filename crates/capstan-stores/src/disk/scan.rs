@@ -1,7 +1,8 @@
-//! What is in a folder, without changing anything: everything that an opening, a check and a repair go by.
+//! What is in a folder, without changing anything: everything that an opening, a check and a repair
+//! go by.
 //!
-//! What a crash may leave, a torn tail, is told apart from damage. Damage is whatever had been promised and is not there:
-//! it never is cut away.
+//! What a crash may leave, a torn tail, is told apart from damage. Damage is whatever had been
+//! promised and is not there: it never is cut away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -297,7 +298,8 @@ impl Scan {
         self.last_group = self.last_group.max(promised);
     }
 
-    /// The last group of which anything says that it was on the disk, or, without a restart of the machine, written.
+    /// The last group of which anything says that it was on the disk, or, without a restart of the
+    /// machine, written.
     fn promised(&self, walked: &[Walked], boot: [u8; 16]) -> u64 {
         let groups = walked.iter().flat_map(|one| one.walk.groups.iter().map(|group| group.synced));
         let after = walked.iter().filter_map(|one| one.walk.broken.as_ref());
@@ -446,7 +448,8 @@ impl Scan {
     }
 }
 
-/// Whether a file without a head was never written to: it is empty, or the disk has only its length.
+/// Whether a file without a head was never written to: it is empty, or the disk has only its
+/// length.
 fn is_blank(file: &dyn super::files::Data, length: u64) -> io::Result<bool> {
     let head = read_range(file, 0, length.min(HEADER as u64))?;
     Ok(length < HEADER as u64 || head.iter().all(|byte| *byte == 0))

@@ -15,7 +15,8 @@ use super::format::{FRAME_HEAD, FrameHead, Kind, sum};
 
 /// Every so many entries of a footer one is kept in memory, so that a look-up is one read.
 const FENCE: usize = 64;
-/// So many sealed segments are kept open: recovery and those who resume read a few of them over and over.
+/// So many sealed segments are kept open: recovery and those who resume read a few of them over and
+/// over.
 const MOST_OPEN: usize = 32;
 
 pub(crate) struct Segment {
@@ -294,7 +295,8 @@ impl Segment {
     }
 }
 
-/// The sealed segments whose files are open, the one opened last at the end. A segment that is dropped closes its own.
+/// The sealed segments whose files are open, the one opened last at the end. A segment that is
+/// dropped closes its own.
 static OPEN: Mutex<VecDeque<Weak<RwLock<State>>>> = Mutex::new(VecDeque::new());
 
 /// Their number has no limit, that of open files has: whichever was opened first is closed.

@@ -40,7 +40,8 @@ pub(crate) const MB: u64 = 1024 * 1024;
 
 impl Settings {
     pub(crate) fn new(durability: Durability) -> Self {
-        // A build that dies on purpose has small segments, so that it soon comes to do everything there is to do.
+        // A build that dies on purpose has small segments, so that it soon comes to do everything
+        // there is to do.
         let unit = if cfg!(failpoints) { MB / 512 } else { MB };
         Self {
             durability,
@@ -179,7 +180,8 @@ impl Shared {
         }
     }
 
-    /// Removes files that the record of files never named; those that cannot be removed now are doomed.
+    /// Removes files that the record of files never named; those that cannot be removed now are
+    /// doomed.
     pub(crate) fn remove_unknown(&self, files: impl IntoIterator<Item = PathBuf>) {
         let is_left = |path: &PathBuf| {
             self.files.remove(path).is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
@@ -196,8 +198,8 @@ impl Shared {
         self.doomed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes what is doomed. The record of files forgets it first: a file that it names must be there. What cannot be
-    /// removed now is tried again.
+    /// Removes what is doomed. The record of files forgets it first: a file that it names must be
+    /// there. What cannot be removed now is tried again.
     pub(crate) fn remove_doomed(&self) -> io::Result<()> {
         let mut doomed = self.lock_doomed();
         if doomed.is_empty() {
@@ -229,8 +231,9 @@ impl Shared {
     }
 }
 
-/// Ids from here on are the cleaner's. Written ones come one after the other, so that a newer one than the record of
-/// files knows is told from one that was dropped; a cleaned one is part of the journal only if it is recorded.
+/// Ids from here on are the cleaner's. Written ones come one after the other, so that a newer one
+/// than the record of files knows is told from one that was dropped; a cleaned one is part of the
+/// journal only if it is recorded.
 pub(crate) const CLEANED: u32 = 1 << 31;
 
 pub(crate) fn segment_path(folder: &Path, id: u32) -> PathBuf {

@@ -1,7 +1,8 @@
-//! Who waits for a sync. Claims and ends of streams are synced before anybody is told, but by a thread of their own:
-//! packets of other streams, which need no sync, must not wait for the disk.
+//! Who waits for a sync. Claims and ends of streams are synced before anybody is told, but by a
+//! thread of their own: packets of other streams, which need no sync, must not wait for the disk.
 //!
-//! A group can be read at once, so whoever has read of a stream waits here until its last claim or end is synced.
+//! A group can be read at once, so whoever has read of a stream waits here until its last claim or
+//! end is synced.
 
 use std::collections::HashMap;
 
@@ -33,9 +34,11 @@ impl Syncs {
         });
     }
 
-    /// Returns when nothing that was written about the stream can be undone by a power cut, its packets aside.
+    /// Returns when nothing that was written about the stream can be undone by a power cut, its
+    /// packets aside.
     ///
-    /// To be awaited after the read: what was read may have been written after the read was asked for.
+    /// To be awaited after the read: what was read may have been written after the read was asked
+    /// for.
     pub(crate) async fn settled(&self, stream: Uuid) -> Result<(), JournalError> {
         let is_unsynced = |state: &State| state.unsynced.contains_key(&stream);
         if !is_unsynced(&self.0.borrow()) {

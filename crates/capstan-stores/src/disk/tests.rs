@@ -1,4 +1,5 @@
-//! The disk store against a disk that fails, forgets and flips. Segments are tiny, so that a few runs make many of them.
+//! The disk store against a disk that fails, forgets and flips. Segments are tiny, so that a few
+//! runs make many of them.
 
 mod at_once;
 mod clean;
@@ -76,7 +77,8 @@ impl Random {
     }
 }
 
-/// What every packet of a stream says; letters that an id has not, so that it lies on the disk as it is.
+/// What every packet of a stream says; letters that an id has not, so that it lies on the disk as
+/// it is.
 fn word(stream: Uuid) -> String {
     let letter = |digit: u8| char::from(b'g' + digit);
     stream.as_bytes().iter().flat_map(|byte| [byte >> 4, byte & 15]).map(letter).collect()

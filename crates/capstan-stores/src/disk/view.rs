@@ -1,5 +1,6 @@
-//! Reading. Places are looked up in the index, bytes are read without holding it; whoever finds something else than was
-//! written there asks the index again, since the cleaner may have moved it or a purge erased it.
+//! Reading. Places are looked up in the index, bytes are read without holding it; whoever finds
+//! something else than was written there asks the index again, since the cleaner may have moved it
+//! or a purge erased it.
 
 use std::io;
 use std::sync::Arc;
@@ -176,7 +177,8 @@ pub(crate) fn body(shared: &Shared, stream: Uuid) -> Result<Option<Bytes>, Journ
 
 type Places = Vec<(Arc<Segment>, Entry)>;
 
-/// Numbered frames of an owner after a number, in order: some of them, without a gap that is not in the journal.
+/// Numbered frames of an owner after a number, in order: some of them, without a gap that is not in
+/// the journal.
 fn numbered(
     shared: &Shared,
     parts: impl Fn(&Index) -> Vec<Part>,
@@ -300,7 +302,8 @@ fn read_blocks(
     }
 }
 
-/// Reads on, as far as the index was asked. What cannot be read behind something that was handed out is met again at the next read.
+/// Reads on, as far as the index was asked. What cannot be read behind something that was handed
+/// out is met again at the next read.
 fn read_some(
     shared: &Shared,
     stream: Uuid,
@@ -508,7 +511,8 @@ pub(crate) fn named(
     Ok(runs)
 }
 
-/// What a tenant has, and one session of it, as far as it is written. The writer itself knows better.
+/// What a tenant has, and one session of it, as far as it is written. The writer itself knows
+/// better.
 pub(crate) fn usage(shared: &Shared, tenant: &str, session: &str) -> Usage {
     let name = shared.names.of(tenant, NameKind::Session, session);
     let tenant = shared.names.tenant(tenant);

@@ -1,7 +1,8 @@
-//! Reading a segment from its start, group by group: how one without a footer is opened, checked and repaired.
+//! Reading a segment from its start, group by group: how one without a footer is opened, checked
+//! and repaired.
 //!
-//! Heads alone decide whether the chain goes on. Whether a payload is what was written is judged later, when it is known
-//! what was erased on purpose.
+//! Heads alone decide whether the chain goes on. Whether a payload is what was written is judged
+//! later, when it is known what was erased on purpose.
 
 use super::footer::{Entry, TAIL, Tail};
 use super::format::{FRAME_HEAD, FrameHead, GROUP_HEAD, GROUP_MAGIC, GroupHead, HEADER, Kind, sum};

@@ -1,7 +1,9 @@
-//! What stands around every packet of a stream and follows from its stream and its seq: left out where a packet comes alone.
+//! What stands around every packet of a stream and follows from its stream and its seq: left out
+//! where a packet comes alone.
 //!
-//! This text is a part of the format. A packet that is spelled otherwise is kept as it is, so the wire may change without a
-//! change here; a block of bare packets means this text for ever, and another one takes a bit of its own.
+//! This text is a part of the format. A packet that is spelled otherwise is kept as it is, so the
+//! wire may change without a change here; a block of bare packets means this text for ever, and
+//! another one takes a bit of its own.
 
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;

@@ -1,5 +1,6 @@
-//! The one who writes: a thread, which takes all commands that are queued, commits them as one group and answers each. Whoever
-//! has only a few packets and finds it idle writes them in its place ([`Writer::append_at_once`]).
+//! The one who writes: a thread, which takes all commands that are queued, commits them as one
+//! group and answers each. Whoever has only a few packets and finds it idle writes them in its
+//! place ([`Writer::append_at_once`]).
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -60,7 +61,8 @@ pub(crate) enum Command {
         now: Timestamp,
         reply: Reply<u64>,
     },
-    /// Does the same to one stream because somebody wants it gone: its turn goes, too, and it is synced.
+    /// Does the same to one stream because somebody wants it gone: its turn goes, too, and it is
+    /// synced.
     Purge {
         stream: Uuid,
         now: Timestamp,
@@ -93,7 +95,8 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Housekeeping looks at what is stored, so it must not share a group with what is not stored yet.
+    /// Housekeeping looks at what is stored, so it must not share a group with what is not stored
+    /// yet.
     fn is_alone(&self) -> bool {
         match self {
             Self::Claim(..)
@@ -119,7 +122,8 @@ pub(crate) struct Writer {
     pub(crate) boot: Option<String>,
     /// Streams that run or wait, with their counts, so that an append costs no read.
     pub(crate) open: OpenRuns,
-    /// Streams that the group under way closes. They stay in `open` until it is written, for commands behind them.
+    /// Streams that the group under way closes. They stay in `open` until it is written, for
+    /// commands behind them.
     pub(crate) closing: Vec<Uuid>,
     /// How fast tenants claim.
     pub(crate) rates: Rates<Name>,
@@ -159,7 +163,8 @@ impl Writer {
         let mut watch = Watch { shared, is_over: false };
         let mut next = None;
         while let Some(first) = next.take().or_else(|| commands.blocking_recv()) {
-            // Whoever wrote in its place has failed by a mistake: what was left there cannot be trusted. It is said before anybody is let go.
+            // Whoever wrote in its place has failed by a mistake: what was left there cannot be
+            // trusted. It is said before anybody is let go.
             let Ok(mut writer) = desk.lock() else { return drop(watch) };
             next = writer.work(first, &mut commands);
             if writer.is_closed {
@@ -169,7 +174,8 @@ impl Writer {
         watch.is_over = true;
     }
 
-    /// Commits a command and those that are queued behind it; what has to wait for the next group comes back.
+    /// Commits a command and those that are queued behind it; what has to wait for the next group
+    /// comes back.
     fn work(&mut self, first: Command, commands: &mut mpsc::Receiver<Command>) -> Option<Command> {
         let (mut group, mut next) = (Group::new(), None);
         let mut room = if first.is_alone() { 0 } else { GROUP_COMMANDS };
@@ -190,8 +196,9 @@ impl Writer {
         next
     }
 
-    /// Appends a few packets to a run that is open. `None` if it is not as simple as that, or if it could take long: a sync, also
-    /// another's that is under way, a new file, a file that fails. Then nothing has happened, and it is the thread's to do.
+    /// Appends a few packets to a run that is open. `None` if it is not as simple as that, or if it
+    /// could take long: a sync, also another's that is under way, a new file, a file that fails.
+    /// Then nothing has happened, and it is the thread's to do.
     pub(crate) fn append_at_once(
         &mut self,
         stream: Uuid,

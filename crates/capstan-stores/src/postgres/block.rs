@@ -1,7 +1,7 @@
 //! Packets of one append as pieces that fit a page of the database.
 //!
-//! A block is a version and its packets: how many, the length of each, their bytes. Packed, those of a whole append cost the
-//! server a fraction of its time, too.
+//! A block is a version and its packets: how many, the length of each, their bytes. Packed, those
+//! of a whole append cost the server a fraction of its time, too.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use capstan_journal::{ErrorKind, Frame, JournalError};
@@ -170,7 +170,8 @@ mod tests {
     fn packets(count: u64) -> Vec<Frame> {
         let text = |seq: u64| {
             format!(
-                "id: 01a1ebfd-bd72-74cb-8017-2c062bbf031b:{seq}\ndata: {{\"op\":\"DELTA\",\"p\":\"tok{}\"}}\n\n",
+                "id: 01a1ebfd-bd72-74cb-8017-2c062bbf031b:{seq}\ndata: \
+                 {{\"op\":\"DELTA\",\"p\":\"tok{}\"}}\n\n",
                 seq * seq
             )
         };

@@ -11,9 +11,11 @@ use super::rows::{check_name, column};
 
 /// Ends are told as what is left, so that no two clocks are compared.
 const ALL: &str = "select upstream, opened, \
-    greatest(0, extract(epoch from open_until - clock_timestamp()) * 1000)::bigint, change from capstan.breakers";
+    greatest(0, extract(epoch from open_until - clock_timestamp()) * 1000)::bigint, change from \
+    capstan.breakers";
 const SET: &str = "insert into capstan.breakers values \
-    ($1, $2, clock_timestamp() + $3::bigint * interval '1 millisecond', $4) on conflict (upstream) do update \
+    ($1, $2, clock_timestamp() + $3::bigint * interval '1 millisecond', $4) on conflict \
+    (upstream) do update \
     set opened = excluded.opened, open_until = excluded.open_until, change = excluded.change";
 
 impl Shared {

@@ -1,4 +1,5 @@
-//! Looking through runs of several tenants, newest first: a window of rows at a time, filtered by the database.
+//! Looking through runs of several tenants, newest first: a window of rows at a time, filtered by
+//! the database.
 
 use capstan_journal::backend::Pager;
 use capstan_journal::{JournalError, Query, Run, RunPage, Status};
@@ -16,21 +17,31 @@ const WINDOW: usize = 1000;
 macro_rules! page {
     ($narrow:literal) => {
         concat!(
-            "with seen as materialized (select r.stream, r.tenant, r.session, r.state, r.attempt, r.turns_before, r.answered_by, ",
-            "r.record, r.last_seq, r.bytes, r.owner from capstan.runs r where r.stream >= $1 and r.stream < $2 ",
+            "with seen as materialized (select r.stream, r.tenant, r.session, r.state, r.attempt, \
+             r.turns_before, r.answered_by, ",
+            "r.record, r.last_seq, r.bytes, r.owner from capstan.runs r where r.stream >= $1 and \
+             r.stream < $2 ",
             "and ($3::text[] is null or r.tenant = any($3)) and ",
             $narrow,
-            " order by r.stream desc limit $5), found as (select * from seen r where ($6::text is null or r.record ->> 'agent' = $6) ",
-            "and ($7::text is null or r.session = $7) and ($8::text is null or $8 = any(capstan.faults_1(r.record))) ",
-            "and ($9::int is null or case when r.state < 3 then r.state when r.record ->> 'fault' is not null then 3 ",
-            "when r.record ->> 'reason' = 'cancelled' then 4 when r.attempt > 1 then 6 else 5 end = $9) ",
+            " order by r.stream desc limit $5), found as (select * from seen r where ($6::text is \
+             null or r.record ->> 'agent' = $6) ",
+            "and ($7::text is null or r.session = $7) and ($8::text is null or $8 = \
+             any(capstan.faults_1(r.record))) ",
+            "and ($9::int is null or case when r.state < 3 then r.state when r.record ->> 'fault' \
+             is not null then 3 ",
+            "when r.record ->> 'reason' = 'cancelled' then 4 when r.attempt > 1 then 6 else 5 end \
+             = $9) ",
             "order by r.stream desc limit $10) ",
             "select r.stream, r.state, r.attempt, r.turns_before, r.answered_by, r.record::text, ",
-            "greatest(r.last_seq, coalesce(b.last_seq, 0)), greatest(r.bytes, coalesce(b.total, 0)), s.count, s.last, ",
+            "greatest(r.last_seq, coalesce(b.last_seq, 0)), greatest(r.bytes, coalesce(b.total, \
+             0)), s.count, s.last, ",
             "(select p.name from capstan.replicas p where p.id = r.owner) ",
-            "from (select count(*) as count, (select stream from seen order by stream limit 1) as last from seen) s ",
-            "left join found r on true left join lateral (select b.last_seq, b.total from capstan.blocks b ",
-            "where b.stream = r.stream order by b.last_seq desc limit 1) b on r.state = 1 order by r.stream desc"
+            "from (select count(*) as count, (select stream from seen order by stream limit 1) as \
+             last from seen) s ",
+            "left join found r on true left join lateral (select b.last_seq, b.total from \
+             capstan.blocks b ",
+            "where b.stream = r.stream order by b.last_seq desc limit 1) b on r.state = 1 order \
+             by r.stream desc"
         )
     };
 }
@@ -98,7 +109,8 @@ impl PostgresStore {
         Ok(pager.page(false))
     }
 
-    /// How many rows were looked at, the last of them, and the runs among them that belong to the page.
+    /// How many rows were looked at, the last of them, and the runs among them that belong to the
+    /// page.
     async fn window(
         &self,
         query: &Query,

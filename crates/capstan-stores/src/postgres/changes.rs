@@ -1,4 +1,5 @@
-//! The changes lane: a run waits, goes on or ends, with its last packets and its turn, in one synced step.
+//! The changes lane: a run waits, goes on or ends, with its last packets and its turn, in one
+//! synced step.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -68,7 +69,8 @@ impl Change {
     }
 }
 
-const CHANGE: &str = "select nr, outcome from capstan.change_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
+const CHANGE: &str = "select nr, outcome from capstan.change_1($1, $2, $3, $4, $5, $6, $7, $8, \
+ $9, $10, $11, $12, $13, $14, $15, \
     $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)";
 
 pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Change>) {
@@ -93,7 +95,8 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Change>) {
     }
 }
 
-/// A group in the order in which locks are taken. A run is in it once: a statement sees each row as it was before.
+/// A group in the order in which locks are taken. A run is in it once: a statement sees each row as
+/// it was before.
 fn gather(queue: &mut VecDeque<Change>) -> Vec<Change> {
     let (mut group, mut later, mut streams, mut size) =
         (Vec::new(), VecDeque::new(), HashSet::new(), 0);

@@ -40,9 +40,12 @@ pub(super) enum Claiming {
 }
 
 /// Who reads what it claims is a row of the same step: no other process finds the run before it.
-const CLAIM: &str = "with c as materialized (select nr, outcome, stream_id, turns, over_what, wait_us from capstan.claim_1($1, $2, \
-    $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)), \
-    r as (insert into capstan.readers select stream_id, $1, null from c where outcome = 1 and ($24::bool[])[nr] \
+const CLAIM: &str = "with c as materialized (select nr, outcome, stream_id, turns, over_what, \
+ wait_us from capstan.claim_1($1, $2, \
+    $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
+    $23)), \
+    r as (insert into capstan.readers select stream_id, $1, null from c where outcome = 1 and \
+    ($24::bool[])[nr] \
     on conflict (stream, replica) do update set left_at = null) \
     select nr, outcome, stream_id, turns, over_what, wait_us from c order by nr";
 
@@ -199,7 +202,8 @@ impl Outcome {
         })
     }
 
-    /// Whether the key is held by this very claim, as far as it can be told at once: asked again, the server knows more.
+    /// Whether the key is held by this very claim, as far as it can be told at once: asked again,
+    /// the server knows more.
     fn is_itself(&self, job: &ClaimJob) -> bool {
         self.outcome == 0 && self.stream == job.claim.stream_id && !job.has_met_itself
     }

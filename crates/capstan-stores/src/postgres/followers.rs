@@ -1,8 +1,8 @@
 //! Tells the others for which streams somebody here waits: of all others nobody needs to be told.
 //!
-//! A notice wakes every process of the journal, and most streams are read where they are written. So packets are told
-//! only of a stream that somebody elsewhere awaits. A word that is lost is said again within a second; until then, what was not told is
-//! found by looking (`poll.rs`), as ever.
+//! A notice wakes every process of the journal, and most streams are read where they are written.
+//! So packets are told only of a stream that somebody elsewhere awaits. A word that is lost is said
+//! again within a second; until then, what was not told is found by looking (`poll.rs`), as ever.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -66,21 +66,28 @@ pub(super) fn fenced(stream: Uuid) -> JournalError {
     JournalError::new(ErrorKind::Fenced, format!("stream {stream} is no longer this process's"))
 }
 
-const WRITE: &str = "with me as materialized (select 1 from capstan.lanes where replica = $1 and lane = 0 and not fenced \
+const WRITE: &str = "with me as materialized (select 1 from capstan.lanes where replica = $1 and \
+ lane = 0 and not fenced \
     and (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint = $2 for share) \
-    insert into capstan.blocks select b.* from me, unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bytea[]) b";
+    insert into capstan.blocks select b.* from me, unnest($3::uuid[], $4::bigint[], $5::bigint[], \
+    $6::bytea[]) b";
 /// With a mistake planted: whoever is fenced can write.
-const WRITE_UNFENCED: &str = "insert into capstan.blocks select b.* from unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bytea[]) b \
+const WRITE_UNFENCED: &str = "insert into capstan.blocks select b.* from unnest($3::uuid[], \
+ $4::bigint[], $5::bigint[], $6::bytea[]) b \
     where $1::uuid is not null and $2::bigint is not null";
 const STARTED: &str = "select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint";
 const IS_FREE: &str = "select not fenced from capstan.lanes where replica = $1 and lane = 0";
-const SETTLE: &str = "select r.stream, coalesce((select b.last_seq from capstan.blocks b where b.stream = r.stream \
-    order by b.last_seq desc limit 1), 0) from capstan.runs r where r.stream = any($2) and r.owner = $1 and r.state = 1";
-const LOSE: &str = "update capstan.runs set owner = null, life = 'lost' where stream = $2 and owner = $1 and state = 1";
+const SETTLE: &str = "select r.stream, coalesce((select b.last_seq from capstan.blocks b where \
+ b.stream = r.stream \
+    order by b.last_seq desc limit 1), 0) from capstan.runs r where r.stream = any($2) and \
+    r.owner = $1 and r.state = 1";
+const LOSE: &str = "update capstan.runs set owner = null, life = 'lost' where stream = $2 and \
+ owner = $1 and state = 1";
 
-/// Ends that were acknowledged and lost with the server: there the runs still run, and nobody knows of them any more. What was
-/// written since this server began is not among them.
-const ABANDON: &str = "update capstan.runs set owner = null, life = 'lost' where owner = $1 and state = 1 \
+/// Ends that were acknowledged and lost with the server: there the runs still run, and nobody knows
+/// of them any more. What was written since this server began is not among them.
+const ABANDON: &str = "update capstan.runs set owner = null, life = 'lost' where owner = $1 and \
+ state = 1 \
     and stream <> all($2) and not capstan.is_alive_1(life)";
 
 pub(super) async fn run(shared: Arc<Shared>, jobs: mpsc::Receiver<Append>) {
@@ -160,7 +167,8 @@ impl Lane {
             self.group
                 .iter()
                 .for_each(|job| self.shared.tell(job.turn.own.notice(job.frames.clone())));
-            // The server takes its time, so that the notice is there first, whoever holds the clock.
+            // The server takes its time, so that the notice is there first, whoever holds the
+            // clock.
             self.wire.link().await?.batch("select pg_sleep(0.02)").await?;
         }
         let link = self.wire.link().await?;
@@ -206,7 +214,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Compares what this process knows to be written with what the server has, and writes again what is missing there.
+    /// Compares what this process knows to be written with what the server has, and writes again
+    /// what is missing there.
     async fn settle(&mut self, me: Uuid) -> Result<(), Failure> {
         let shared = Arc::clone(&self.shared);
         // What is acknowledged before the look must be found by it.
@@ -258,7 +267,8 @@ async fn restore(
         let blocks: Vec<_> = blocks.iter().map(|block| (stream, block)).collect();
         return match write(link, me, started, &blocks).await {
             Ok(_) => {
-                tracing::warn!(%stream, after = last, packets = frames.len(), "packets that the server had lost are written again");
+                tracing::warn!(%stream, after = last, packets = frames.len(),
+                "packets that the server had lost are written again");
                 Ok(())
             }
             // By an earlier try.

@@ -1,5 +1,5 @@
-//! Tells other processes what was written, on a connection of its own and after the commit: a notice takes a lock of the
-//! whole server while it commits.
+//! Tells other processes what was written, on a connection of its own and after the commit: a
+//! notice takes a lock of the whole server while it commits.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Where tenants live of whom nothing is stored, and which of their keys are taken. No word of theirs is written.
+//! Where tenants live of whom nothing is stored, and which of their keys are taken. No word of
+//! theirs is written.
 
 use capstan_journal::{ErrorKind, Home, JournalError, Noted, Peer};
 use capstan_protocol::Timestamp;
@@ -44,7 +45,8 @@ impl Shared {
         match column::<i32>(row, 0).map_err(Failure::into_error)? {
             1 => Ok(Noted::New),
             0 => Ok(Noted::Taken(column(row, 1).map_err(Failure::into_error)?)),
-            // It has moved since it was asked for, or the lease is over: whoever asks again finds it.
+            // It has moved since it was asked for, or the lease is over: whoever asks again finds
+            // it.
             _ => Err(JournalError::new(
                 ErrorKind::Unavailable,
                 "the tenant lives in the memory of another process by now",

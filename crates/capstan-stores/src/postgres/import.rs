@@ -8,24 +8,32 @@ use super::link::{Failure, Params};
 use super::notice::number_of;
 use super::rows::{self, check_name, column};
 
-/// The claim decides, as it always does; the rest follows it, all of it or nothing. What may lack packets is said to have
-/// been written in a life that is over.
-const RUN: &str = "with claimed as (insert into capstan.claims values ($1, $2, $3, null) on conflict do nothing returning stream), \
-    kept as (insert into capstan.runs (stream, tenant, key, session, state, attempt, is_unasked, has_asked, answered_by, turns_before, \
+/// The claim decides, as it always does; the rest follows it, all of it or nothing. What may lack
+/// packets is said to have been written in a life that is over.
+const RUN: &str = "with claimed as (insert into capstan.claims values ($1, $2, $3, null) on \
+ conflict do nothing returning stream), \
+    kept as (insert into capstan.runs (stream, tenant, key, session, state, attempt, is_unasked, \
+    has_asked, answered_by, turns_before, \
         record, body, last_seq, bytes, updated_at, closed_at, life, chat, body_hash, request_ids) \
-        select stream, $1, $2, $4, $5, $6, $7, $8, $9, $10, $11::text::json, $12, $13, $14, $15, $16, \
-            case when $17 then '' else 'lost' end, $18, $19, string_to_array($20, E'\\n') from claimed returning stream), \
+        select stream, $1, $2, $4, $5, $6, $7, $8, $9, $10, $11::text::json, $12, $13, $14, $15, \
+        $16, \
+            case when $17 then '' else 'lost' end, $18, $19, string_to_array($20, E'\\n') from \
+            claimed returning stream), \
     packets as (insert into capstan.blocks select kept.stream, b.* from kept, \
         unnest($21::bigint[], $22::bigint[], $23::bytea[]) b) \
     select count(*) from kept";
-const SESSION: &str = "insert into capstan.sessions as s (tenant, session, used_at, last_turn) values ($1, $2, $3, $4) \
+const SESSION: &str = "insert into capstan.sessions as s (tenant, session, used_at, last_turn) \
+ values ($1, $2, $3, $4) \
     on conflict (tenant, session) do update set used_at = greatest(s.used_at, excluded.used_at), \
     last_turn = greatest(s.last_turn, excluded.last_turn)";
-const TURNS: &str = "with said as (insert into capstan.turns select $1, $2, t.number, t.stream, t.turn::json \
-        from unnest($3::bigint[], $4::uuid[], $5::text[]) t(number, stream, turn) on conflict do nothing \
+const TURNS: &str = "with said as (insert into capstan.turns select $1, $2, t.number, t.stream, \
+ t.turn::json \
+        from unnest($3::bigint[], $4::uuid[], $5::text[]) t(number, stream, turn) on conflict do \
+        nothing \
         returning octet_length(turn::text) as size) \
     update capstan.sessions set kept = kept + (select count(*) from said), \
-        bytes = bytes + (select coalesce(sum(size), 0) from said) where tenant = $1 and session = $2";
+        bytes = bytes + (select coalesce(sum(size), 0) from said) where tenant = $1 and session = \
+        $2";
 
 impl PostgresStore {
     pub(super) async fn take_in(&self, kept: Kept) -> Result<bool, JournalError> {

@@ -19,7 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         if let Err(failure) = listen(&shared).await {
-            tracing::debug!(%failure, "other processes are not heard for now; their streams are looked at");
+            tracing::debug!(%failure, "other processes are not heard for now; their streams are \
+             looked at");
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -1,4 +1,5 @@
-//! What processes tell each other through the database, as text. A notice is never the truth, only sooner than looking.
+//! What processes tell each other through the database, as text. A notice is never the truth, only
+//! sooner than looking.
 
 use bytes::Bytes;
 use capstan_journal::{Frame, RunState};

@@ -1,4 +1,5 @@
-//! The runs that this process works on: only it changes them, so what it knows of them is the truth.
+//! The runs that this process works on: only it changes them, so what it knows of them is the
+//! truth.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -157,7 +158,8 @@ impl Own {
         lock(&self.0).len()
     }
 
-    /// The right to write to a run, when whatever is being written there is done. `None` if it is not, or no longer, ours.
+    /// The right to write to a run, when whatever is being written there is done. `None` if it is
+    /// not, or no longer, ours.
     pub(super) async fn turn(&self, stream: Uuid) -> Option<Turn> {
         let own = self.get(stream)?;
         let order = Arc::clone(&own.order).lock_owned().await;

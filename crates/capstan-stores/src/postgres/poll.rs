@@ -1,4 +1,5 @@
-//! Looks at the streams that somebody here follows: whatever notices tell, or fail to tell, this is the truth.
+//! Looks at the streams that somebody here follows: whatever notices tell, or fail to tell, this is
+//! the truth.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,8 +18,10 @@ use super::rows::column;
 /// A lost notice costs this long.
 const EVERY: Duration = Duration::from_secs(1);
 
-const STANDS: &str = "select r.stream, r.attempt, r.state, greatest(r.last_seq, coalesce(b.last_seq, 0)) from capstan.runs r \
-    left join lateral (select b.last_seq from capstan.blocks b where b.stream = r.stream order by b.last_seq desc limit 1) b \
+const STANDS: &str = "select r.stream, r.attempt, r.state, greatest(r.last_seq, \
+ coalesce(b.last_seq, 0)) from capstan.runs r \
+    left join lateral (select b.last_seq from capstan.blocks b where b.stream = r.stream order by \
+    b.last_seq desc limit 1) b \
     on r.state = 1 where r.stream = any($1)";
 
 pub(super) async fn run(shared: Arc<Shared>) {

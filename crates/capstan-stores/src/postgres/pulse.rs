@@ -1,5 +1,5 @@
-//! The lease: a sign of life every now and then, by the database's clock. Who gives none for too long is fenced by
-//! another; who could give none stops by itself before that.
+//! The lease: a sign of life every now and then, by the database's clock. Who gives none for too
+//! long is fenced by another; who could give none stops by itself before that.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,8 +16,8 @@ use super::rows::column;
 use super::schema::Schema;
 use super::wire::Wire;
 
-/// As shares of the lease: how often a sign of life is given, how long one may take, when this process stops by itself,
-/// and how often it looks for others that are gone.
+/// As shares of the lease: how often a sign of life is given, how long one may take, when this
+/// process stops by itself, and how often it looks for others that are gone.
 const EVERY: f64 = 0.1;
 const PATIENCE: f64 = 0.3;
 const DOUBT: f64 = 0.7;
@@ -26,8 +26,10 @@ const LOOK: f64 = 0.3;
 const LONGEST: Duration = Duration::from_secs(1);
 
 const PULSE: &str = "select capstan.pulse_2($1, $2, $3, $4), \
-    array(select stream from capstan.runs where owner = $1 and state = 1 and is_stop_asked limit 1000), \
-    (select count(*) from capstan.replicas where id <> $1 and state < 3), (select min_writer from capstan.meta)";
+    array(select stream from capstan.runs where owner = $1 and state = 1 and is_stop_asked limit \
+    1000), \
+    (select count(*) from capstan.replicas where id <> $1 and state < 3), (select min_writer from \
+    capstan.meta)";
 const FENCE: &str = "select capstan.fence_1($1, $2)";
 const JOIN: &str = "select capstan.join_1($1, $2, $3, $4, $5)";
 const FOLLOW: &str = "select capstan.follow_1($1, $2)";
@@ -134,8 +136,8 @@ impl Pulse {
         Ok(())
     }
 
-    /// Only who has been steady for a whole lease may fence others: after an outage everybody has had the time for a sign
-    /// of life.
+    /// Only who has been steady for a whole lease may fence others: after an outage everybody has
+    /// had the time for a sign of life.
     async fn look_for_the_dead(&mut self, me: Uuid) -> Result<(), Failure> {
         if self.steady_since.elapsed() < self.shared.replica.lease {
             return Ok(());
@@ -148,7 +150,8 @@ impl Pulse {
         Ok(())
     }
 
-    /// Without signs of life for so long others may take over any moment: this process stops by itself.
+    /// Without signs of life for so long others may take over any moment: this process stops by
+    /// itself.
     fn doubt(&self, failure: &Failure) {
         if self.last.elapsed() > self.shared.part_of_lease(DOUBT) && self.shared.is_seated() {
             self.shared.lose_seat(&format!("no sign of life could be given: {failure}"));

@@ -1,5 +1,6 @@
-//! Who reads runs that only their readers look after: a row for a run and a process. Written in groups on a lane of its own, in
-//! the order in which readers come and go, and told anew whenever the server or the lease may have lost it.
+//! Who reads runs that only their readers look after: a row for a run and a process. Written in
+//! groups on a lane of its own, in the order in which readers come and go, and told anew whenever
+//! the server or the lease may have lost it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,13 +20,16 @@ const GROUP: usize = 1024;
 /// How often it is looked whether this process has another seat.
 const LOOK: Duration = Duration::from_secs(1);
 
-const COME: &str = "insert into capstan.readers select stream, $1, null from unnest($2::uuid[]) stream \
+const COME: &str = "insert into capstan.readers select stream, $1, null from unnest($2::uuid[]) \
+ stream \
     on conflict (stream, replica) do update set left_at = null";
 const LEAVE: &str = "select capstan.unread_1($1, $2)";
 const TAKE: &str = "select capstan.take_1($1, $2)";
-const EXPECT: &str = "insert into capstan.expected as e values ($1, clock_timestamp() + $2::bigint * interval '1 millisecond') \
+const EXPECT: &str = "insert into capstan.expected as e values ($1, clock_timestamp() + \
+ $2::bigint * interval '1 millisecond') \
     on conflict (tenant) do update set until = greatest(e.until, excluded.until)";
-const ELSEWHERE: &str = "select is_read, unread_for, (select (extract(epoch from until - clock_timestamp()) * 1000)::bigint \
+const ELSEWHERE: &str = "select is_read, unread_for, (select (extract(epoch from until - \
+ clock_timestamp()) * 1000)::bigint \
     from capstan.expected where tenant = $3) from capstan.read_1($1, $2)";
 /// What nobody asks for any more. Rows of the dead go with them.
 pub(super) const FORGET: [&str; 2] = [

@@ -8,9 +8,11 @@ use super::link::Failure;
 use super::rows::{column, is_name};
 
 const ADD: &str = "insert into capstan.rollups as r values ($1, $2, $3, $4, $5, $6, $7) \
-    on conflict (hour, replica, tenant, agent, is_fault, code) do update set counts = capstan.sum_1(r.counts, excluded.counts)";
+    on conflict (hour, replica, tenant, agent, is_fault, code) do update set counts = \
+    capstan.sum_1(r.counts, excluded.counts)";
 const FORGET: &str = "delete from capstan.rollups where hour <= $1";
-const BETWEEN: &str = "select hour, tenant, agent, is_fault, code, counts from capstan.rollups where hour >= $1 and hour <= $2";
+const BETWEEN: &str = "select hour, tenant, agent, is_fault, code, counts from capstan.rollups \
+ where hour >= $1 and hour <= $2";
 
 impl PostgresStore {
     pub(super) async fn add_counts(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {

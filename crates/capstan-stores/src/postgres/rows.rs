@@ -14,9 +14,11 @@ macro_rules! select_runs {
     ($($rest:literal),*) => {
         concat!(
             "select r.stream, r.state, r.attempt, r.turns_before, r.answered_by, r.record::text, ",
-            "greatest(r.last_seq, coalesce(b.last_seq, 0)), greatest(r.bytes, coalesce(b.total, 0)) from capstan.runs r ",
+            "greatest(r.last_seq, coalesce(b.last_seq, 0)), greatest(r.bytes, coalesce(b.total, \
+             0)) from capstan.runs r ",
             // While it runs, its last block knows.
-            "left join lateral (select b.last_seq, b.total from capstan.blocks b where b.stream = r.stream ",
+            "left join lateral (select b.last_seq, b.total from capstan.blocks b where b.stream = \
+             r.stream ",
             "order by b.last_seq desc limit 1) b on r.state = 1 ",
             $($rest),*
         )

@@ -41,8 +41,8 @@ impl Schema {
     }
 }
 
-/// Migrations of releases to come, made up for tests (`CAPSTAN_SCHEMA=next`, and a release later `after_next`): one that adds,
-/// and one from which on who does not know the first must not write.
+/// Migrations of releases to come, made up for tests (`CAPSTAN_SCHEMA=next`, and a release later
+/// `after_next`): one that adds, and one from which on who does not know the first must not write.
 #[cfg(failpoints)]
 fn later() -> &'static [&'static str] {
     const LATER: [&str; 2] = [include_str!("later/1_adds.sql"), include_str!("later/2_raises.sql")];
@@ -60,7 +60,8 @@ const fn later() -> &'static [&'static str] {
     &[]
 }
 
-/// Whether this build may write to the database; if it lacks tables that this build needs they are made.
+/// Whether this build may write to the database; if it lacks tables that this build needs they are
+/// made.
 pub(super) async fn prepare(link: &Link) -> Result<Schema, JournalError> {
     let schema = match read(link).await.map_err(Failure::into_error)? {
         Some(schema) if schema.version >= Schema::newest() => schema,
@@ -73,7 +74,8 @@ pub(super) async fn prepare(link: &Link) -> Result<Schema, JournalError> {
 pub(super) fn check(schema: Schema) -> Result<(), JournalError> {
     if schema.min_writer > Schema::newest() {
         let message = format!(
-            "the journal is of schema {}, which no build may write that knows less than {}; this one knows {}",
+            "the journal is of schema {}, which no build may write that knows less than {}; this \
+             one knows {}",
             schema.version,
             schema.min_writer,
             Schema::newest()
@@ -130,9 +132,11 @@ async fn steps(link: &Link, secret: &Secret) -> Result<Schema, Failure> {
     Ok(Schema { version: schema.version.max(Schema::newest()), ..schema })
 }
 
-/// By a look at the catalogue itself: a name that was looked up before stays unknown to a connection (`to_regclass`) even if
-/// another has made the table since, and the lock was waited for.
-const HAS_META: &str = "select 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+/// By a look at the catalogue itself: a name that was looked up before stays unknown to a
+/// connection (`to_regclass`) even if another has made the table since, and the lock was waited
+/// for.
+const HAS_META: &str = "select 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on \
+ n.oid = c.relnamespace \
     where n.nspname = 'capstan' and c.relname = 'meta'";
 const HAS_SCHEMA: &str = "select 1 from pg_namespace where nspname = 'capstan'";
 const FIRST: &str = "insert into capstan.meta (schema, min_writer, secret) values ($1, $2, $3)";

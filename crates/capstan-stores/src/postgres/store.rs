@@ -47,33 +47,43 @@ const CLAIM: &str =
     "select stream, gone_at is not null from capstan.claims where tenant = $1 and key = $2";
 const IS_EXPIRED: &str =
     "select 1 from capstan.claims where stream = $2 and tenant = $1 and gone_at is not null";
-/// Blocks until the limit is reached; what lies between the cursor and the end of the first is not counted. How far that is, is
-/// found without their data, which the server would have to put aside meanwhile.
-const READ: &str = "select last_seq, data from capstan.blocks where stream = $1 and last_seq > $2 and last_seq <= (select max(last_seq) \
+/// Blocks until the limit is reached; what lies between the cursor and the end of the first is not
+/// counted. How far that is, is found without their data, which the server would have to put aside
+/// meanwhile.
+const READ: &str = "select last_seq, data from capstan.blocks where stream = $1 and last_seq > $2 \
+ and last_seq <= (select max(last_seq) \
     from (select last_seq, lag(total) over all_of_it - first_value(total) over all_of_it as before \
-    from (select last_seq, total from capstan.blocks where stream = $1 and last_seq > $2 order by last_seq limit $3) b \
-    window all_of_it as (order by last_seq)) b where before is null or before < $4) order by last_seq";
+    from (select last_seq, total from capstan.blocks where stream = $1 and last_seq > $2 order by \
+    last_seq limit $3) b \
+    window all_of_it as (order by last_seq)) b where before is null or before < $4) order by \
+    last_seq";
 const IS_CERTAIN: &str =
     "select state > 1 or capstan.is_alive_1(life) from capstan.runs where stream = $1";
-const TURNS: &str = "select number, turn::text from (select number, turn, sum(octet_length(turn::text)) over (order by number) as size, \
-    row_number() over (order by number) as place from capstan.turns where tenant = $1 and session = $2 and number >= $3 \
+const TURNS: &str = "select number, turn::text from (select number, turn, \
+ sum(octet_length(turn::text)) over (order by number) as size, \
+    row_number() over (order by number) as place from capstan.turns where tenant = $1 and session \
+    = $2 and number >= $3 \
     order by number limit $4) t where place = 1 or size <= $5 order by number";
 const TURN_COUNT: &str = "select kept from capstan.sessions where tenant = $1 and session = $2";
 const SESSIONS: &str = "select count(*) from capstan.sessions where tenant = $1";
-const USAGE: &str = "select running, waiting, sessions, bytes, has_session, messages, session_bytes, coalesce(t.minute, 0), \
-    coalesce(t.minute_tokens, 0), coalesce(t.day, 0), coalesce(t.day_tokens, 0) from capstan.usage_1($1, $2, true) \
+const USAGE: &str = "select running, waiting, sessions, bytes, has_session, messages, \
+ session_bytes, coalesce(t.minute, 0), \
+    coalesce(t.minute_tokens, 0), coalesce(t.day, 0), coalesce(t.day_tokens, 0) from \
+    capstan.usage_1($1, $2, true) \
     left join capstan.tenants t on t.tenant = $1";
 const ADOPT: &str = "select capstan.adopt_1($1, $2)";
 /// With a mistake planted: whoever lives is robbed.
 const ADOPT_LIVING: &str =
     "update capstan.runs set owner = $1 where state = 1 and $2::int is not null returning stream";
-const ASK_STOP: &str = "update capstan.runs set is_stop_asked = true where stream = $1 and state = 1 and attempt = $2 returning true";
+const ASK_STOP: &str = "update capstan.runs set is_stop_asked = true where stream = $1 and state \
+ = 1 and attempt = $2 returning true";
 const IS_STOP_ASKED: &str = "select is_stop_asked from capstan.runs where stream = $1";
 const SECRET: &str = "select secret from capstan.meta";
 const REPLICAS: &str = "select p.id, p.name, p.url, p.version, p.state, \
     (extract(epoch from clock_timestamp() - p.since) * 1000)::bigint, \
     (extract(epoch from clock_timestamp() - p.seen_at) * 1000)::bigint, \
-    (select count(*) from capstan.runs r where r.owner = p.id and r.state = 1), p.responses, p.append_p95_us from capstan.replicas p \
+    (select count(*) from capstan.runs r where r.owner = p.id and r.state = 1), p.responses, \
+    p.append_p95_us from capstan.replicas p \
     where p.state < 3 or p.seen_at > clock_timestamp() - interval '10 minutes' order by p.since";
 
 /// What a process has said that it has to do, in the row of [`REPLICAS`].
@@ -125,7 +135,8 @@ impl PostgresStore {
             Ok(None) => not_found(stream),
             Ok(Some(run)) => {
                 let message = format!(
-                    "stream {stream} is {:?} in attempt {}, and not this process's to write attempt {attempt}",
+                    "stream {stream} is {:?} in attempt {}, and not this process's to write \
+                     attempt {attempt}",
                     run.state, run.attempt
                 );
                 JournalError::new(ErrorKind::Fenced, message)

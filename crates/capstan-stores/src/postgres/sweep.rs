@@ -12,35 +12,48 @@ use super::notice::Notice;
 use super::rows::column;
 use super::{Shared, readers};
 
-/// What is kept is looked through in pages of this many, and streams are deleted in steps of that many.
+/// What is kept is looked through in pages of this many, and streams are deleted in steps of that
+/// many.
 const PAGE: i64 = 1000;
 const STEP: usize = 100;
 
 /// Whoever keeps house does so for half a minute; the others need not.
-const LEASE: &str = "update capstan.meta set sweeper = $1, sweeper_until = clock_timestamp() + interval '30 seconds' \
+const LEASE: &str = "update capstan.meta set sweeper = $1, sweeper_until = clock_timestamp() + \
+ interval '30 seconds' \
     where sweeper is null or sweeper = $1 or sweeper_until < clock_timestamp() returning true";
 const SIZES: &str = "select tenant, sum(size)::bigint from ( \
-    select r.tenant, octet_length(r.body) + greatest(r.bytes, coalesce(b.total, 0)) as size from capstan.runs r \
-    left join lateral (select b.total from capstan.blocks b where b.stream = r.stream order by b.last_seq desc limit 1) b \
+    select r.tenant, octet_length(r.body) + greatest(r.bytes, coalesce(b.total, 0)) as size from \
+    capstan.runs r \
+    left join lateral (select b.total from capstan.blocks b where b.stream = r.stream order by \
+    b.last_seq desc limit 1) b \
     on r.state = 1 union all select tenant, bytes from capstan.sessions) kept group by 1";
 /// Closed streams by their end, and sessions that nobody uses by their last use, in one order.
-const KEPT: &str = "(select stream as id, tenant, null as session, closed_at as at, bytes + octet_length(body) as size \
-    from capstan.runs where state = 3 and (closed_at, stream) > ($1, $2) order by closed_at, stream limit $3) \
+const KEPT: &str = "(select stream as id, tenant, null as session, closed_at as at, bytes + \
+ octet_length(body) as size \
+    from capstan.runs where state = 3 and (closed_at, stream) > ($1, $2) order by closed_at, \
+    stream limit $3) \
     union all (select s.id, s.tenant, s.session, s.used_at, s.bytes from \
-    (select md5(tenant || '/' || session)::uuid as id, * from capstan.sessions where used_at >= $1) s \
+    (select md5(tenant || '/' || session)::uuid as id, * from capstan.sessions where used_at >= \
+    $1) s \
     where (s.used_at, s.id) > ($1, $2) and not exists \
-    (select 1 from capstan.runs r where r.tenant = s.tenant and r.session = s.session and r.state < 3) \
+    (select 1 from capstan.runs r where r.tenant = s.tenant and r.session = s.session and r.state \
+    < 3) \
     order by s.used_at, s.id limit $3) order by at, id limit $3";
 const RETIRE: &str = "select capstan.retire_1($1, $2, $3)";
-const CLAIMS: &str = "with gone as (delete from capstan.claims where gone_at <= $1 returning 1) select count(*) from gone";
+const CLAIMS: &str = "with gone as (delete from capstan.claims where gone_at <= $1 returning 1) \
+ select count(*) from gone";
 const SESSIONS: &str = "with gone as (delete from capstan.sessions s where s.used_at <= $1 \
-    and case when $2::text is null then s.tenant <> all ($3) else s.tenant = $2 end returning s.tenant, s.session), \
-    said as (delete from capstan.turns t using gone where t.tenant = gone.tenant and t.session = gone.session) \
+    and case when $2::text is null then s.tenant <> all ($3) else s.tenant = $2 end returning \
+    s.tenant, s.session), \
+    said as (delete from capstan.turns t using gone where t.tenant = gone.tenant and t.session = \
+    gone.session) \
     select count(*) from gone";
 /// Unless somebody has used it since it was looked at.
-const FORGET_UNUSED: &str = "with gone as (delete from capstan.sessions where tenant = $1 and session = $2 and used_at = $3 \
+const FORGET_UNUSED: &str = "with gone as (delete from capstan.sessions where tenant = $1 and \
+ session = $2 and used_at = $3 \
     returning tenant, session), \
-    said as (delete from capstan.turns t using gone where t.tenant = gone.tenant and t.session = gone.session) \
+    said as (delete from capstan.turns t using gone where t.tenant = gone.tenant and t.session = \
+    gone.session) \
     select count(*) from gone";
 const FORGET: &str = "select capstan.forget_1($1, $2)";
 const IS_GONE: &str = "select 1 from capstan.claims where stream = $1 and gone_at is not null";
@@ -76,7 +89,8 @@ impl Shared {
         Ok(report)
     }
 
-    /// What is too old or too much, the oldest first: streams by their end, sessions by their last use.
+    /// What is too old or too much, the oldest first: streams by their end, sessions by their last
+    /// use.
     async fn expire_kept(
         &self,
         retention: &Retention,
@@ -170,7 +184,8 @@ impl Shared {
         if is_gone {
             return Ok(false);
         }
-        is_gone = !self.reads.query(RETIRE, &[&[stream].as_slice(), &now.as_micros(), &true]).await?.is_empty()
+        is_gone = !self.reads.query(RETIRE, &[&[stream].as_slice(), &now.as_micros(),
+        &true]).await?.is_empty()
             // By a try whose answer was lost.
             || !self.reads.query(IS_GONE, &[&stream]).await?.is_empty();
         if is_gone {

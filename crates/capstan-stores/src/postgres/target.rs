@@ -31,8 +31,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Parses `postgres://…`. Beside what `tokio-postgres` knows it takes `sslmode=verify-full` and `sslrootcert=<file>`:
-    /// certificates are always verified, by that file or by the system's.
+    /// Parses `postgres://…`. Beside what `tokio-postgres` knows it takes `sslmode=verify-full` and
+    /// `sslrootcert=<file>`: certificates are always verified, by that file or by the system's.
     pub(super) fn parse(text: &str) -> Result<Self, JournalError> {
         let mut url = Url::parse(text).map_err(|_| wrong("it is no URL"))?;
         let (mut roots, mut kept) = (None, Vec::new());

@@ -1,7 +1,7 @@
 //! TLS for the database's connections, and what binds a password to the certificate that was shown.
 //!
-//! The published connector does the same, with a parser of whole certificates that takes as long to build as the client. One
-//! name is all that is read of a certificate here.
+//! The published connector does the same, with a parser of whole certificates that takes as long to
+//! build as the client. One name is all that is read of a certificate here.
 
 use std::io;
 use std::pin::Pin;
@@ -107,7 +107,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
     }
 }
 
-/// RFC 5929's `tls-server-end-point`: the certificate's hash, by the function that signed it, or by SHA-256 in place of a weak one.
+/// RFC 5929's `tls-server-end-point`: the certificate's hash, by the function that signed it, or by
+/// SHA-256 in place of a weak one.
 fn fingerprint(certificate: &[u8]) -> Option<Vec<u8>> {
     const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
     const ECDSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x01];
@@ -124,7 +125,8 @@ fn fingerprint(certificate: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The name of the algorithm that signed a certificate: `SEQUENCE { what is signed, SEQUENCE { name, … }, signature }`.
+/// The name of the algorithm that signed a certificate: `SEQUENCE { what is signed, SEQUENCE {
+/// name, … }, signature }`.
 fn signature_name(certificate: &[u8]) -> Option<&[u8]> {
     const SEQUENCE: u8 = 0x30;
     const NAME: u8 = 0x06;

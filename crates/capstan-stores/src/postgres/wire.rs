@@ -23,8 +23,8 @@ pub(super) struct Wire {
     link: Option<Link>,
     set_up: &'static str,
     pause: Duration,
-    /// How long an answer is waited for. A server that waits for its standby answers late, and goes on after it is left
-    /// alone; so whoever asks again does so ever more slowly.
+    /// How long an answer is waited for. A server that waits for its standby answers late, and goes
+    /// on after it is left alone; so whoever asks again does so ever more slowly.
     patience: Duration,
 }
 

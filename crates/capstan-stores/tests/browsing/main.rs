@@ -60,7 +60,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..TENANTS.len(), 0..3_u8, 0..4_u8)
             .prop_map(|(tenant, session, request)| Step::Claim { tenant, session, request }),
-        4 => (at(), 0..CODES.len(), any::<bool>()).prop_map(|(at, code, is_last)| Step::Fail { at, code, is_last }),
+        4 => (at(), 0..CODES.len(), any::<bool>()).prop_map(|(at, code, is_last)| Step::Fail { at,
+        code, is_last }),
         2 => (at(), 0..4_u8).prop_map(|(at, request)| Step::Arm { at, request }),
         2 => at().prop_map(|at| Step::Finish { at }),
         1 => at().prop_map(|at| Step::Purge { at }),
@@ -229,7 +230,8 @@ fn says(run: &Run, question: &Query) -> bool {
 
 proptest! {
     // Every case opens journals and asks all questions, so a few go a long way.
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 10, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 10,
+    ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_found_is_what_the_records_say(steps in steps()) {

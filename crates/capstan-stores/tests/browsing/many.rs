@@ -1,4 +1,5 @@
-//! Many runs: every question is answered whole, page by page, and no page looks at more than it may.
+//! Many runs: every question is answered whole, page by page, and no page looks at more than it
+//! may.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -83,7 +84,8 @@ async fn whole(store: &dyn Store, asked: &Query, is_led: bool) -> (Vec<Uuid>, Ve
     (found, times)
 }
 
-/// Asks everything. What is led to by an index costs as many looks as there are answers, if `counts`.
+/// Asks everything. What is led to by an index costs as many looks as there are answers, if
+/// `counts`.
 pub(crate) async fn ask_all(
     store: &dyn Store,
     filling: &Filling,
@@ -108,7 +110,8 @@ pub(crate) async fn ask_all(
     times
 }
 
-/// As many records as ever, and all the time they take: a busy machine must not change what is found where.
+/// As many records as ever, and all the time they take: a busy machine must not change what is
+/// found where.
 pub(crate) fn patient() -> Budget {
     Budget { time: Duration::from_secs(60), ..Budget::default() }
 }

@@ -1,4 +1,5 @@
-//! Many runs in a database, with the same questions. Filling it takes longer than a folder: ten times fewer in `make test`.
+//! Many runs in a database, with the same questions. Filling it takes longer than a folder: ten
+//! times fewer in `make test`.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Many runs in a store, as gateways leave them there: what each is follows from its number, so that whoever asks knows what
-//! is to be found.
+//! Many runs in a store, as gateways leave them there: what each is follows from its number, so
+//! that whoever asks knows what is to be found.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;

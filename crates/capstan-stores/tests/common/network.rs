@@ -1,4 +1,5 @@
-//! A network between processes and their PostgreSQL server: it cuts, stalls, or swallows what the server answers.
+//! A network between processes and their PostgreSQL server: it cuts, stalls, or swallows what the
+//! server answers.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io;

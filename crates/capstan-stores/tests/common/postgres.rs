@@ -1,4 +1,5 @@
-//! A database of its own for one test, on the server that `CAPSTAN_TEST_POSTGRES` names (`scripts/postgres` starts one).
+//! A database of its own for one test, on the server that `CAPSTAN_TEST_POSTGRES` names
+//! (`scripts/postgres` starts one).
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs::{self, File};
@@ -24,7 +25,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// A new one with all tables. Without a server the test is skipped by name. In a runtime of several threads.
+    /// A new one with all tables. Without a server the test is skipped by name. In a runtime of
+    /// several threads.
     pub fn create() -> Option<Self> {
         let database = Self::named()?;
         let template = template();
@@ -97,8 +99,8 @@ impl Drop for Held {
 }
 
 impl Drop for Database {
-    /// Nobody waits for it. A server that was started for these tests alone goes with all that is in it, and each database that
-    /// is dropped would make it write out everything.
+    /// Nobody waits for it. A server that was started for these tests alone goes with all that is
+    /// in it, and each database that is dropped would make it write out everything.
     fn drop(&mut self) {
         if std::env::var_os("CAPSTAN_TEST_POSTGRES_DATA").is_some() {
             return;
@@ -117,7 +119,8 @@ fn url_of(server: &str, name: &str) -> String {
     format!("{before}://{authority}/{name}{query}")
 }
 
-/// The database that others are copies of: to copy is faster than to make. Its name says what is in it.
+/// The database that others are copies of: to copy is faster than to make. Its name says what is in
+/// it.
 fn template() -> String {
     let mut files: Vec<PathBuf> =
         fs::read_dir(MIGRATIONS).unwrap().map(|file| file.unwrap().path()).collect();
@@ -307,7 +310,8 @@ impl Engine {
         }
     }
 
-    /// Ends it at once, as a crash would: `QUIT`, or `KILL` without a word to its own; or in good order: `INT`.
+    /// Ends it at once, as a crash would: `QUIT`, or `KILL` without a word to its own; or in good
+    /// order: `INT`.
     pub fn end(&mut self, signal: &str) {
         let mut child = self.child.take().unwrap();
         let line = format!("kill -{signal} {}", child.id());

@@ -1,4 +1,5 @@
-//! What every store promises, run against every store there is. A new backend is a line in `backends!`.
+//! What every store promises, run against every store there is. A new backend is a line in
+//! `backends!`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod claims;
@@ -29,14 +30,17 @@ use uuid::Uuid;
 macro_rules! contract {
     ($($file:ident { $($promise:ident),* $(,)? })*) => {
         contract!(@ memory, super::Backend::memory(); $($($file::$promise)*)*);
-        contract!(@ disk_process, super::Backend::disk(capstan_stores::Durability::Process); $($($file::$promise)*)*);
+        contract!(@ disk_process,
+        super::Backend::disk(capstan_stores::Durability::Process); $($($file::$promise)*)*);
         contract!(@ private, super::Backend::split(true); $($($file::$promise)*)*);
         contract!(@ beside_private, super::Backend::split(false); $($($file::$promise)*)*);
-        contract!(@ disk_power, super::Backend::disk(capstan_stores::Durability::Power); $($($file::$promise)*)*);
+        contract!(@ disk_power,
+        super::Backend::disk(capstan_stores::Durability::Power); $($($file::$promise)*)*);
         #[cfg(feature = "postgres")]
         contract!(@connect postgres, capstan_stores::Durability::Process; $($($file::$promise)*)*);
         #[cfg(feature = "postgres")]
-        contract!(@connect postgres_power, capstan_stores::Durability::Power; $($($file::$promise)*)*);
+        contract!(@connect postgres_power,
+        capstan_stores::Durability::Power; $($($file::$promise)*)*);
     };
     (@connect $backend:ident, $durability:expr; $($file:ident :: $promise:ident)*) => {
         mod $backend {
@@ -239,7 +243,8 @@ impl Backend {
             ..claim(tenant, &Uuid::new_v4().to_string())
         };
         let run = self.store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
-        let said = json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]});
+        let said = json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant",
+        "content": text}]});
         let turn = StoredTurn::new(run.stream_id, at, 2, said);
         let to = Run { closed_at: Some(at), ..moved(&run, RunState::Closed, 1) };
         let from = (RunState::Running, 1);

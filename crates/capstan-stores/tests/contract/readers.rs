@@ -75,7 +75,8 @@ pub(crate) async fn a_reader_sees_frames_only_after_commit(backend: &Backend) {
 }
 
 pub(crate) async fn a_reader_never_misses_a_wake_up(backend: &Backend) {
-    // Every round is another interleaving of writer and readers on two threads; a lost wake-up hangs.
+    // Every round is another interleaving of writer and readers on two threads; a lost wake-up
+    // hangs.
     for round in 0..100_u64 {
         let journal = backend.journal();
         let id = start(&journal).await;
@@ -242,7 +243,8 @@ pub(crate) async fn the_total_of_all_tails_is_bounded(backend: &Backend) {
     let (mut of_old, mut of_young) = (journal.reader(old, 0), journal.reader(young, 0));
     journal.append(old, 1, frames(1, 20)).await.unwrap();
     journal.append(young, 1, frames(1, 20)).await.unwrap();
-    // Together they are too much: the older stream's frames went, the younger one's are still there.
+    // Together they are too much: the older stream's frames went, the younger one's are still
+    // there.
     assert_eq!(of_young.next().await.unwrap(), Step::Frames(bytes(1, 20)));
     assert_eq!(store.reads.load(Ordering::SeqCst), 0);
     assert_eq!(of_old.next().await.unwrap(), Step::Frames(bytes(1, 20)));
@@ -278,7 +280,8 @@ pub(crate) async fn a_late_reader_replays_a_closed_stream(backend: &Backend) {
     assert_eq!(at_end.next().await.unwrap(), Step::State(RunState::Closed));
 }
 
-/// Nobody polls the reader while its step is sent: the store is asked for what follows all the same, unless that was all.
+/// Nobody polls the reader while its step is sent: the store is asked for what follows all the
+/// same, unless that was all.
 pub(crate) async fn what_follows_a_full_step_is_fetched_while_it_is_sent(backend: &Backend) {
     for (packets, visits) in [(5000, 2), (5, 1)] {
         let run = backend.closed("local", packets, Timestamp::now()).await;
@@ -295,7 +298,8 @@ pub(crate) async fn what_follows_a_full_step_is_fetched_while_it_is_sent(backend
     }
 }
 
-/// A viewer whose connection is stuck is not polled. However many have asked and are not, another one is answered.
+/// A viewer whose connection is stuck is not polled. However many have asked and are not, another
+/// one is answered.
 pub(crate) async fn readers_that_are_not_polled_hold_up_nobody(backend: &Backend) {
     let run = backend.closed("local", 50, Timestamp::now()).await;
     let journal = backend.journal();
@@ -307,7 +311,8 @@ pub(crate) async fn readers_that_are_not_polled_hold_up_nobody(backend: &Backend
     assert_eq!(read_to_end(journal.reader(run.stream_id, 0)).await, bytes(1, 50));
 }
 
-/// What comes of it while the store answers somebody else so often: who is not through by then waits for news.
+/// What comes of it while the store answers somebody else so often: who is not through by then
+/// waits for news.
 async fn soon<T>(
     mut future: std::pin::Pin<&mut impl Future<Output = T>>,
     journal: &Journal,

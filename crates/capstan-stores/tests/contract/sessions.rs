@@ -48,7 +48,8 @@ pub(crate) async fn turns_are_numbered_counted_and_read_in_pages(backend: &Backe
     assert_eq!(store.turns("t", "s", 141, 99, usize::MAX).await.unwrap(), said[140..]);
     assert_eq!(store.turns("t", "s", 0, 999, usize::MAX).await.unwrap(), said);
     assert_eq!(store.turns("t", "s", 151, 9, usize::MAX).await.unwrap(), []);
-    // A purged turn is no more, its number is not used again, and a claim notes how far the session had come.
+    // A purged turn is no more, its number is not used again, and a claim notes how far the session
+    // had come.
     assert!(store.purge(said[149].stream_id, Timestamp::now()).await.unwrap());
     assert!(store.purge(said[4].stream_id, Timestamp::now()).await.unwrap());
     assert_eq!(store.turn_count("t", "s").await.unwrap(), 148);

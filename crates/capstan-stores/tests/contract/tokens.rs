@@ -1,4 +1,5 @@
-//! Tokens by minute and by day: counted when an attempt ends, refused with the wait after which there are some again.
+//! Tokens by minute and by day: counted when an attempt ends, refused with the wait after which
+//! there are some again.
 
 use std::time::Duration;
 

@@ -14,7 +14,8 @@ const EVERYTHING: usize = usize::MAX;
 /// The first byte of the last block of a stream: 1 if it is plain, 2 if it is packed.
 fn kind(database: &Database, stream: Uuid) -> String {
     database.sql(&format!(
-        "select get_byte(data, 0) from capstan.blocks where stream = '{stream}' order by last_seq desc limit 1"
+        "select get_byte(data, 0) from capstan.blocks where stream = '{stream}' order by last_seq \
+         desc limit 1"
     ))
 }
 

@@ -13,9 +13,12 @@ fn pages_of_a_claim(database: &Database) -> u64 {
     });
     let limits = limits.collect::<Vec<_>>().join(", ");
     let claim = format!(
-        "select * from capstan.claim_1('{ME}', array['t'], array[gen_random_uuid()::text], array[gen_random_uuid()], \
-         array[gen_random_uuid()::text], array[null]::uuid[], array['\\x00'::bytea], array['{{}}'], array[0]::bigint[], \
-         array[1]::bigint[], array[false], array[null]::text[], array['h'], array['r'], true, {limits})"
+        "select * from capstan.claim_1('{ME}', array['t'], array[gen_random_uuid()::text], \
+         array[gen_random_uuid()], \
+         array[gen_random_uuid()::text], array[null]::uuid[], array['\\x00'::bytea], \
+         array['{{}}'], array[0]::bigint[], \
+         array[1]::bigint[], array[false], array[null]::text[], array['h'], array['r'], true, \
+         {limits})"
     );
     let plan = database
         .sql(&format!("begin; {claim}; {claim}; explain (analyze, buffers) {claim}; rollback"));
@@ -30,14 +33,17 @@ fn pages_of_a_claim(database: &Database) -> u64 {
 async fn a_claim_costs_the_same_however_many_sessions_its_tenant_has() {
     let Some(database) = Database::create() else { return };
     database.sql(
-        "insert into capstan.replicas values ('00000000-0000-0000-0000-000000000001', 'n', null, '1', now(), now(), 1)",
+        "insert into capstan.replicas values ('00000000-0000-0000-0000-000000000001', 'n', null, \
+         '1', now(), now(), 1)",
     );
     database
         .sql("insert into capstan.lanes values ('00000000-0000-0000-0000-000000000001', 1, false)");
     database.sql("insert into capstan.tenants values ('t')");
     let few = pages_of_a_claim(&database);
-    database
-        .sql("insert into capstan.sessions select 't', gen_random_uuid(), 1 from generate_series(1, 20000)");
+    database.sql(
+        "insert into capstan.sessions select 't', gen_random_uuid(), 1 from \
+         generate_series(1, 20000)",
+    );
     let many = pages_of_a_claim(&database);
     assert!(many < few + 30, "{few} pages, and {many} with 20,000 sessions");
 }
@@ -45,8 +51,10 @@ async fn a_claim_costs_the_same_however_many_sessions_its_tenant_has() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_index_asks_a_function_that_is_planned_at_each_row() {
     let Some(database) = Database::create() else { return };
-    let asked = "select distinct p.proname from pg_depend d join pg_proc p on p.oid = d.refobjid join pg_language l on l.oid = p.prolang \
-         join pg_index i on i.indexrelid = d.objid where d.refclassid = 'pg_proc'::regclass and d.classid = 'pg_class'::regclass \
+    let asked = "select distinct p.proname from pg_depend d join pg_proc p on p.oid = d.refobjid \
+     join pg_language l on l.oid = p.prolang \
+         join pg_index i on i.indexrelid = d.objid where d.refclassid = 'pg_proc'::regclass and \
+         d.classid = 'pg_class'::regclass \
          and p.pronamespace = 'capstan'::regnamespace";
     assert_ne!(database.sql(asked), "", "some indices ask functions of ours");
     assert_eq!(database.sql(&format!("{asked} and l.lanname = 'sql'")), "");

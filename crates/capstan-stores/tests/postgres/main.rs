@@ -303,8 +303,8 @@ async fn stored_rest(store: &dyn Store, reader: &mut Reader) -> (Vec<u8>, RunSta
     }
 }
 
-/// A reader at `b` follows what `a` writes, to its end; up to where it waits before `b` itself has a hand in it, if that is to be
-/// waited for.
+/// A reader at `b` follows what `a` writes, to its end; up to where it waits before `b` itself has
+/// a hand in it, if that is to be waited for.
 async fn follows(a: Arc<dyn Store>, b: Arc<dyn Store>, is_waited_for: bool) {
     let (a, b) = (Journal::new(a, TailLimits::default()), Journal::new(b, TailLimits::default()));
     let run = a.claim(claim("k"), &UNLIMITED).await.unwrap().run;
@@ -573,8 +573,9 @@ async fn what_was_done_and_whose_answer_was_cut_off_is_settled() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_answers_nothing_any_more_is_given_up() {
-    // It is never cut: nobody says that the answers will not come. What is waited for goes by the lease, which must outlast the
-    // bad weather on a machine that is busy with other tests: who loses it loses its runs.
+    // It is never cut: nobody says that the answers will not come. What is waited for goes by the
+    // lease, which must outlast the bad weather on a machine that is busy with other tests: who
+    // loses it loses its runs.
     answers_are_lost(
         Replica { lease: Duration::from_millis(2500), ..lasting("a") },
         Network::clear_up,
@@ -585,11 +586,15 @@ async fn a_connection_that_answers_nothing_any_more_is_given_up() {
 /// A certificate of its own for a server on loopback, and the root that vouches for it.
 fn certificates(folder: &std::path::Path, name: &str) {
     let line = format!(
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {name}-root.key -out {name}-root.pem -subj /CN={name} 2>&1 && \
-         openssl req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN=server 2>&1 && \
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {name}-root.key -out \
+         {name}-root.pem -subj /CN={name} 2>&1 && \
+         openssl req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN=server \
+         2>&1 && \
          printf 'subjectAltName=IP:127.0.0.1' >{name}.ext && \
-         openssl x509 -req -in {name}.csr -CA {name}-root.pem -CAkey {name}-root.key -CAcreateserial -days 2 \
-           -extfile {name}.ext -out {name}.pem 2>&1 && chmod 0644 {name}.pem && chmod 0600 {name}.key && \
+         openssl x509 -req -in {name}.csr -CA {name}-root.pem -CAkey {name}-root.key \
+         -CAcreateserial -days 2 \
+           -extfile {name}.ext -out {name}.pem 2>&1 && chmod 0644 {name}.pem && chmod 0600 \
+           {name}.key && \
          if [ \"$(id -u)\" = 0 ]; then chown postgres: {name}.key; fi"
     );
     let made =
@@ -634,7 +639,8 @@ async fn a_server_is_believed_by_its_certificate_alone() {
         let misnamed = open(mode, "own-root.pem", "localhost").await.err().unwrap();
         assert!(misnamed.to_string().contains("certificate"), "{misnamed}");
     }
-    // The password is bound to the certificate: the server, too, computes its hash, and refuses another.
+    // The password is bound to the certificate: the server, too, computes its hash, and refuses
+    // another.
     engine.sql("create role bound superuser login password 'pw'");
     let query =
         format!("sslmode=verify-full&channel_binding=require&sslrootcert={}", file("own-root.pem"));

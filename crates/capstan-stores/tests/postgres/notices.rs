@@ -61,7 +61,8 @@ async fn packets_are_told_of_where_somebody_elsewhere_waits_for_them() {
     let follower =
         tokio::spawn(async move { while let Ok(Step::Frames(_)) = reader.next().await {} });
     let (began, mut seq, mut told) = (Instant::now(), 0, Vec::new());
-    // Notices keep their order: once there are any, whoever tells of a packet of the one has told of the other's, or never will.
+    // Notices keep their order: once there are any, whoever tells of a packet of the one has told
+    // of the other's, or never will.
     let is_proven = |told: &[(Uuid, u64)]| {
         let first = told.first().map_or(0, |(_, seq)| *seq);
         told.iter()

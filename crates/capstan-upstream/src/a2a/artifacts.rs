@@ -1,4 +1,5 @@
-//! What a task has said: artifacts, one behind the other, told once however often they are restated.
+//! What a task has said: artifacts, one behind the other, told once however often they are
+//! restated.
 
 use capstan_agent::Output;
 use capstan_protocol::{MediaCarousel, MediaItem, PresentationEventType};

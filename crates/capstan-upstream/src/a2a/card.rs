@@ -1,7 +1,7 @@
 //! The card of an agent: where it answers, in which version and binding.
 //!
-//! A card is a stranger's word, so that it may name addresses on its own server alone: neither a key nor a question goes
-//! elsewhere because a card says so.
+//! A card is a stranger's word, so that it may name addresses on its own server alone: neither a
+//! key nor a question goes elsewhere because a card says so.
 
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use reqwest::Client;
@@ -116,7 +116,9 @@ fn choose(card: &Card, address: &Url) -> Result<Interface, Fault> {
     if url.origin() != address.origin() {
         let there = url.origin().ascii_serialization();
         return Err(useless(&format!(
-            "the card leads to {there}, which is not followed: another server gets neither the key nor the question; if it is the right one, make it the agent's url and give its `protocol`"
+            "the card leads to {there}, which is not followed: another server gets neither the \
+             key nor the question; if it is the right one, make it the agent's url and give its \
+             `protocol`"
         )));
     }
     Ok(Interface { url, binding, version, streams: card.capabilities.streaming })
@@ -141,7 +143,10 @@ mod tests {
 
     #[test]
     fn the_newest_version_is_chosen_whatever_the_order() {
-        let offer = |binding: &str, version: &str| json!({ "url": format!("https://far/{binding}/{version}"), "protocolBinding": binding, "protocolVersion": version });
+        let offer = |binding: &str, version: &str| {
+            json!({ "url": format!("https://far/{binding}/{version}"),
+        "protocolBinding": binding, "protocolVersion": version })
+        };
         let offers = |offers: Vec<serde_json::Value>| {
             chosen(json!({ "supportedInterfaces": offers, "capabilities": { "streaming": true } }))
                 .unwrap()
@@ -162,8 +167,10 @@ mod tests {
 
     #[test]
     fn a_card_of_the_older_version_is_read() {
-        let card = json!({ "url": "https://far/rpc", "protocolVersion": "0.3.0", "preferredTransport": "HTTP+JSON",
-            "additionalInterfaces": [{ "url": "https://far/own", "transport": "JSONRPC" }], "capabilities": { "streaming": true } });
+        let card = json!({ "url": "https://far/rpc", "protocolVersion": "0.3.0",
+        "preferredTransport": "HTTP+JSON",
+            "additionalInterfaces": [{ "url": "https://far/own", "transport": "JSONRPC" }],
+            "capabilities": { "streaming": true } });
         let found = chosen(card).unwrap();
         assert_eq!(
             (found.version, found.binding, found.url.path()),

@@ -32,8 +32,8 @@ enum Reading {
     Message,
     Task,
     Subscription,
-    /// A subscription that did not begin with the task: what was said meanwhile is missing, so that its pieces are not
-    /// told, and the task is asked for at its end.
+    /// A subscription that did not begin with the task: what was said meanwhile is missing, so that
+    /// its pieces are not told, and the task is asked for at its end.
     BlindSubscription,
 }
 
@@ -69,8 +69,8 @@ impl Decoder {
         }
     }
 
-    /// What to ask now that the stream has broken off: of which task, and how often in vain. Nothing if no task was
-    /// named, or nothing new comes.
+    /// What to ask now that the stream has broken off: of which task, and how often in vain.
+    /// Nothing if no task was named, or nothing new comes.
     pub(super) fn resume(&mut self) -> Option<(Next, String, u32)> {
         let task = self.task.clone()?;
         let stalls = self.stalls;

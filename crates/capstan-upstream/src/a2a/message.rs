@@ -1,4 +1,5 @@
-//! A turn as an A2A message. The agent remembers the context itself, so that only what is new is sent.
+//! A turn as an A2A message. The agent remembers the context itself, so that only what is new is
+//! sent.
 
 use capstan_agent::{ResumeEntry, ResumeStatus, Turn};
 use capstan_protocol::{Fault, Part, Role};
@@ -7,7 +8,8 @@ use serde_json::{Map, Value, json};
 use super::wire::Version;
 use crate::parts::{self, PartPath, refused};
 
-/// What goes with the send request. Its id is the run's own: an agent that starts once attaches a repeat to its task.
+/// What goes with the send request. Its id is the run's own: an agent that starts once attaches a
+/// repeat to its task.
 pub(super) fn of(turn: &Turn, version: Version) -> Result<Value, Fault> {
     let answer = turn.answers.first();
     let parts = match answer {
@@ -30,7 +32,8 @@ pub(super) fn of(turn: &Turn, version: Version) -> Result<Value, Fault> {
             message.insert("role".into(), "user".into())
         }
     };
-    let mut params = json!({ "message": message, "configuration": { "acceptedOutputModes": ["text/plain", "application/json"] } });
+    let mut params = json!({ "message": message,
+    "configuration": { "acceptedOutputModes": ["text/plain", "application/json"] } });
     let forwarded = turn.forwarded.as_deref().map(|raw| raw.to_value()).filter(Value::is_object);
     if let (Some(forwarded), Value::Object(params)) = (forwarded, &mut params) {
         params.insert("metadata".into(), forwarded);
@@ -77,10 +80,12 @@ fn said(turn: &Turn, version: Version) -> Result<Vec<Value>, Fault> {
 fn piece(place: PartPath, part: &Part, version: Version) -> Result<Value, Fault> {
     let file = |name_1: &str, name_03: &str, value: &str, mime: &Option<String>| match version {
         Version::V1 => {
-            json!({ name_1: value, "mediaType": mime.as_deref().unwrap_or("application/octet-stream") })
+            json!({ name_1: value,
+            "mediaType": mime.as_deref().unwrap_or("application/octet-stream") })
         }
         Version::V03 => {
-            json!({ "kind": "file", "file": { name_03: value, "mimeType": mime.as_deref().unwrap_or("application/octet-stream") } })
+            json!({ "kind": "file", "file": { name_03: value,
+            "mimeType": mime.as_deref().unwrap_or("application/octet-stream") } })
         }
     };
     match part {
@@ -118,7 +123,8 @@ mod tests {
         let sent = of(&turn, Version::V1).unwrap();
         assert_eq!(
             sent["message"],
-            json!({ "messageId": turn.run.to_string(), "contextId": "s", "role": "ROLE_USER", "parts": [{ "text": "c" }] })
+            json!({ "messageId": turn.run.to_string(), "contextId": "s", "role": "ROLE_USER",
+            "parts": [{ "text": "c" }] })
         );
         let old = of(&turn, Version::V03).unwrap();
         assert_eq!(old["message"]["parts"], json!([{ "kind": "text", "text": "c" }]));

@@ -69,7 +69,8 @@ fn typed(message: &Value) -> Option<StreamError> {
     serde_json::from_value(data.clone()).ok()
 }
 
-/// What is said while the task is at work: what a gateway says is read back, anything else is progress.
+/// What is said while the task is at work: what a gateway says is read back, anything else is
+/// progress.
 pub(super) fn note(said: &str, message: &Value) -> Option<Output> {
     if let Some(error) = typed(message) {
         return Some(Output::Warning(Box::new(StreamError {

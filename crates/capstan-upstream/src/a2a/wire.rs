@@ -134,9 +134,10 @@ impl Wire {
     /// What is posted; nothing where a task is just looked at.
     fn body_of(&self, asking: Asking<'_>, params: Value) -> Option<Value> {
         match self.interface.binding {
-            Binding::JsonRpc => Some(
-                json!({ "jsonrpc": "2.0", "id": 1, "method": self.method(asking), "params": params }),
-            ),
+            Binding::JsonRpc => {
+                Some(json!({ "jsonrpc": "2.0", "id": 1, "method": self.method(asking),
+                "params": params }))
+            }
             Binding::HttpJson if matches!(asking, Asking::Get(_)) => None,
             Binding::HttpJson => Some(params),
         }
@@ -217,7 +218,8 @@ impl Dialect for Wire {
         })
     }
 
-    /// A task that has ended since it was asked for is subscribed to no more, but can be asked for again.
+    /// A task that has ended since it was asked for is subscribed to no more, but can be asked for
+    /// again.
     fn is_last_word(&self, decoder: &Decoder) -> bool {
         !decoder.is_subscribing()
     }

@@ -118,7 +118,8 @@ impl Decoder {
         if is_new {
             self.end_call(out);
             self.chunked_call = id;
-            let start = json!({ "toolCallId": self.chunked_call, "toolCallName": name.unwrap_or_default() });
+            let start = json!({ "toolCallId": self.chunked_call,
+            "toolCallName": name.unwrap_or_default() });
             out.extend(make("TOOL_CALL_START", &start));
         }
         if let Some(delta) = delta {
@@ -135,7 +136,8 @@ impl Decoder {
         }
     }
 
-    /// A snapshot restates messages. Only those of this run are ours to tell, and only if they changed.
+    /// A snapshot restates messages. Only those of this run are ours to tell, and only if they
+    /// changed.
     fn snapshot(&mut self, messages: &[AguiMessage], out: &mut Vec<Output>) {
         let restated = |id: &str| {
             messages.iter().find_map(|message| {
@@ -227,7 +229,8 @@ fn pass(mut raw: Map<String, Value>) -> Option<Output> {
     make(kind.as_str()?, &raw)
 }
 
-/// What a Capstan gateway says in CUSTOM events is read back; others keep their name, unless it is one that acts.
+/// What a Capstan gateway says in CUSTOM events is read back; others keep their name, unless it is
+/// one that acts.
 fn custom(name: &str, value: Value, out: &mut Vec<Output>) {
     match name {
         "capstan.warning" | "capstan.attempt_failed" => {

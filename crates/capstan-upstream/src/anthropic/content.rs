@@ -26,7 +26,8 @@ pub(super) fn messages(
         let role = if message.role == Role::Assistant { "assistant" } else { "user" };
         let mut content = blocks(index, message)?;
         match messages.last_mut() {
-            // Answers to calls that were made together must stand in one message, and roles must alternate.
+            // Answers to calls that were made together must stand in one message, and roles must
+            // alternate.
             Some((last, blocks)) if *last == role => blocks.append(&mut content),
             _ if content.is_empty() => {}
             _ => messages.push((role, content)),
@@ -43,8 +44,8 @@ pub(super) fn messages(
 /// The blocks of one message.
 pub(crate) fn blocks(index: usize, message: &ChatMessage) -> Result<Vec<Value>, Fault> {
     let parts = message.parts.iter().enumerate();
-    // An empty text is refused by the provider, and says nothing; thinking goes back only with the provider's own
-    // signature, which a message does not carry.
+    // An empty text is refused by the provider, and says nothing; thinking goes back only with the
+    // provider's own signature, which a message does not carry.
     let is_nothing = |part: &Part| {
         matches!(part, Part::Reasoning { .. })
             || matches!(part, Part::Text { content } if content.is_empty())
@@ -101,15 +102,13 @@ fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
             if !input.is_object() {
                 return refuse("needs an object as arguments for this agent");
             }
-            Ok(
-                json!({ "type": "tool_use", "id": call_id(id, place.part), "name": name, "input": input }),
-            )
+            Ok(json!({ "type": "tool_use", "id": call_id(id, place.part), "name": name,
+                "input": input }))
         }
         Part::ToolCallResponse { response, id } => {
             let text = response_text(response);
-            Ok(
-                json!({ "type": "tool_result", "tool_use_id": call_id(id, place.part), "content": text }),
-            )
+            Ok(json!({ "type": "tool_result", "tool_use_id": call_id(id, place.part),
+                "content": text }))
         }
         Part::Reasoning { .. } => refuse("cannot stand here"),
     }

@@ -1,5 +1,5 @@
-//! A transport that counts, so that a run starts no more calls than it may, whoever retries; and that learns what was
-//! started.
+//! A transport that counts, so that a run starts no more calls than it may, whoever retries; and
+//! that learns what was started.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

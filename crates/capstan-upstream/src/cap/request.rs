@@ -14,7 +14,8 @@ use crate::parts::{self, PartPath, refused};
 const USER: &str = "capstan";
 
 pub(super) fn v1(turn: &Turn, system: Option<&str>) -> ServiceRequest {
-    // A session of ours that is no UUID still has a conversation per run: history is sent along anyhow.
+    // A session of ours that is no UUID still has a conversation per run: history is sent along
+    // anyhow.
     let session = turn.session.parse().unwrap_or(turn.run);
     let time = time_of(turn.run);
     let context = SessionContext {

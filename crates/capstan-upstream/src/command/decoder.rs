@@ -1,7 +1,7 @@
 //! Lines of stream-json, with ADR 0004's errors, into outputs.
 //!
-//! Messages and their errors are put together by the protocol crate's [`Assembler`]; this file decides what a reader
-//! sees while they come, and what the run's end is.
+//! Messages and their errors are put together by the protocol crate's [`Assembler`]; this file
+//! decides what a reader sees while they come, and what the run's end is.
 
 use capstan_agent::Output;
 use capstan_protocol::assistant::{
@@ -140,7 +140,8 @@ impl Decoder {
         out.push(Output::Model(model.to_owned()));
     }
 
-    /// The run goes on after an error, so that it was none of the run's: its reader is told, and that is all.
+    /// The run goes on after an error, so that it was none of the run's: its reader is told, and
+    /// that is all.
     fn goes_on(&mut self, out: &mut Vec<Output>) {
         if let Some(error) = self.pending.take() {
             out.push(warning(&error));
@@ -241,7 +242,8 @@ fn unnamed(status: Option<u16>) -> Fault {
     }
 }
 
-/// What the reasons of the end tell that no error word does: a conversation that is too long, a refusal.
+/// What the reasons of the end tell that no error word does: a conversation that is too long, a
+/// refusal.
 fn typed(result: &ResultMessage, words: &str) -> Option<FaultKind> {
     let reasons =
         [&result.terminal_reason, &result.stop_reason].into_iter().flatten().cloned().collect();
@@ -285,7 +287,8 @@ fn tries_again(news: &Map<String, Value>) -> Output {
     ))
 }
 
-/// A failure that the run survived. What was said about it stays inside: it may name hosts and files.
+/// A failure that the run survived. What was said about it stays inside: it may name hosts and
+/// files.
 fn warning(error: &AssistantError) -> Output {
     let fault = Fault::from_assistant_error(error, None).with_severity(ErrorSeverity::Warning);
     Output::Warning(Box::new(fault.to_stream_error(Default::default())))

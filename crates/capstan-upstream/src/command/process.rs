@@ -1,4 +1,5 @@
-//! The process itself: in a group of its own, so that it is stopped with everything that it started.
+//! The process itself: in a group of its own, so that it is stopped with everything that it
+//! started.
 
 use std::ffi::OsString;
 use std::process::{ExitStatus, Stdio};
@@ -73,7 +74,8 @@ impl Process {
         self.stderr.last_lines().await
     }
 
-    /// All is said: the process may end by itself, behind our back, before what is left of its group goes.
+    /// All is said: the process may end by itself, behind our back, before what is left of its
+    /// group goes.
     pub(super) fn end(mut self) {
         if let (Some(mut child), group) = (self.child.take(), self.group.take()) {
             let clock = self.clock.clone();
@@ -136,7 +138,8 @@ fn program(config: &Config, turn: &Turn, prompt: &Prompt) -> Program {
     if let Some(folder) = &config.cwd {
         program.current_dir(folder);
     }
-    // What the gateway was started with holds its providers' keys, and what else an operator trusted it with.
+    // What the gateway was started with holds its providers' keys, and what else an operator
+    // trusted it with.
     program.env_clear().envs(inherited(&config.inherit, std::env::vars_os()));
     program.env("CAPSTAN_RUN", turn.run.to_string()).env("CAPSTAN_SESSION", &turn.session);
     // The trace of the run, not the one that the gateway itself was started in.
@@ -150,7 +153,8 @@ fn program(config: &Config, turn: &Turn, prompt: &Prompt) -> Program {
     program
 }
 
-/// What every program needs to find its files, its language and its way out; nothing of it is a secret.
+/// What every program needs to find its files, its language and its way out; nothing of it is a
+/// secret.
 const USUAL: [&str; 20] = [
     "PATH",
     "HOME",
@@ -174,7 +178,8 @@ const USUAL: [&str; 20] = [
     "NODE_EXTRA_CA_CERTS",
 ];
 
-/// Those of the gateway's variables that a program gets: the usual ones, and whatever its agent lists by name.
+/// Those of the gateway's variables that a program gets: the usual ones, and whatever its agent
+/// lists by name.
 fn inherited(
     listed: &[String],
     all: impl Iterator<Item = (OsString, OsString)>,

@@ -40,13 +40,15 @@ pub(super) fn make(turn: &Turn, by: PromptBy, with_history: bool) -> Result<Prom
     })
 }
 
-/// What begins like a command of the CLI's own would be run as one, and so give the user a say in more than the answer.
+/// What begins like a command of the CLI's own would be run as one, and so give the user a say in
+/// more than the answer.
 fn words(text: String) -> String {
     let is_command = text.trim_start().starts_with(['/', '!']);
     if is_command { format!("The user says:\n\n{text}") } else { text }
 }
 
-/// What begins with a dash would be read as an option, and so give the user a say in how the agent runs.
+/// What begins with a dash would be read as an option, and so give the user a say in how the agent
+/// runs.
 fn argument(text: String) -> String {
     // No argument can hold a NUL.
     let text = text.replace('\0', "\u{fffd}");

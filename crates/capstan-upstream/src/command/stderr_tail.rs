@@ -1,4 +1,5 @@
-//! What a process writes to standard error: read to its end, the last lines kept for the operator's log. No caller gets it.
+//! What a process writes to standard error: read to its end, the last lines kept for the operator's
+//! log. No caller gets it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +24,8 @@ pub(super) struct StderrTail {
 }
 
 impl StderrTail {
-    /// Begins to listen. A process may print its environment; what looks like a key in there is not repeated.
+    /// Begins to listen. A process may print its environment; what looks like a key in there is not
+    /// repeated.
     pub(super) fn of(stderr: ChildStderr, env: &BTreeMap<String, String>) -> Self {
         let kept = Arc::<Mutex<Kept>>::default();
         let listener = tokio::spawn(overhear(stderr, Arc::clone(&kept)));

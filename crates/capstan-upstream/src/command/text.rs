@@ -1,7 +1,8 @@
 //! The text of a process's messages: streamed piece by piece, then stated as a whole.
 //!
-//! A message is told once, although it comes twice. When a stream breaks and the process starts its message anew, what
-//! was said before is void, but already seen: the new one is held back until it has said the same, or is whole.
+//! A message is told once, although it comes twice. When a stream breaks and the process starts its
+//! message anew, what was said before is void, but already seen: the new one is held back until it
+//! has said the same, or is whole.
 
 use capstan_agent::Output;
 
@@ -54,7 +55,8 @@ impl Text {
         }
     }
 
-    /// Between two messages there is a gap. It counts as finished text: whatever becomes of the second, it stays.
+    /// Between two messages there is a gap. It counts as finished text: whatever becomes of the
+    /// second, it stays.
     fn part(&mut self, id: Option<&str>, out: &mut Vec<Output>) {
         let is_same = id.is_some() && id == self.settled_id.as_deref();
         if self.settled > 0 && self.shown.is_empty() && !self.is_parted && !is_same {

@@ -26,7 +26,8 @@ pub(super) fn of(turn: &Turn) -> Asked {
     set("reasoning_effort", asked.effort.map(|effort| effort_word(effort).into()));
     Asked {
         tools: turn.tools.iter().map(tool).collect(),
-        // The older name is refused by newer models, and may be configured for servers that know nothing else.
+        // The older name is refused by newer models, and may be configured for servers that know
+        // nothing else.
         max_tokens: asked
             .max_tokens
             .map(|value| TokenLimit { name: "max_completion_tokens", value }),

@@ -1,4 +1,5 @@
-//! A chunk of Chat Completions as it stands on the wire, without a tree: what is needed is read, all else is passed over.
+//! A chunk of Chat Completions as it stands on the wire, without a tree: what is needed is read,
+//! all else is passed over.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -58,7 +59,8 @@ pub(super) struct Choice<'a> {
     index: Raw<'a>,
     #[serde(borrow)]
     pub(super) delta: Option<Delta<'a>>,
-    /// What stands in the place of `delta` when a server answers as if it had not been asked to stream.
+    /// What stands in the place of `delta` when a server answers as if it had not been asked to
+    /// stream.
     #[serde(borrow)]
     pub(super) message: Option<Delta<'a>>,
     /// The text of servers that speak the older completions.

@@ -41,7 +41,8 @@ impl Decoder {
         Self { secret, ..Self::default() }
     }
 
-    /// For servers that never say why an answer ends: the sentinel is enough, if something was said before it.
+    /// For servers that never say why an answer ends: the sentinel is enough, if something was said
+    /// before it.
     #[must_use]
     pub fn without_finish(self) -> Self {
         Self { needs_no_finish: true, ..self }

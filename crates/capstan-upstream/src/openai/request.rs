@@ -58,8 +58,8 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(
     Ok(())
 }
 
-/// A front end may tell a text and each of its calls as messages of their own; here they are one, or else the calls
-/// would not be followed by their answers. True if the message before took them.
+/// A front end may tell a text and each of its calls as messages of their own; here they are one,
+/// or else the calls would not be followed by their answers. True if the message before took them.
 fn join(last: Option<&mut Value>, content: &Value, calls: &mut Vec<Value>) -> bool {
     let Some(Value::Object(last)) = last else { return false };
     let is_text =
@@ -106,7 +106,8 @@ fn call(at: usize, name: &str, arguments: &Arguments, id: &Option<String>) -> Va
         Arguments::Object(object) => object.get().to_owned(),
         Arguments::Text(text) => text.clone(),
     };
-    json!({ "id": call_id(id, at), "type": "function", "function": { "name": name, "arguments": arguments } })
+    json!({ "id": call_id(id, at), "type": "function", "function": { "name": name,
+    "arguments": arguments } })
 }
 
 fn piece(place: PartPath, part: &Part) -> Result<Value, Fault> {
@@ -122,9 +123,10 @@ fn piece(place: PartPath, part: &Part) -> Result<Value, Fault> {
                     Ok(audio(content, "wav"))
                 }
                 (Modality::Audio, "audio/mpeg" | "audio/mp3") => Ok(audio(content, "mp3")),
-                (Modality::Text, _) => Ok(
-                    json!({ "type": "file", "file": { "filename": "attachment", "file_data": data() } }),
-                ),
+                (Modality::Text, _) => {
+                    Ok(json!({ "type": "file", "file": { "filename": "attachment",
+                    "file_data": data() } }))
+                }
                 (Modality::Audio, _) => {
                     refuse("of audio must be audio/wav or audio/mpeg for this agent")
                 }

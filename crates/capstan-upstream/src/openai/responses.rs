@@ -1,5 +1,5 @@
-//! `api = "responses"`: OpenAI's Responses streaming. An answer that breaks off is read on where it was, if the server
-//! keeps it.
+//! `api = "responses"`: OpenAI's Responses streaming. An answer that breaks off is read on where it
+//! was, if the server keeps it.
 
 mod asked;
 mod decoder;

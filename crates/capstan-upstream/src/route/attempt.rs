@@ -1,4 +1,5 @@
-//! One attempt of a run on a route: one member after another until one answers, or nobody is left to ask.
+//! One attempt of a run on a route: one member after another until one answers, or nobody is left
+//! to ask.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -194,7 +195,8 @@ impl<'a> RouteAttempt<'a> {
         Ok(other.await)
     }
 
-    /// Who may be called beside the first: what it does twice must do no harm, and be within the budget.
+    /// Who may be called beside the first: what it does twice must do no harm, and be within the
+    /// budget.
     fn beside(&mut self, first: usize) -> Option<usize> {
         let is_harmless =
             |at: usize| self.route.members.get(at).is_some_and(|m| m.upstream.is_repeatable());
@@ -280,7 +282,8 @@ impl<'a> RouteAttempt<'a> {
             self.route.breaker.abandoned(&member.name);
             self.end(at, outcome(&trouble), done.seen, false);
             self.out.put_all(&mut self.ended).await?;
-            tracing::info!(stream = %self.turn.run, member = %member.name, "the prefill was refused; its answers are not continued any more");
+            tracing::info!(stream = %self.turn.run, member = %member.name,
+            "the prefill was refused; its answers are not continued any more");
             self.paid = Some(at);
             self.queue.push_front(at);
             return Ok(None);
@@ -345,7 +348,8 @@ impl<'a> RouteAttempt<'a> {
         }
     }
 
-    /// Everybody has failed. Who only needs a moment is asked again after it, if calls are left over.
+    /// Everybody has failed. Who only needs a moment is asked again after it, if calls are left
+    /// over.
     async fn again(&mut self) -> bool {
         let later = self.route.attempts.saturating_sub(self.turn.attempt);
         if self.left <= later {

@@ -1,7 +1,9 @@
-//! The breaker: an upstream that fails too often is not called for a while, then probed with one call at a time.
+//! The breaker: an upstream that fails too often is not called for a while, then probed with one
+//! call at a time.
 //!
-//! It counts over all runs of this process. Processes that share a journal share what became of it: each tells the others when
-//! a breaker opens or closes, and nothing of single calls ([`Breakers`]).
+//! It counts over all runs of this process. Processes that share a journal share what became of it:
+//! each tells the others when a breaker opens or closes, and nothing of single calls
+//! ([`Breakers`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,7 +79,8 @@ pub struct BreakerChange {
     pub left: Duration,
 }
 
-/// The breakers of a process's routes: a handle, for whoever shares what they know with other processes.
+/// The breakers of a process's routes: a handle, for whoever shares what they know with other
+/// processes.
 #[derive(Clone, Default)]
 pub struct Breakers(pub(super) Arc<LocalBreaker>);
 

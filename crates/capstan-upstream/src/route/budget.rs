@@ -1,5 +1,6 @@
-//! The retry budget: of each member, only a share of its calls may be repetitions, so that an outage does not multiply
-//! its load. A first call of a run adds to it; one more of the same run, and one beside another, takes from it.
+//! The retry budget: of each member, only a share of its calls may be repetitions, so that an
+//! outage does not multiply its load. A first call of a run adds to it; one more of the same run,
+//! and one beside another, takes from it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! In which order the members are asked, in one attempt of one run.
 //!
-//! It depends on the run alone, so that a restart changes nothing: who is drawn by weight is drawn by the run's id, and
-//! who has failed before stands in its record.
+//! It depends on the run alone, so that a restart changes nothing: who is drawn by weight is drawn
+//! by the run's id, and who has failed before stands in its record.
 
 use capstan_agent::{BreakerState, Turn};
 use capstan_protocol::FaultKind;
@@ -46,8 +46,8 @@ impl Route {
             .map(|(at, _)| *at)
     }
 
-    /// Small is good. What a viewer has of the answer is best continued; who has failed this run comes last; who is not
-    /// well is a last resort.
+    /// Small is good. What a viewer has of the answer is best continued; who has failed this run
+    /// comes last; who is not well is a last resort.
     fn rank(&self, member: &Member, turn: &Turn, now: Instant) -> u8 {
         if self.breaker.state(&member.name, now) == BreakerState::Open {
             return 4;

@@ -15,7 +15,8 @@ pub(crate) enum Passes {
     Nowhere,
 }
 
-/// Statuses with which a server says that the request is wrong. A model that is not there (404) is one member's matter.
+/// Statuses with which a server says that the request is wrong. A model that is not there (404) is
+/// one member's matter.
 const WRONG_REQUEST: [u64; 3] = [400, 413, 422];
 
 impl Passes {

@@ -1,4 +1,5 @@
-//! Foreign A2A agents behind a gateway: one that is a gateway itself, in each version and binding, and one that breaks.
+//! Foreign A2A agents behind a gateway: one that is a gateway itself, in each version and binding,
+//! and one that breaks.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -132,8 +133,10 @@ async fn a_question_is_an_interrupt_and_its_answer_goes_on_with_the_task() {
     let far = demo().await;
     for (way, config) in ways(&far) {
         let near = near(config).await;
-        let mut input = json!({ "threadId": Uuid::now_v7().to_string(), "runId": "one", "state": {}, "tools": [], "context": [],
-            "forwardedProps": {}, "messages": [{ "id": "1", "role": "user", "content": "/ask Paint it?" }] });
+        let mut input = json!({ "threadId": Uuid::now_v7().to_string(), "runId": "one",
+        "state": {}, "tools": [], "context": [],
+            "forwardedProps": {}, "messages": [{ "id": "1", "role": "user",
+            "content": "/ask Paint it?" }] });
         let post = async |input: &Value| {
             client()
                 .post(format!("{near}/v1/ag-ui"))
@@ -180,7 +183,8 @@ async fn outcome(
     run(agent, Turn::new("Hi")).await
 }
 
-/// An agent of version 0.3 that tells those who come back only what is new: the task has what they missed.
+/// An agent of version 0.3 that tells those who come back only what is new: the task has what they
+/// missed.
 #[tokio::test]
 async fn what_was_said_while_nobody_listened_is_asked_for() {
     let artifact = |text: &str, append: bool| {
@@ -191,13 +195,15 @@ async fn what_was_said_while_nobody_listened_is_asked_for() {
         )
     };
     let task = |state: &str, text: &str| {
-        let task = json!({ "kind": "task", "id": "t", "contextId": "c", "status": { "state": state },
+        let task = json!({ "kind": "task", "id": "t", "contextId": "c",
+        "status": { "state": state },
             "artifacts": [{ "artifactId": "a", "parts": [{ "kind": "text", "text": text }] }] });
         json!({ "jsonrpc": "2.0", "id": 1, "result": task }).to_string()
     };
     let done = event(
         "0.3",
-        json!({ "kind": "status-update", "taskId": "t", "contextId": "c", "final": true, "status": { "state": "completed" } }),
+        json!({ "kind": "status-update", "taskId": "t", "contextId": "c", "final": true,
+        "status": { "state": "completed" } }),
     );
     let provider = Provider::start(move |nth| match nth {
         0 => vec![stream_head(), artifact("One ", false), Do::Reset],
@@ -216,7 +222,8 @@ async fn what_was_said_while_nobody_listened_is_asked_for() {
     assert_eq!(methods, ["message/stream", "tasks/get", "tasks/resubscribe", "tasks/get"]);
 }
 
-/// It was at work when it was asked for, and is over when it is subscribed to: over HTTP+JSON that is a refusal.
+/// It was at work when it was asked for, and is over when it is subscribed to: over HTTP+JSON that
+/// is a refusal.
 #[tokio::test]
 async fn a_task_that_ends_before_it_is_subscribed_to_is_asked_for_again() {
     let task = |state: &str, text: &str| {
@@ -261,7 +268,13 @@ async fn an_agent_without_streams_is_asked_until_it_is_done() {
         status(200, &[], &json!({ "jsonrpc": "2.0", "id": 1, "result": result }).to_string())
     };
     let provider = Provider::start(move |nth| match nth {
-        0 => status(200, &[], &json!({ "supportedInterfaces": [{ "url": "/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }] }).to_string()),
+        0 => status(
+            200,
+            &[],
+            &json!({ "supportedInterfaces": [{ "url": "/rpc",
+        "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }] })
+            .to_string(),
+        ),
         1 => answer(json!({ "task": task("TASK_STATE_SUBMITTED") })),
         2..=8 => answer(task("TASK_STATE_WORKING")),
         _ => answer(task("TASK_STATE_COMPLETED")),
@@ -281,7 +294,8 @@ async fn an_agent_without_streams_is_asked_until_it_is_done() {
 
 #[tokio::test]
 async fn a_message_alone_is_an_answer() {
-    let said = json!({ "message": { "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": "Hello." }] } });
+    let said = json!({ "message": { "messageId": "m", "role": "ROLE_AGENT",
+    "parts": [{ "text": "Hello." }] } });
     let (outputs, outcome) = outcome(vec![stream_head(), event("1.0", said)]).await;
     outcome.unwrap();
     assert!(outputs.contains(&capstan_agent::Output::Delta("Hello.".into())), "{outputs:?}");
@@ -291,7 +305,8 @@ async fn a_message_alone_is_an_answer() {
 async fn a_card_that_leads_elsewhere_gets_neither_key_nor_question() {
     let elsewhere = Provider::start(|_| status(200, &[], "{}")).await;
     let there = format!("{}/rpc", elsewhere.url);
-    let card = json!({ "supportedInterfaces": [{ "url": there, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }] });
+    let card = json!({ "supportedInterfaces": [{ "url": there, "protocolBinding": "JSONRPC",
+    "protocolVersion": "1.0" }] });
     let provider = Provider::start(move |_| status(200, &[], &card.to_string())).await;
     let (_, outcome) =
         run(provider.agent("a2a", json!({ "url": provider.url })), Turn::new("Hi")).await;
@@ -311,7 +326,8 @@ async fn a_card_is_asked_for_again_while_nobody_answers_and_kept_from_then_on() 
         .await
         .unwrap();
     assert!(card["supportedInterfaces"].is_array());
-    let done = json!({ "message": { "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": "Yes." }] } });
+    let done = json!({ "message": { "messageId": "m", "role": "ROLE_AGENT",
+    "parts": [{ "text": "Yes." }] } });
     let done = json!({ "jsonrpc": "2.0", "id": 1, "result": done }).to_string();
     let provider = Provider::start(move |nth| match nth {
         0 => status(503, &[], "{}"),

@@ -31,16 +31,14 @@ fn done() -> Do {
 }
 
 fn delta(delta: Value) -> Do {
-    chunk(
-        &json!({ "model": "m-1", "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }),
-    )
+    chunk(&json!({ "model": "m-1", "choices": [{ "index": 0, "delta": delta,
+        "finish_reason": null }] }))
 }
 
 fn call(id: &str, arguments: &str) -> Do {
     let function = json!({ "name": "pay", "arguments": arguments });
-    delta(
-        json!({ "tool_calls": [{ "index": 0, "id": id, "type": "function", "function": function }] }),
-    )
+    delta(json!({ "tool_calls": [{ "index": 0, "id": id, "type": "function",
+        "function": function }] }))
 }
 
 /// An answer of Messages: text, a call of `pay`, and text after it; cut off there, or whole.
@@ -50,32 +48,31 @@ fn paying(id: &str, amount: u32, after: &str, is_whole: bool) -> Vec<Do> {
     };
     let mut acts = vec![
         stream_head(),
+        event(json!({ "type": "message_start", "message": { "model": "m-1",
+            "usage": { "input_tokens": 10, "output_tokens": 1 } } })),
         event(
-            json!({ "type": "message_start", "message": { "model": "m-1", "usage": { "input_tokens": 10, "output_tokens": 1 } } }),
+            json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text",
+            "text": "" } }),
         ),
-        event(
-            json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" } }),
-        ),
-        event(
-            json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "One moment. " } }),
-        ),
+        event(json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta",
+            "text": "One moment. " } })),
         event(json!({ "type": "content_block_stop", "index": 0 })),
-        event(
-            json!({ "type": "content_block_start", "index": 1, "content_block": { "type": "tool_use", "id": id, "name": "pay", "input": {} } }),
-        ),
-        event(
-            json!({ "type": "content_block_delta", "index": 1, "delta": { "type": "input_json_delta", "partial_json": format!("{{\"amount\":{amount}") } }),
-        ),
-        event(
-            json!({ "type": "content_block_delta", "index": 1, "delta": { "type": "input_json_delta", "partial_json": "}" } }),
-        ),
+        event(json!({ "type": "content_block_start", "index": 1,
+            "content_block": { "type": "tool_use", "id": id, "name": "pay", "input": {} } })),
+        event(json!({ "type": "content_block_delta", "index": 1,
+            "delta": { "type": "input_json_delta",
+            "partial_json": format!("{{\"amount\":{amount}") } })),
+        event(json!({ "type": "content_block_delta", "index": 1,
+            "delta": { "type": "input_json_delta", "partial_json": "}" } })),
         event(json!({ "type": "content_block_stop", "index": 1 })),
     ];
     if !after.is_empty() {
-        acts.push(event(json!({ "type": "content_block_start", "index": 2, "content_block": { "type": "text", "text": after } })));
+        acts.push(event(json!({ "type": "content_block_start", "index": 2,
+        "content_block": { "type": "text", "text": after } })));
     }
     if is_whole {
-        acts.push(event(json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" }, "usage": { "output_tokens": 15 } })));
+        acts.push(event(json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" },
+        "usage": { "output_tokens": 15 } })));
         acts.push(event(json!({ "type": "message_stop" })));
     }
     acts
@@ -98,7 +95,8 @@ fn count(told: &RunSeen, what: &str) -> usize {
 
 /// The same question in AG-UI: its events.
 async fn in_agui(gateway: &str) -> Vec<Value> {
-    let input = json!({ "threadId": "t", "runId": uuid::Uuid::now_v7(), "state": {}, "tools": [], "context": [],
+    let input = json!({ "threadId": "t", "runId": uuid::Uuid::now_v7(), "state": {}, "tools": [],
+    "context": [],
         "messages": [{ "id": "1", "role": "user", "content": "Hi" }], "forwardedProps": {} });
     let events = client()
         .post(format!("{gateway}/v1/ag-ui"))
@@ -385,7 +383,8 @@ async fn a_body_in_brotli_is_unpacked() {
     let mut packed = Vec::new();
     let mut encoder = async_compression::tokio::bufread::BrotliEncoder::new(body.as_bytes());
     encoder.read_to_end(&mut packed).await.unwrap();
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: br\r\nconnection: close\r\n\r\n";
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: \
+     br\r\nconnection: close\r\n\r\n";
     let provider = always(vec![Do::Write(head.into()), Do::Bytes(packed)]).await;
     assert_eq!(told_by(&provider).await.text, words(60));
     let odd = head.replace(": br", ": lzw");
@@ -511,9 +510,8 @@ async fn the_usage_of_all_attempts_counts_and_of_each_its_last_word() {
         (&json!(20), &json!(16))
     );
     let used = |n: u64| {
-        chunk(
-            &json!({ "choices": [{ "index": 0, "delta": { "content": "a" } }], "usage": { "prompt_tokens": 7, "completion_tokens": n } }),
-        )
+        chunk(&json!({ "choices": [{ "index": 0, "delta": { "content": "a" } }],
+            "usage": { "prompt_tokens": 7, "completion_tokens": n } }))
     };
     let acts = [vec![stream_head(), used(1), used(2)], finish("stop")].concat();
     let told = told_by(&always(acts).await).await;

@@ -23,8 +23,8 @@ fn expected() -> Value {
         .unwrap()
 }
 
-/// What a reader is told of each transcript beyond the reference's own words: the text that is an answer, and the
-/// fault that the run ends with, and its word.
+/// What a reader is told of each transcript beyond the reference's own words: the text that is an
+/// answer, and the fault that the run ends with, and its word.
 const ENDS: &[(&str, &str, &str, &str)] = &[
     ("happy_partial", "I will list the files.\n\nTwo files: a.rs and b.rs.", "", ""),
     ("midstream_recovered", "Hello there, whole.", "", ""),
@@ -127,11 +127,13 @@ fn says(lines: &[Value]) -> Value {
 }
 
 fn message(id: &str, said: &str) -> Value {
-    json!({ "type": "assistant", "message": { "id": id, "model": "m-1", "content": [{ "type": "text", "text": said }] } })
+    json!({ "type": "assistant", "message": { "id": id, "model": "m-1",
+    "content": [{ "type": "text", "text": said }] } })
 }
 
 fn result(more: Value) -> Value {
-    let mut result = json!({ "type": "result", "subtype": "success", "duration_ms": 1, "duration_api_ms": 1,
+    let mut result = json!({ "type": "result", "subtype": "success", "duration_ms": 1,
+    "duration_api_ms": 1,
         "is_error": false, "num_turns": 1, "session_id": "s" });
     result.as_object_mut().unwrap().extend(keys(more));
     result
@@ -162,7 +164,8 @@ async fn the_reasons_of_an_end_are_typed() {
 
 #[tokio::test]
 async fn a_call_that_the_process_makes_again_is_progress_with_status_and_wait() {
-    let retry = json!({ "type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 10, "retry_delay_ms": 1500,
+    let retry = json!({ "type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 10,
+    "retry_delay_ms": 1500,
         "error_status": 529, "error": "overloaded", "session_id": "s", "uuid": "u" });
     let lines = [retry, message("a", "Here."), result(json!({}))];
     let told = ask(&gateway(agent("command", says(&lines))).await, "Hi").await;
@@ -174,14 +177,15 @@ async fn a_call_that_the_process_makes_again_is_progress_with_status_and_wait() 
 
 #[tokio::test]
 async fn messages_of_a_process_are_paragraphs_and_its_own_words_stay_inside() {
-    let own = json!({ "type": "assistant", "message": { "id": "x", "model": "<synthetic>", "content":
+    let own = json!({ "type": "assistant", "message": { "id": "x", "model": "<synthetic>",
+    "content":
         [{ "type": "text", "text": "API Error: connect http://10.1.2.3:8080" }] } });
     let lines = [message("a", "One."), own, message("b", "Two."), result(json!({}))];
     let told = ask(&gateway(agent("command", says(&lines))).await, "Hi").await;
     assert_eq!(told.text, "One.\n\nTwo.");
-    let failed = result(
-        json!({ "is_error": true, "result": "API Error: 502 from http://10.1.2.3:8080/v1", "api_error_status": 502 }),
-    );
+    let failed =
+        result(json!({ "is_error": true, "result": "API Error: 502 from http://10.1.2.3:8080/v1",
+        "api_error_status": 502 }));
     let told = ask(&gateway(agent("command", says(&[failed]))).await, "Hi").await;
     assert_eq!(told.errors.last().unwrap().code, "upstream_error");
     assert!(!told.raw.contains("10.1.2.3"), "{}", told.raw);
@@ -241,7 +245,8 @@ async fn eventually(what: impl Fn() -> bool) -> bool {
 /// A process with a child of its own; both ignore the signal that asks.
 fn stubborn(file: &Path) -> String {
     format!(
-        "trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >> {0}; while :; do sleep 0.1; done' & echo $$ >> {0}; while :; do sleep 0.1; done",
+        "trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >> {0}; while :; do sleep 0.1; done' & echo \
+         $$ >> {0}; while :; do sleep 0.1; done",
         file.display()
     )
 }

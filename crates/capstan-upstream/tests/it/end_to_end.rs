@@ -12,23 +12,23 @@ fn anthropic_answer() -> Vec<Do> {
         Do::Write(format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap()))
     };
     let text = |text: &str| {
-        event(
-            json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": text } }),
-        )
+        event(json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta",
+            "text": text } }))
     };
     let mut acts = vec![
         stream_head(),
-        event(
-            json!({ "type": "message_start", "message": { "model": "m-1", "usage": { "input_tokens": 7, "output_tokens": 1 } } }),
-        ),
+        event(json!({ "type": "message_start", "message": { "model": "m-1",
+            "usage": { "input_tokens": 7, "output_tokens": 1 } } })),
         event(json!({ "type": "ping" })),
         event(
-            json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" } }),
+            json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text",
+            "text": "" } }),
         ),
     ];
     acts.extend((1..=60).map(|n| text(&format!("tok{n} "))));
     acts.push(event(json!({ "type": "content_block_stop", "index": 0 })));
-    acts.push(event(json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" }, "usage": { "output_tokens": 60 } })));
+    acts.push(event(json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" },
+    "usage": { "output_tokens": 60 } })));
     acts.push(event(json!({ "type": "message_stop" })));
     acts
 }
@@ -42,7 +42,8 @@ fn agui_answer() -> Vec<Do> {
         &json!({ "type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant" }),
     ));
     acts.extend((1..=60).map(|n| {
-        chunk(&json!({ "type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": format!("tok{n} ") }))
+        chunk(&json!({ "type": "TEXT_MESSAGE_CONTENT", "messageId": "m",
+        "delta": format!("tok{n} ") }))
     }));
     acts.push(chunk(&json!({ "type": "TEXT_MESSAGE_END", "messageId": "m" })));
     let usage = json!([{ "model": "m-1", "outputTokens": 60 }]);
@@ -211,7 +212,8 @@ async fn a_foreign_cap_servers_cut_is_resumed_at_its_cursor() {
 async fn what_a_foreign_cap_server_takes_back_is_taken_back() {
     let reset = json!({ "id": STREAM, "timestamp": "2026-02-03T10:15:37Z", "type": "stream_reset",
         "data": { "attempt": 2, "after_seq": 1 } });
-    let event = json!({ "id": STREAM, "timestamp": "2026-02-03T10:15:37Z", "type": "X", "data": { "a": 1 } });
+    let event = json!({ "id": STREAM, "timestamp": "2026-02-03T10:15:37Z", "type": "X",
+    "data": { "a": 1 } });
     let acts = vec![
         stream_head(),
         packet(1, "DELTA", json!("One. ")),

@@ -1,4 +1,5 @@
-//! The table of upstream failures in PROTOCOL.md: each row happens here, and the page must say what came of it.
+//! The table of upstream failures in PROTOCOL.md: each row happens here, and the page must say what
+//! came of it.
 
 use std::sync::Arc;
 
@@ -48,7 +49,8 @@ async fn fault(kind: &str, acts: Vec<Do>) -> Fault {
     fault
 }
 
-/// What callers read of the same failure, in every dialect: nothing that a fault says is lost on the way.
+/// What callers read of the same failure, in every dialect: nothing that a fault says is lost on
+/// the way.
 async fn on_the_wire(agent: Box<dyn Agent>, fault: &Fault) {
     let gateway = gateway(agent).await;
     let request = question("Hi");
@@ -191,8 +193,12 @@ async fn statuses_of_anthropic_are_typed() {
 async fn errors_in_a_stream_of_openai_are_typed() {
     let finish =
         |reason: &str| json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
-    let refusal = json!({ "choices": [{ "index": 0, "delta": { "refusal": "I cannot." }, "finish_reason": null }] });
-    let error = |kind: &str, code: Value| json!({ "error": { "message": "m", "type": kind, "code": code } });
+    let refusal = json!({ "choices": [{ "index": 0, "delta": { "refusal": "I cannot." },
+    "finish_reason": null }] });
+    let error = |kind: &str, code: Value| {
+        json!({ "error": { "message": "m", "type": kind,
+    "code": code } })
+    };
     for (label, chunks) in [
         ("openai in the stream: `server_error`", vec![error("server_error", Value::Null)]),
         (
@@ -216,7 +222,8 @@ async fn errors_in_a_stream_of_openai_are_typed() {
 #[tokio::test]
 async fn errors_in_a_stream_of_anthropic_are_typed() {
     let error = |kind: &str| format!("event: error\ndata: {}\n\n", anthropic(kind, "m"));
-    let refusal = json!({ "type": "message_delta", "delta": { "stop_reason": "refusal" }, "usage": { "output_tokens": 1 } });
+    let refusal = json!({ "type": "message_delta", "delta": { "stop_reason": "refusal" },
+    "usage": { "output_tokens": 1 } });
     for (label, text) in [
         ("anthropic `event: error` `overloaded_error`", error("overloaded_error")),
         ("anthropic `event: error` `api_error`", error("api_error")),
@@ -380,15 +387,15 @@ async fn foreign_a2a_agents_that_fail_are_typed() {
     };
     let state = |state: &str, parts: Value| {
         let message = json!({ "messageId": "m", "role": "ROLE_AGENT", "parts": parts });
-        event(
-            json!({ "statusUpdate": { "taskId": "t", "status": { "state": state, "message": message } } }),
-        )
+        event(json!({ "statusUpdate": { "taskId": "t", "status": { "state": state,
+            "message": message } } }))
     };
     let error = |code: i32| {
         let error = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": code, "message": "m" } });
         status(200, &[], &error.to_string())
     };
-    let typed = json!([{ "text": "m" }, { "data": { "code": "upstream_quota", "message": "m", "severity": "FATAL" } }]);
+    let typed = json!([{ "text": "m" }, { "data": { "code": "upstream_quota", "message": "m",
+    "severity": "FATAL" } }]);
     for (label, acts) in [
         ("a2a: failed, in words", state("TASK_STATE_FAILED", json!([{ "text": "m" }]))),
         ("a2a: failed, in types", state("TASK_STATE_FAILED", typed)),
@@ -411,7 +418,8 @@ async fn foreign_a2a_agents_that_fail_are_typed() {
 async fn foreign_cap_servers_that_fail_are_typed() {
     let packet = |p: Value| {
         let id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
-        let packet = json!({ "stream_id": id, "seq": 1, "op": "ERROR", "t": "2026-02-03T10:15:37Z", "p": p });
+        let packet = json!({ "stream_id": id, "seq": 1, "op": "ERROR", "t": "2026-02-03T10:15:37Z",
+        "p": p });
         vec![
             stream_head(),
             Do::Write(format!("event: stream.packet\nid: {id}:1\ndata: {packet}\n\n")),

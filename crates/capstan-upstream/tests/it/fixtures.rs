@@ -1,6 +1,7 @@
 //! Golden fixtures: what upstreams send, and what it becomes, whatever the chunks it comes in.
 //!
-//! `CAPSTAN_WRITE_FIXTURES=1` writes what is expected from what is found; read it before you commit it.
+//! `CAPSTAN_WRITE_FIXTURES=1` writes what is expected from what is found; read it before you commit
+//! it.
 
 use std::path::{Path, PathBuf};
 

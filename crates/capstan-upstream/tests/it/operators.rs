@@ -53,8 +53,10 @@ async fn a_refused_call_is_told_with_host_status_and_the_servers_own_id_of_it() 
 async fn a_key_that_a_server_repeats_anywhere_does_not_reach_the_log() {
     let key = key();
     for kind in KINDS {
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: id-sk-very-secret\r\nconnection: close\r\n\r\n";
-        let broken = "event: message\ndata: {\"type\":\"sk-very-secret\",\"op\":\"sk-very-secret\"}\n\ndata: sk-very-secret\n\n";
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: \
+         id-sk-very-secret\r\nconnection: close\r\n\r\n";
+        let broken = "event: message\ndata: \
+         {\"type\":\"sk-very-secret\",\"op\":\"sk-very-secret\"}\n\ndata: sk-very-secret\n\n";
         let acts = vec![Do::Write(head.into()), Do::Write(broken.into())];
         let provider = Provider::start(move |_| acts.clone()).await;
         let fault = fault_of(kind, config(kind, &provider.url, key.path())).await;
@@ -106,7 +108,8 @@ async fn the_last_lines_of_a_processs_standard_error_are_for_the_log_alone() {
         ("echo \"profile staging, token $MY_TOKEN\" >&2; echo \"$0\"", 100.0),
         ("echo \"profile staging, token $MY_TOKEN\" >&2; sleep 100", 0.5),
     ] {
-        let config = json!({ "command": ["sh", "-c", script, result], "env": { "MY_TOKEN": "tk-very-secret" },
+        let config = json!({ "command": ["sh", "-c", script, result],
+        "env": { "MY_TOKEN": "tk-very-secret" },
             "timeouts": { "first_token": timeout } });
         let fault = fault_of("command", config).await;
         let stderr = fault.upstream().unwrap().stderr.as_deref();

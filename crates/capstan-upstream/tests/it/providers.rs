@@ -1,4 +1,5 @@
-//! Provider faults: the caller gets the whole answer or the right typed error, and the provider is not hammered.
+//! Provider faults: the caller gets the whole answer or the right typed error, and the provider is
+//! not hammered.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Chunks that resemble the one before are read by their text alone: what comes of them is what comes of reading each whole.
+//! Chunks that resemble the one before are read by their text alone: what comes of them is what
+//! comes of reading each whole.
 
 use capstan_agent::Output;
 use capstan_upstream::{ApiKey, Decode, Step, anthropic, openai};
@@ -35,7 +36,8 @@ fn text() -> impl Strategy<Value = String> {
     let escaped = |text: String| serde_json::to_string(&text).unwrap().trim_matches('"').to_owned();
     prop_oneof![
         4 => "[a-z ]{0,4}".prop_map(escaped),
-        2 => any::<String>().prop_filter_map("ends with a quote", move |text| (!text.contains('"')).then(|| escaped(text))),
+        2 => any::<String>().prop_filter_map("ends with a quote",
+        move |text| (!text.contains('"')).then(|| escaped(text))),
         1 => Just(r"\ud83d".to_owned()),
         1 => Just(r"\ude00!".to_owned()),
         1 => Just(r#"say \"it\""#.to_owned()),
@@ -89,9 +91,11 @@ proptest! {
     }
 
     #[test]
-    fn events_of_messages_say_what_they_say_read_whole(chunks in prop::collection::vec(messages(), 1..20)) {
+    fn events_of_messages_say_what_they_say_read_whole(chunks in prop::collection::vec(messages(),
+    1..20)) {
         let whole = chunks.iter().enumerate().map(|(n, chunk)| unlike(n, chunk));
         let whole = read(anthropic::Decoder::new(ApiKey::none()), whole);
-        prop_assert_eq!(read(anthropic::Decoder::new(ApiKey::none()), chunks.iter().cloned()), whole);
+        prop_assert_eq!(read(anthropic::Decoder::new(ApiKey::none()), chunks.iter().cloned()),
+        whole);
     }
 }

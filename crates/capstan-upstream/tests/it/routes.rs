@@ -1,4 +1,5 @@
-//! Routes through a real gateway, in front of providers that break on purpose. Calls are counted at their sockets.
+//! Routes through a real gateway, in front of providers that break on purpose. Calls are counted at
+//! their sockets.
 
 use std::time::Duration;
 
@@ -205,7 +206,8 @@ async fn a_slow_first_token_falls_back_and_is_hung_up() {
         let url = two.gateway.clone();
         async move { ask(&url, "What is a capstan?").await }
     });
-    // Two waits have this limit: the head of the answer, which comes, and its first token, which does not.
+    // Two waits have this limit: the head of the answer, which comes, and its first token, which
+    // does not.
     two.a.until(|calls| calls.len() == 1).await;
     while two.clock.asked(Timer::FirstToken).len() < 2 {
         tokio::task::yield_now().await;
@@ -224,7 +226,8 @@ macro_rules! after_the_first_token {
             let two = Two::plain(broken($rule).await).await;
             let told = two.ask().await;
             passed(&told, 2);
-            assert_eq!((two.calls(), &told.close.as_ref().unwrap()["attempts"]), ((1, 1), &2.into()));
+            assert_eq!((two.calls(), &told.close.as_ref().unwrap()["attempts"]), ((1, 1),
+            &2.into()));
         }
     )* };
 }
@@ -557,7 +560,8 @@ async fn with_one_provider_silence_ends_in_a_type_after_one_more_try_at_most() {
     }
 }
 
-/// With nobody to stand in, each fault passes or ends in a type; none is a short answer that claims to be whole.
+/// With nobody to stand in, each fault passes or ends in a type; none is a short answer that claims
+/// to be whole.
 #[tokio::test]
 async fn with_one_provider_every_fault_passes_or_is_typed() {
     let quick = [

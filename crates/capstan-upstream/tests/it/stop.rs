@@ -1,4 +1,5 @@
-//! A stop reaches the end of the chain: two gateways over real sockets, the near one's agent being the far one.
+//! A stop reaches the end of the chain: two gateways over real sockets, the near one's agent being
+//! the far one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -235,7 +236,8 @@ async fn a_drain_leaves_the_far_run_and_the_next_attempt_attaches_to_it() {
     assert!(far.began.try_recv().is_err(), "it was started once");
 }
 
-/// A near run that waits while its far run goes on: its server was drained, and there is another life of it.
+/// A near run that waits while its far run goes on: its server was drained, and there is another
+/// life of it.
 async fn waiting(far: &mut Far, folder: &Path, timeouts: Timeouts) -> (Near, String) {
     let near = Near::on(&disk(folder), far.cap(json!({ "attempts": 2 })), at_once()).await;
     let (stream, _response) = near.post(&question("x")).await;

@@ -1,4 +1,5 @@
-//! What a request brings reaches what stands behind the agent: tools, context, results, answers, parameters.
+//! What a request brings reaches what stands behind the agent: tools, context, results, answers,
+//! parameters.
 
 use crate::common::*;
 use capstan_demo::Demo;
@@ -16,16 +17,20 @@ fn script(kind: &'static str) -> impl Fn(usize) -> Vec<Do> + Send + Sync + 'stat
 }
 
 fn called(kind: &str) -> Vec<Value> {
-    let call = json!({ "index": 0, "id": "c1", "function": { "name": "weather", "arguments": "{\"city\":\"Rome\"}" } });
+    let call = json!({ "index": 0, "id": "c1", "function": { "name": "weather",
+    "arguments": "{\"city\":\"Rome\"}" } });
     match kind {
         "openai" => vec![
             json!({ "model": "m", "choices": [{ "index": 0, "delta": { "tool_calls": [call] } }] }),
-            json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "tool_calls" }], "usage": {} }),
+            json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "tool_calls" }],
+            "usage": {} }),
         ],
         "anthropic" => vec![
             json!({ "type": "message_start", "message": { "model": "m" } }),
-            json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "tool_use", "id": "c1", "name": "weather" } }),
-            json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": "{\"city\":\"Rome\"}" } }),
+            json!({ "type": "content_block_start", "index": 0,
+            "content_block": { "type": "tool_use", "id": "c1", "name": "weather" } }),
+            json!({ "type": "content_block_delta", "index": 0,
+            "delta": { "type": "input_json_delta", "partial_json": "{\"city\":\"Rome\"}" } }),
             json!({ "type": "content_block_stop", "index": 0 }),
             json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" } }),
         ],
@@ -41,11 +46,11 @@ fn called(kind: &str) -> Vec<Value> {
 
 fn told(kind: &str) -> Vec<Value> {
     match kind {
-        "openai" => vec![
-            json!({ "choices": [{ "index": 0, "delta": { "content": "Sunny." }, "finish_reason": "stop" }], "usage": {} }),
-        ],
+        "openai" => vec![json!({ "choices": [{ "index": 0, "delta": { "content": "Sunny." },
+            "finish_reason": "stop" }], "usage": {} })],
         "anthropic" => vec![
-            json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "Sunny." } }),
+            json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta",
+            "text": "Sunny." } }),
             json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }),
         ],
         _ => vec![
@@ -58,10 +63,13 @@ fn told(kind: &str) -> Vec<Value> {
 /// A request of an AG-UI front end with a tool, a context, state and properties.
 fn input(thread: &str, messages: &Value) -> Value {
     json!({ "threadId": thread, "runId": Uuid::now_v7().to_string(), "messages": messages,
-        "tools": [{ "name": "weather", "description": "How it is", "parameters": { "type": "object" } }],
+        "tools": [{ "name": "weather", "description": "How it is",
+        "parameters": { "type": "object" } }],
         "context": [{ "description": "the user's city", "value": "Rome" }], "state": { "n": 1 },
-        "forwardedProps": { "temperature": 0.5, "topP": 0.9, "seed": 7, "parallelToolCalls": false, "maxTokens": 100, "stop": ["END"], "toolChoice": { "tool": "weather" },
-            "responseFormat": { "json_schema": { "schema": { "type": "object" } } }, "effort": "high", "own": true } })
+        "forwardedProps": { "temperature": 0.5, "topP": 0.9, "seed": 7, "parallelToolCalls": false,
+        "maxTokens": 100, "stop": ["END"], "toolChoice": { "tool": "weather" },
+            "responseFormat": { "json_schema": { "schema": { "type": "object" } } },
+            "effort": "high", "own": true } })
 }
 
 async fn post_agui(gateway: &str, input: &Value) -> String {
@@ -101,7 +109,8 @@ async fn what_a_request_brings_reaches_each_kind() {
         let schema = json!({ "type": "object" });
         match kind {
             "openai" => {
-                let system = json!({ "role": "system", "content": "Context of this conversation:\n- the user's city: Rome" });
+                let system = json!({ "role": "system",
+                "content": "Context of this conversation:\n- the user's city: Rome" });
                 assert_eq!(body["messages"][0], system);
                 let tool =
                     json!({ "name": "weather", "description": "How it is", "parameters": schema });
@@ -128,7 +137,8 @@ async fn what_a_request_brings_reaches_each_kind() {
                     body["system"],
                     "Context of this conversation:\n- the user's city: Rome"
                 );
-                let tool = json!({ "name": "weather", "description": "How it is", "input_schema": schema });
+                let tool = json!({ "name": "weather", "description": "How it is",
+                "input_schema": schema });
                 assert_eq!(body["tools"], json!([{ "name": "own" }, tool]));
                 assert_eq!(
                     (&body["temperature"], &body["stop_sequences"]),
@@ -143,7 +153,8 @@ async fn what_a_request_brings_reaches_each_kind() {
                     (&body["max_tokens"], &body["tool_choice"]["name"]),
                     (&json!(50), &json!("weather"))
                 );
-                let output = json!({ "effort": "high", "format": { "type": "json_schema", "schema": schema } });
+                let output = json!({ "effort": "high", "format": { "type": "json_schema",
+                "schema": schema } });
                 assert_eq!(body["output_config"], output);
             }
             _ => {
@@ -163,10 +174,15 @@ async fn a_tool_round_trip_reaches_each_kind() {
         let first = post_agui(&gateway, &input(&thread, &json!([question()]))).await;
         assert!(first.contains(r#""toolCallId":"c1","toolCallName":"weather""#), "{kind}: {first}");
         // As the published clients tell it: a thought and each call are messages of their own.
-        let call = |id: &str| json!({ "id": id, "type": "function", "function": { "name": "weather", "arguments": "{}" } });
+        let call = |id: &str| {
+            json!({ "id": id, "type": "function",
+        "function": { "name": "weather", "arguments": "{}" } })
+        };
         let messages = json!([question(), { "id": "2", "role": "reasoning", "content": "Hm." },
-            { "id": "3", "role": "assistant", "toolCalls": [call("c1")] }, { "id": "4", "role": "assistant", "toolCalls": [call("c2")] },
-            { "id": "5", "role": "tool", "toolCallId": "c1", "content": "21 °C" }, { "id": "6", "role": "tool", "toolCallId": "c2", "content": "22 °C" }]);
+            { "id": "3", "role": "assistant", "toolCalls": [call("c1")] }, { "id": "4",
+            "role": "assistant", "toolCalls": [call("c2")] },
+            { "id": "5", "role": "tool", "toolCallId": "c1", "content": "21 °C" }, { "id": "6",
+            "role": "tool", "toolCallId": "c2", "content": "22 °C" }]);
         let second = post_agui(&gateway, &input(&thread, &messages)).await;
         assert!(second.contains(r#""delta":"Sunny.""#), "{kind}: {second}");
         let sent = provider.seen()[1].body["messages"].clone();
@@ -186,7 +202,10 @@ async fn a_tool_round_trip_reaches_each_kind() {
             "anthropic" => {
                 assert_eq!(roles, ["user", "assistant", "user"]);
                 assert_eq!(sent[1]["content"][1]["id"], "c2");
-                let result = |id: &str, text: &str| json!({ "type": "tool_result", "tool_use_id": id, "content": text });
+                let result = |id: &str, text: &str| {
+                    json!({ "type": "tool_result",
+                "tool_use_id": id, "content": text })
+                };
                 assert_eq!(
                     sent[2]["content"],
                     json!([result("c1", "21 °C"), result("c2", "22 °C")])
@@ -206,7 +225,8 @@ async fn a_tool_round_trip_reaches_each_kind() {
 #[tokio::test]
 async fn an_interrupt_goes_through_a_foreign_agent_and_its_answer_comes_back() {
     let asks = |nth: usize| {
-        let outcome = json!({ "type": "interrupt", "interrupts": [{ "id": "i1", "reason": "approval", "message": "Send?" }] });
+        let outcome = json!({ "type": "interrupt", "interrupts": [{ "id": "i1",
+        "reason": "approval", "message": "Send?" }] });
         let mut end = json!({ "type": "RUN_FINISHED", "threadId": "t", "runId": "r" });
         if nth == 0 {
             end["outcome"] = outcome;

@@ -13,7 +13,8 @@ use super::connection::{Connection, block_on, failed};
 ///
 /// `capstan chat --agent NAME` talks to one; its path is `/v1/agents/NAME/assist`.
 ///
-/// Exit codes: 0 listed; 1 refused; 2 wrong usage; 3 no connection; 4 the server does not speak the protocol.
+/// Exit codes: 0 listed; 1 refused; 2 wrong usage; 3 no connection; 4 the server does not speak the
+/// protocol.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The server, in place of --url

@@ -15,8 +15,8 @@ use super::Failure;
 
 /// Break streams on purpose: a proxy that cuts, stalls, delays, repeats and refuses
 ///
-/// Point a client at it instead of its server. Each fault has a rate: 0 is never, 1 always; a flag without a number
-/// means always. What happens to the n-th stream depends on the seed alone.
+/// Point a client at it instead of its server. Each fault has a rate: 0 is never, 1 always; a flag
+/// without a number means always. What happens to the n-th stream depends on the seed alone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to listen; port 0 takes a free one

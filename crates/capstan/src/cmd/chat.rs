@@ -22,15 +22,16 @@ use turn::{ChatTurn, INTERRUPTED, Outcome};
 
 /// Talk to an agent: one message, or a conversation
 ///
-/// The message is an argument, or comes through a pipe, whole; without either there is a prompt, with the usual keys and a
-/// history. A text of several lines that is pasted there is one message. Answers go to standard output, everything else
-/// to standard error; a pipe gets plain text only.
+/// The message is an argument, or comes through a pipe, whole; without either there is a prompt,
+/// with the usual keys and a history. A text of several lines that is pasted there is one message.
+/// Answers go to standard output, everything else to standard error; a pipe gets plain text only.
 ///
-/// Ctrl-C stops the run, or ends a wait; the conversation goes on. At the prompt Ctrl-D leaves, or Ctrl-C twice.
+/// Ctrl-C stops the run, or ends a wait; the conversation goes on. At the prompt Ctrl-D leaves, or
+/// Ctrl-C twice.
 ///
-/// Exit codes: 0 the answer is complete; 1 the run failed, was refused, or was cut short (stopped by
-/// somebody else, or at its longest); 2 wrong usage; 3 no connection; 4 the server
-/// does not speak the protocol; 130 interrupted.
+/// Exit codes: 0 the answer is complete; 1 the run failed, was refused, or was cut short (stopped
+/// by somebody else, or at its longest); 2 wrong usage; 3 no connection; 4 the server does not
+/// speak the protocol; 130 interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The server, in place of --url; or the message, if it is no URL
@@ -55,7 +56,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     max_wait: u64,
 
-    /// Where the prompt's history is kept; empty for nowhere [default: ~/.local/state/capstan/history]
+    /// Where the prompt's history is kept; empty for nowhere [default:
+    /// ~/.local/state/capstan/history]
     #[arg(long, env = "CAPSTAN_HISTORY", value_name = "FILE")]
     history: Option<String>,
 }
@@ -87,7 +89,8 @@ impl Args {
 
 /// A name as one part of a path, whatever stands in it: it may not lead elsewhere.
 fn segment(name: &str) -> String {
-    // Dots alone lead upwards even if they are encoded; encoded twice they are a name that nobody has.
+    // Dots alone lead upwards even if they are encoded; encoded twice they are a name that nobody
+    // has.
     let dot = if name.bytes().all(|byte| byte == b'.') { "%252E" } else { "." };
     let encode = |byte: u8| match byte {
         b'.' => dot.to_owned(),

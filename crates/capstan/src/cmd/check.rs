@@ -13,11 +13,13 @@ use super::connection::{Connection, block_on};
 
 /// Try the contract's promises against any CAP or AG-UI server
 ///
-/// Each check names the section of PROTOCOL.md that makes the promise; for a broken one it shows what was sent, what
-/// was expected and what came. What the server does not offer is skipped, with the reason.
+/// Each check names the section of PROTOCOL.md that makes the promise; for a broken one it shows
+/// what was sent, what was expected and what came. What the server does not offer is skipped, with
+/// the reason.
 ///
-/// A check of a server starts runs, which may cost money: 3 of CAP and 1 of AG-UI, and up to 5 more with the queries and
-/// keys given below. The first line says how many. A server that starts a request twice starts more.
+/// A check of a server starts runs, which may cost money: 3 of CAP and 1 of AG-UI, and up to 5 more
+/// with the queries and keys given below. The first line says how many. A server that starts a
+/// request twice starts more.
 ///
 /// The gateway's demo agent is recognised, and its commands are used as queries.
 ///
@@ -63,7 +65,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     assist_path: Option<String>,
 
-    /// Where AG-UI requests are posted to [default: /v1/ag-ui, with --face ag-ui else the URL itself]
+    /// Where AG-UI requests are posted to [default: /v1/ag-ui, with --face ag-ui else the URL
+    /// itself]
     #[arg(long, value_name = "PATH")]
     agui_path: Option<String>,
 
@@ -76,7 +79,8 @@ pub(crate) struct Args {
     only: Vec<String>,
 
     /// The longest that a response may take, in seconds
-    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, default_value_t = 60, value_name = "SECONDS",
+    value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
 
     /// Make the checks that take half a minute, too

@@ -26,7 +26,8 @@ enum Command {
 
     /// Check the configuration and say where each value comes from
     ///
-    /// Takes the flags of `capstan serve`, and starts nothing. Exit code 2 if `capstan serve` would refuse to start.
+    /// Takes the flags of `capstan serve`, and starts nothing. Exit code 2 if `capstan serve` would
+    /// refuse to start.
     Check(Box<serve::Args>),
 }
 

@@ -1,4 +1,5 @@
-//! The server that a command talks to: one way to say where it is and who asks, and how failures are told.
+//! The server that a command talks to: one way to say where it is and who asks, and how failures
+//! are told.
 
 use std::process::ExitCode;
 

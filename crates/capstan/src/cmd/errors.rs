@@ -16,7 +16,8 @@ use super::Failure;
 /// Show the catalogue of faults, or explain one
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A code in any dialect (rate_limit_exceeded, RATE_LIMITED, rate-limited, rate_limit) or an HTTP status
+    /// A code in any dialect (rate_limit_exceeded, RATE_LIMITED, rate-limited, rate_limit) or an
+    /// HTTP status
     code: Option<String>,
 
     /// Answer in JSON

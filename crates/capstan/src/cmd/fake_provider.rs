@@ -1,4 +1,5 @@
-//! `capstan fake-provider`: a model provider that misbehaves on purpose, to rehearse an outage with.
+//! `capstan fake-provider`: a model provider that misbehaves on purpose, to rehearse an outage
+//! with.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -18,16 +19,18 @@ const TOKEN_INTERVAL: Duration = Duration::from_millis(15);
 
 /// Pretend to be a model provider, and misbehave: rehearse an outage
 ///
-/// Speaks OpenAI's Chat Completions and Responses and Anthropic's Messages, needs no key, and gives the same answer to
-/// everything, unless a fault strikes. What it was asked goes to standard output, a JSON line a call; a sum to standard
-/// error in the end. GET /fake/calls tells the same, PUT /fake/faults changes what goes wrong.
+/// Speaks OpenAI's Chat Completions and Responses and Anthropic's Messages, needs no key, and gives
+/// the same answer to everything, unless a fault strikes. What it was asked goes to standard
+/// output, a JSON line a call; a sum to standard error in the end. GET /fake/calls tells the same,
+/// PUT /fake/faults changes what goes wrong.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8790")]
     listen: String,
 
-    /// What goes wrong: NAME, or NAME@ and the calls of a model that it strikes: 3, 2-5, 2-, 30%, 60s
+    /// What goes wrong: NAME, or NAME@ and the calls of a model that it strikes: 3, 2-5, 2-, 30%,
+    /// 60s
     #[arg(long = "fault", value_name = "NAME[@WHEN]")]
     faults: Vec<Rule>,
 
@@ -114,11 +117,13 @@ async fn run(listen: &str, script: Script) -> Result<(), Failure> {
     let ended = provider.follow();
     let url = provider.url();
     anstream::eprintln!(
-        "fake provider listening on {url}, for openai url = \"{url}/v1\", for anthropic url = \"{url}\"; seed {seed}"
+        "fake provider listening on {url}, for openai url = \"{url}/v1\", for anthropic url \
+         = \"{url}\"; seed {seed}"
     );
     if is_healthy {
         anstream::eprintln!(
-            "no fault is chosen: --list names them, PUT {url}/fake/faults or a model called like one brings them"
+            "no fault is chosen: --list names them, PUT {url}/fake/faults or a model called like \
+             one brings them"
         );
     }
     tokio::select! {
@@ -152,7 +157,8 @@ fn sum_up(calls: &[Call]) {
         (ended(Ending::Complete), ended(Ending::Broken), ended(Ending::HungUp));
     let title = "fake provider".bold().to_string();
     anstream::eprintln!(
-        "{title} calls {}: {complete} complete, {broken} broken off, {hung_up} hung up by the caller; tokens {tokens}",
+        "{title} calls {}: {complete} complete, {broken} broken off, {hung_up} hung up by the \
+         caller; tokens {tokens}",
         calls.len()
     );
     let mut kinds = BTreeMap::<(&str, &str), usize>::new();

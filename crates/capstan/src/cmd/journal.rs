@@ -1,5 +1,5 @@
-//! `capstan journal`: looking after the folder of a disk journal while nobody serves from it, a database's tables, and
-//! the way from one to the other.
+//! `capstan journal`: looking after the folder of a disk journal while nobody serves from it, a
+//! database's tables, and the way from one to the other.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,8 @@ use capstan_stores::{Options, Report, connect};
 
 use super::Failure;
 
-/// Check a journal's folder, repair one that is damaged, prepare a database, or copy one journal into another
+/// Check a journal's folder, repair one that is damaged, prepare a database, or copy one journal
+/// into another
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -31,8 +32,9 @@ enum Command {
     },
     /// Keep what is whole of a damaged journal, and mark what is not
     ///
-    /// Runs of which something is missing end in `stream_lost` for whoever reads them. Damaged files are put into the
-    /// folder `damaged` beside the others; the next purge removes them, since nobody can tell whose words they hold.
+    /// Runs of which something is missing end in `stream_lost` for whoever reads them. Damaged
+    /// files are put into the folder `damaged` beside the others; the next purge removes them,
+    /// since nobody can tell whose words they hold.
     Repair {
         /// The folder, as in `disk:<folder>`
         folder: PathBuf,
@@ -47,10 +49,11 @@ enum Command {
     },
     /// Copy a journal into another: from a folder into a database, or back
     ///
-    /// All runs with their packets, requests, names and the turns of their sessions; each is read back and compared. No
-    /// gateway may use the journal that is read. What was copied before is left as it is, so a copy that was broken off is
-    /// gone on with by the same command. Keys of runs that retention has deleted are not copied from a folder, which keeps
-    /// only a hash of them.
+    /// All runs with their packets, requests, names and the turns of their sessions; each is read
+    /// back and compared. No gateway may use the journal that is read. What was copied before is
+    /// left as it is, so a copy that was broken off is gone on with by the same command. Keys of
+    /// runs that retention has deleted are not copied from a folder, which keeps only a hash of
+    /// them.
     ///
     /// Exits with 1 if the other journal has any of the runs otherwise.
     Copy {

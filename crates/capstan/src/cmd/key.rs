@@ -21,14 +21,16 @@ pub(crate) struct Args {
 enum Command {
     /// Make a random key: it is shown once, with the table for capstan.toml that holds its hash
     ///
-    /// The key goes to standard output, the table to standard error. A tenant may have several keys.
+    /// The key goes to standard output, the table to standard error. A tenant may have several
+    /// keys.
     New {
         /// Whose key it is: letters, digits, `-`, `_` and `.`
         #[arg(required_unless_present = "operator", conflicts_with = "operator")]
         tenant: Option<String>,
 
         /// What the key may do; everything unless said. May be given several times
-        #[arg(long, value_name = "run|read|stop|purge", value_parser = scope, conflicts_with = "operator")]
+        #[arg(long, value_name = "run|read|stop|purge", value_parser = scope,
+        conflicts_with = "operator")]
         scope: Vec<Scope>,
 
         /// Make a key for an operator, who looks after the server and starts no run
@@ -85,7 +87,8 @@ fn table(tenant: &str, hash: &KeyHash, scopes: &[Scope]) -> String {
         false => format!("{{ hash = {hash}, scopes = [{}] }}", words.join(", ")),
     };
     format!(
-        "# The key above is shown this once. Its hash, for capstan.toml:\n[[tenants]]\nname = \"{tenant}\"\n\
+        "# The key above is shown this once. Its hash, for capstan.toml:\n[[tenants]]\nname \
+         = \"{tenant}\"\n\
          keys = [{key}]\n# If the tenant is there already, add the hash to its keys. \
          A running server reads them at SIGHUP.\n"
     )
@@ -94,7 +97,8 @@ fn table(tenant: &str, hash: &KeyHash, scopes: &[Scope]) -> String {
 /// The same for an operator, who may look at first.
 fn operator_table(name: &str, hash: &KeyHash) -> String {
     format!(
-        "# The key above is shown this once. Its hash, for capstan.toml:\n[[operators]]\nname = \"{name}\"\n\
+        "# The key above is shown this once. Its hash, for capstan.toml:\n[[operators]]\nname \
+         = \"{name}\"\n\
          keys = [\"sha256:{}\"]\ntenants = [\"*\"]\nmay = [\"look\"]\n\
          # It may also have \"content\" and \"act\". A running server reads this at SIGHUP.\n",
         hash.to_hex()

@@ -15,7 +15,8 @@ use tracing_subscriber::{fmt, registry};
 
 use super::traces::SpanLayer;
 
-/// Starts logging; `CAPSTAN_LOG` filters (`info` by default), and a pipe gets JSON. Spans of runs are not for the log.
+/// Starts logging; `CAPSTAN_LOG` filters (`info` by default), and a pipe gets JSON. Spans of runs
+/// are not for the log.
 pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
     let filter = filter().and(filter_fn(|metadata| metadata.target() != SPANS));
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
@@ -29,8 +30,8 @@ pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
     log_panics(exposure);
 }
 
-/// Levels by target, as everywhere: `info`, `capstan_gateway=debug`. Whoever names targets alone still sees the errors
-/// of all others.
+/// Levels by target, as everywhere: `info`, `capstan_gateway=debug`. Whoever names targets alone
+/// still sees the errors of all others.
 fn filter() -> Targets {
     let asked = std::env::var("CAPSTAN_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
     let Some(targets) = asked else { return Targets::new().with_default(LevelFilter::INFO) };
@@ -41,8 +42,8 @@ fn filter() -> Targets {
     }
 }
 
-/// A field for a terminal. What it says may be a stranger's: a line end would forge a line, an escape would do anything
-/// that the terminal can.
+/// A field for a terminal. What it says may be a stranger's: a line end would forge a line, an
+/// escape would do anything that the terminal can.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
     let text = harmless(&format!("{value:?}"));
     if field.name() == "message" {
@@ -56,7 +57,8 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std
 fn harmless(text: &str) -> String {
     let is_harmful = |c: char| {
         c.is_control()
-            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            || matches!(c,
+            '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -65,8 +67,8 @@ fn harmless(text: &str) -> String {
     out
 }
 
-/// A panic is a line like any other, with its place: in the log, which is the operator's own. In debug mode the usual
-/// words follow, with the backtrace if one is asked for.
+/// A panic is a line like any other, with its place: in the log, which is the operator's own. In
+/// debug mode the usual words follow, with the backtrace if one is asked for.
 fn log_panics(exposure: Exposure) {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

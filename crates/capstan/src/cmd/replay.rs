@@ -1,4 +1,5 @@
-//! `capstan replay`: a run that was taken home, served again at its own pace, so that a bug report runs.
+//! `capstan replay`: a run that was taken home, served again at its own pace, so that a bug report
+//! runs.
 
 mod recording;
 mod server;
@@ -17,8 +18,9 @@ use super::chaos::refused;
 
 /// Serve a downloaded run again, at its own pace
 ///
-/// The file is what `GET /v1/streams/ID` answers, or what the console's *Take home* gives as `.sse`. Every POST, and every GET of
-/// the stream, gets the very packets of the file; `Last-Event-ID` goes on after a packet.
+/// The file is what `GET /v1/streams/ID` answers, or what the console's *Take home* gives as
+/// `.sse`. Every POST, and every GET of the stream, gets the very packets of the file;
+/// `Last-Event-ID` goes on after a packet.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The run, as server-sent events

@@ -50,7 +50,8 @@ pub(crate) struct Args {
     #[arg(long, env = "CAPSTAN_PORT", value_name = "PORT")]
     port: Option<u16>,
 
-    /// Where streams are kept: `disk:<folder>`, `postgres://…` (shared by many processes) or `memory:`
+    /// Where streams are kept: `disk:<folder>`, `postgres://…` (shared by many processes) or
+    /// `memory:`
     #[arg(long, env = "CAPSTAN_JOURNAL", value_name = "URL")]
     journal: Option<String>,
 
@@ -58,7 +59,8 @@ pub(crate) struct Args {
     #[arg(long, env = "CAPSTAN_CLUSTER_URL", value_name = "URL")]
     cluster_url: Option<String>,
 
-    /// What a packet survives before it is shown: `process` (a killed process) or `power` (a power cut; slower)
+    /// What a packet survives before it is shown: `process` (a killed process) or `power` (a power
+    /// cut; slower)
     #[arg(long, env = "CAPSTAN_DURABILITY", value_name = "process|power")]
     durability: Option<String>,
 
@@ -113,8 +115,9 @@ impl Args {
     }
 }
 
-/// What has come from the network or from another thread (the journal's word that something is written) is looked at every so many
-/// tasks. Left to itself the runtime does that rarely while it is busy, so that what one tenant floods it with goes first.
+/// What has come from the network or from another thread (the journal's word that something is
+/// written) is looked at every so many tasks. Left to itself the runtime does that rarely while it
+/// is busy, so that what one tenant floods it with goes first.
 const TASKS_BETWEEN_EVENTS: u32 = 8;
 const TASKS_BETWEEN_NEWS: u32 = 2;
 /// Connections that are woken at once: others' tasks come between those of a crowd.
@@ -152,9 +155,13 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     if store.is_shared() && has_unstored && !is_reachable {
         // They live in one process's memory, and the others could not pass their requests on to it.
         return Err(Failure::usage(
-            "tenants with no_store need cluster.url where several processes share a journal: the others pass their requests on",
+            "tenants with no_store need cluster.url where several processes share a journal: the \
+             others pass their requests on",
         )
-        .with_help("set cluster.url, or CAPSTAN_CLUSTER_URL, to where the other gateways reach this one"));
+        .with_help(
+            "set cluster.url, or CAPSTAN_CLUSTER_URL, to where the other gateways reach \
+         this one",
+        ));
     }
     if store.is_shared() {
         tokio::spawn(breakers::share(std::sync::Arc::clone(&store), plan.breakers.clone()));
@@ -191,16 +198,23 @@ fn unopened(error: &JournalError) -> Failure {
     words.dedup_by(|cause, told| told.ends_with(cause.as_str()));
     let failure = Failure::usage(words.join(": "));
     match error.kind() {
-        ErrorKind::Locked => {
-            failure.with_help("stop the other process, or choose another folder with --journal disk:<folder>")
+        ErrorKind::Locked => failure.with_help(
+            "stop the other process, or choose another folder with --journal \
+             disk:<folder>",
+        ),
+        ErrorKind::Corrupt => failure.with_help(
+            "look with `capstan journal check <folder>`; `capstan journal \
+             repair <folder>` keeps what is whole",
+        ),
+        ErrorKind::Unavailable | ErrorKind::Unsupported
+            if error.to_string().contains("PostgreSQL") =>
+        {
+            failure
         }
-        ErrorKind::Corrupt => {
-            failure.with_help("look with `capstan journal check <folder>`; `capstan journal repair <folder>` keeps what is whole")
-        }
-        ErrorKind::Unavailable | ErrorKind::Unsupported if error.to_string().contains("PostgreSQL") => failure,
-        ErrorKind::Unavailable if error.to_string().contains("database") => {
-            failure.with_help("is the server up, and may this machine and user connect? `psql <URL>` tells")
-        }
+        ErrorKind::Unavailable if error.to_string().contains("database") => failure.with_help(
+            "is the server up, and may this machine and user connect? `psql \
+             <URL>` tells",
+        ),
         ErrorKind::Unavailable
         | ErrorKind::Broken
         | ErrorKind::Full
@@ -210,7 +224,10 @@ fn unopened(error: &JournalError) -> Failure {
         | ErrorKind::OutOfOrder
         | ErrorKind::NotFound
         | ErrorKind::Expired
-        | ErrorKind::Unsupported => failure.with_help("choose another folder with --journal disk:<folder>"),
+        | ErrorKind::Unsupported => failure.with_help(
+            "choose another folder with --journal \
+         disk:<folder>",
+        ),
     }
 }
 

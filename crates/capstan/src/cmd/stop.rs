@@ -13,7 +13,8 @@ use super::connection::{Connection, Which, block_on, failed, nothing_there};
 ///
 /// Returns when its end is journalled. Whoever watches sees CLOSE `cancelled`.
 ///
-/// Exit codes: 0 it has ended; 1 refused; 2 wrong usage; 3 no connection; 4 the server does not speak the protocol.
+/// Exit codes: 0 it has ended; 1 refused; 2 wrong usage; 3 no connection; 4 the server does not
+/// speak the protocol.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The stream's id, or `latest`

@@ -12,7 +12,8 @@ use super::connection::{Connection, block_on, failed};
 
 /// List the runs of a server, newest first
 ///
-/// Exit codes: 0 listed; 1 refused; 2 wrong usage; 3 no connection; 4 the server does not speak the protocol.
+/// Exit codes: 0 listed; 1 refused; 2 wrong usage; 3 no connection; 4 the server does not speak the
+/// protocol.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The server, in place of --url
@@ -23,7 +24,8 @@ pub(crate) struct Args {
     connection: Connection,
 
     /// How many to list at most
-    #[arg(long, default_value_t = 20, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, default_value_t = 20, value_name = "NUMBER",
+    value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
 
     /// A JSON object a line

@@ -13,11 +13,11 @@ use super::connection::{Connection, Which, block_on, failed, nothing_there};
 
 /// Watch a stream until it ends, healing included
 ///
-/// The text goes to standard output, everything else to standard error; a pipe gets plain text only. Ctrl-C stops
-/// watching, not the run.
+/// The text goes to standard output, everything else to standard error; a pipe gets plain text
+/// only. Ctrl-C stops watching, not the run.
 ///
-/// Exit codes: 0 the stream ended; 1 the run failed, or was refused; 2 wrong usage; 3 no connection; 4 the server does
-/// not speak the protocol; 130 interrupted.
+/// Exit codes: 0 the stream ended; 1 the run failed, or was refused; 2 wrong usage; 3 no
+/// connection; 4 the server does not speak the protocol; 130 interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The stream's id, or `latest`

@@ -15,11 +15,12 @@ use judge::Judge;
 
 /// Check documents against the protocol's models
 ///
-/// Reads JSON values, one a line, and answers each with a line: `{"ok":true,"value":<canonical JSON>}` or
-/// `{"ok":false,"error":"<path>: <what is wrong>"}`. Exits with 1 if any was refused.
+/// Reads JSON values, one a line, and answers each with a line: `{"ok":true,"value":<canonical
+/// JSON>}` or `{"ok":false,"error":"<path>: <what is wrong>"}`. Exits with 1 if any was refused.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The model's name (see --list), or `sse` for a captured SSE body, or `stream-json` for an agent CLI's output
+    /// The model's name (see --list), or `sse` for a captured SSE body, or `stream-json` for an
+    /// agent CLI's output
     #[arg(long, short, required_unless_present = "list")]
     model: Option<String>,
 

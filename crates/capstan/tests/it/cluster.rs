@@ -1,4 +1,5 @@
-//! Three real gateways over one real PostgreSQL: start, watch, resume and stop at any of them, whatever becomes of the others.
+//! Three real gateways over one real PostgreSQL: start, watch, resume and stop at any of them,
+//! whatever becomes of the others.
 
 mod balancer;
 mod copying;
@@ -291,8 +292,8 @@ async fn packets_whose_acknowledgement_is_lost_are_neither_lost_nor_doubled() {
     assert_eq!((runs.len(), &runs[0]["attempt"]), (1, &1.into()), "{runs:?}");
 }
 
-/// A gateway asks for other things before it claims and before it ends: those are answered. The write itself is held back in the
-/// database until nobody hears the server any more.
+/// A gateway asks for other things before it claims and before it ends: those are answered. The
+/// write itself is held back in the database until nobody hears the server any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_and_an_end_whose_answers_are_lost_are_made_once() {
     let Some(database) = Database::create() else { return };
@@ -329,7 +330,8 @@ async fn a_claim_and_an_end_whose_answers_are_lost_are_made_once() {
 /// Lets a write through for which somebody waits, and loses its answer.
 fn lose_answer(database: &Database, network: &Network, held: Held, write: &str, is_done: &str) {
     let is_waiting = format!(
-        "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and \
+        "select exists (select from pg_stat_activity where datname = current_database() and \
+         wait_event_type = 'Lock' and \
          query like '%capstan.{write}%')"
     );
     while database.sql(&is_waiting) != "t" {}

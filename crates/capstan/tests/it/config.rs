@@ -60,7 +60,8 @@ fn what_the_console_shows_is_told_as_it_holds() {
 fn every_value_is_told_with_the_place_that_it_comes_from() {
     let folder = tempfile::tempdir().unwrap();
     let file = format!(
-        "durability = \"power\"\n[limits]\nruns = 7\n[[tenants]]\nname = \"acme\"\nkeys = [\"sha256:{}\"]\n",
+        "durability = \"power\"\n[limits]\nruns = 7\n[[tenants]]\nname = \"acme\"\nkeys = \
+         [\"sha256:{}\"]\n",
         "ab".repeat(32)
     );
     fs::write(folder.path().join("my.toml"), file).unwrap();

@@ -42,7 +42,12 @@ fn ask(address: &str, path: &str) -> String {
 fn it_breaks_as_it_is_told_prints_what_it_was_asked_and_sums_up() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("outage.toml");
-    std::fs::write(&script, "token_interval = 0\n[answer]\ntext = 'Heave ho'\n[[faults]]\nfault = 'truncated'\nwhen = '2'\nafter = 1\n").unwrap();
+    std::fs::write(
+        &script,
+        "token_interval = 0\n[answer]\ntext = 'Heave ho'\n[[faults]]\nfault = \
+     'truncated'\nwhen = '2'\nafter = 1\n",
+    )
+    .unwrap();
     let (mut child, address, mut stderr) =
         start(&["--script", script.to_str().unwrap(), "--fault", "status-503@1"]);
     let (first, second, third) = (

@@ -36,7 +36,8 @@ fn each_line_gets_a_verdict_and_a_refusal_exits_with_one() {
         verdicts(&output),
         [
             json!({ "ok": true, "value": { "code": "x", "message": "y", "severity": "FATAL" } }),
-            json!({ "ok": false, "error": "severity: unknown variant \"Transient\", expected FATAL, TRANSIENT or WARNING" }),
+            json!({ "ok": false, "error": "severity: unknown variant \"Transient\", expected \
+             FATAL, TRANSIENT or WARNING" }),
         ]
     );
     assert_eq!(output.status.code(), Some(1));
@@ -99,7 +100,8 @@ fn the_list_names_every_model() {
 fn a_captured_sse_body_gets_a_verdict_per_frame() {
     let packet = |seq: u32, op: &str, p: &str| {
         format!(
-            "event: stream.packet\nid: 7c9e6679-7425-40de-944b-e07fc1f90ae7:{seq}\ndata: {{\"stream_id\":\"7c9e6679-7425-40de-944b-e07fc1f90ae7\",\"seq\":{seq},\"op\":\"{op}\",\"t\":\"2026-02-03T10:15:37Z\",\"p\":{p}}}\n\n"
+            "event: stream.packet\nid: 7c9e6679-7425-40de-944b-e07fc1f90ae7:{seq}\ndata: \
+             {{\"stream_id\":\"7c9e6679-7425-40de-944b-e07fc1f90ae7\",\"seq\":{seq},\"op\":\"{op}\",\"t\":\"2026-02-03T10:15:37Z\",\"p\":{p}}}\n\n"
         )
     };
     let body = format!(

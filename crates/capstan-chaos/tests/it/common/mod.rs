@@ -1,4 +1,5 @@
-//! A scripted upstream and a plain client, both raw TCP, so that tests see bytes rather than a library's view.
+//! A scripted upstream and a plain client, both raw TCP, so that tests see bytes rather than a
+//! library's view.
 
 use std::io;
 use std::net::SocketAddr;
@@ -143,7 +144,8 @@ impl Answer {
         text.split_once("\r\n\r\n").map(|(head, _)| head.to_owned()).unwrap_or_default()
     }
 
-    /// The body's data as far as it came, and whether the chunked encoding was well-formed to its end.
+    /// The body's data as far as it came, and whether the chunked encoding was well-formed to its
+    /// end.
     pub(crate) fn dechunk(&self) -> (Vec<u8>, bool) {
         let start = self.bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
         let mut rest = &self.bytes[start..];

@@ -1,4 +1,5 @@
-//! A reverse proxy that rewrites: what is forwarded, the head and body that come back, single frames of a stream.
+//! A reverse proxy that rewrites: what is forwarded, the head and body that come back, single
+//! frames of a stream.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,5 @@
-//! A real gateway: on a free port of loopback, or without a socket for tests in which no time passes.
+//! A real gateway: on a free port of loopback, or without a socket for tests in which no time
+//! passes.
 
 pub(crate) mod scripted;
 
@@ -41,7 +42,8 @@ fn gateway() -> Gateway {
     Gateway::new(journal).agent("demo", Demo::with_delay(Duration::ZERO))
 }
 
-/// A gateway whose requests pass no socket, so that a paused clock tells exactly what was waited for.
+/// A gateway whose requests pass no socket, so that a paused clock tells exactly what was waited
+/// for.
 pub(crate) struct InProcess {
     router: Router,
     _service: Service,

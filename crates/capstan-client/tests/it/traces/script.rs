@@ -78,9 +78,11 @@ impl Script {
             "name": self.name,
             "policy": {
                 "max_retries": policy.max_retries, "max_wait": millis(policy.max_wait),
-                "resume_patience": millis(policy.resume_patience), "backoff_first": millis(policy.backoff.first),
+                "resume_patience": millis(policy.resume_patience),
+                "backoff_first": millis(policy.backoff.first),
                 "backoff_max": millis(policy.backoff.max), "strict": policy.is_strict,
-                "profile": if policy.profile == Profile::V1 { "v1" } else { "v2" }, "viewer": policy.is_viewer,
+                "profile": if policy.profile == Profile::V1 { "v1" } else { "v2" },
+                "viewer": policy.is_viewer,
             },
             "last_event_id": self.last_event_id,
             "steps": steps,

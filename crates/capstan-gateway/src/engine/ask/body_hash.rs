@@ -1,4 +1,5 @@
-//! The hash by which a repeated request is known, made while the body is read: there is no tree of it.
+//! The hash by which a repeated request is known, made while the body is read: there is no tree of
+//! it.
 
 use std::fmt;
 
@@ -6,13 +7,14 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::Number;
 use sha2::{Digest as _, Sha256};
 
-/// Hashes the JSON value, the agent of the path and the face; not headers, not spacing, not the order of members. It is
-/// on record with every run, so that its values may not change.
+/// Hashes the JSON value, the agent of the path and the face; not headers, not spacing, not the
+/// order of members. It is on record with every run, so that its values may not change.
 pub(crate) fn body_hash(body: &[u8], agent: Option<&str>, face: &str) -> [u8; 32] {
     let mut hash = Sha256::new();
     match canonical(body) {
         Ok(text) => hash.update(text),
-        // What only an agent may understand, such as a number beyond all bounds, is compared byte by byte.
+        // What only an agent may understand, such as a number beyond all bounds, is compared byte
+        // by byte.
         Err(_) => hash.update(body),
     }
     for part in [agent.unwrap_or_default(), face] {
@@ -22,7 +24,8 @@ pub(crate) fn body_hash(body: &[u8], agent: Option<&str>, face: &str) -> [u8; 32
     hash.finalize().into()
 }
 
-/// A value in the one form that all its spellings have: members in order of name, each value behind a mark of its type.
+/// A value in the one form that all its spellings have: members in order of name, each value behind
+/// a mark of its type.
 fn canonical(body: &[u8]) -> serde_json::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(body.len());
     let mut reader = serde_json::Deserializer::from_slice(body);
@@ -55,7 +58,8 @@ impl Canonical<'_> {
         }
     }
 
-    /// Puts members, all of which stand at the end, into the order of their names. Of two with one name the last counts.
+    /// Puts members, all of which stand at the end, into the order of their names. Of two with one
+    /// name the last counts.
     fn sort(&mut self, mut members: Vec<Member>) -> usize {
         if members.is_sorted_by(|a, b| a.name < b.name) {
             return members.len();
@@ -177,8 +181,8 @@ mod tests {
         assert_ne!(hash(&deep(1000)), hash(&deep(1001)));
     }
 
-    /// As it was computed, from a tree, when the first runs were stored: a client that comes back after an upgrade must
-    /// find its run.
+    /// As it was computed, from a tree, when the first runs were stored: a client that comes back
+    /// after an upgrade must find its run.
     fn hash_of_tree(out: &mut Vec<u8>, value: &Value) {
         let text = |out: &mut Vec<u8>, mark: u8, text: &str| {
             out.push(mark);

@@ -1,5 +1,5 @@
-//! What a request says beside its messages: tools, context, state, answers, parameters. Typed where we act on it, text
-//! where we only pass it on.
+//! What a request says beside its messages: tools, context, state, answers, parameters. Typed where
+//! we act on it, text where we only pass it on.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub(crate) struct Extras {
     pub(crate) payload: Arc<RawObject>,
 }
 
-/// The members of a CAP payload that mean something here, read in one go. Others are the agent's to understand.
+/// The members of a CAP payload that mean something here, read in one go. Others are the agent's to
+/// understand.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Payload<M> {
@@ -86,8 +87,8 @@ impl<M> Payload<M> {
     }
 }
 
-/// Parameters among an application's own properties. There these names may mean anything, so that what has another
-/// form is left to the agent.
+/// Parameters among an application's own properties. There these names may mean anything, so that
+/// what has another form is left to the agent.
 pub(crate) fn parameters_of(forwarded: Option<&RawJson>) -> Parameters {
     forwarded.and_then(|forwarded| forwarded.decode().ok()).unwrap_or_default()
 }

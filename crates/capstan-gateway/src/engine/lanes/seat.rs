@@ -73,8 +73,8 @@ impl Seat {
         }
     }
 
-    /// Nothing is under way on the present task's connection any more: nobody knows whose the next request is, and it must not wait
-    /// behind those of whoever was the last.
+    /// Nothing is under way on the present task's connection any more: nobody knows whose the next
+    /// request is, and it must not wait behind those of whoever was the last.
     pub(crate) fn free_connection() {
         let _ =
             CURRENT.try_with(|seat| seat.connection.as_ref().unwrap_or(seat).state().lane = None);
@@ -223,7 +223,8 @@ impl Drop for Seated {
 }
 
 pin_project! {
-    /// A task that waits in its tenant's lane whenever it is woken; an ordinary one if it has no place in any.
+    /// A task that waits in its tenant's lane whenever it is woken; an ordinary one if it has no
+    /// place in any.
     pub(crate) struct InLane<F> {
         #[pin]
         work: F,

@@ -14,7 +14,8 @@ use super::{Ended, Relay, ledger};
 use crate::engine::events::Happened;
 use crate::engine::{heavy, traces};
 
-/// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
+/// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to
+/// hide a slow one.
 const IN_FLIGHT: usize = 256;
 /// An agent at work; dropping it stops the work.
 struct Work {
@@ -65,8 +66,8 @@ impl Relay {
         turn.trace = trace;
         turn.cancel = cancel;
         let agent = Arc::clone(&self.agent.agent);
-        // Tracked, since what an agent leaves behind is only left when its future is dropped; in the span of the request, so
-        // that whatever it logs, its panic included, can be found.
+        // Tracked, since what an agent leaves behind is only left when its future is dropped; in
+        // the span of the request, so that whatever it logs, its panic included, can be found.
         let work = async move { agent.run(turn, &mut writer).await };
         let task = self
             .engine
@@ -87,7 +88,8 @@ impl Relay {
                 Some(done) = self.stop.recv() => return Ok(Ended::Stopped(done)),
                 () = stopped.cancelled() => return Ok(Ended::Drained),
                 // Before the inbox, which an agent can keep filled for ever.
-                () = &mut deadline => return Ok(timed_out("The run took longer than it may.").fatal()),
+                () = &mut deadline => return Ok(timed_out("The run took longer than it \
+                 may.").fatal()),
                 goes_on = work.inbox.take(&mut batch) => goes_on,
                 () = &mut idle => return Ok(timed_out("The agent said nothing for too long.")),
             };
@@ -150,7 +152,8 @@ impl Relay {
         Ok(())
     }
 
-    /// Puts on record what the agent works with elsewhere, so that a stop reaches it even after a crash.
+    /// Puts on record what the agent works with elsewhere, so that a stop reaches it even after a
+    /// crash.
     async fn note_far_id(&mut self, id: &str) -> Result<(), JournalError> {
         if self.run.far_id.as_deref() == Some(id) {
             return Ok(());

@@ -1,6 +1,7 @@
 //! Comparing a later attempt with what was already sent, as one text whatever the chunks.
 //!
-//! Long texts are kept up to a limit; beyond it each packet leaves a hash, and the attempt is compared packet by packet.
+//! Long texts are kept up to a limit; beyond it each packet leaves a hash, and the attempt is
+//! compared packet by packet.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -11,12 +12,14 @@ use serde_json::Value;
 
 use super::marks::{Mark, Marks};
 
-/// Text that is kept of a run, and as much of its events. Longer answers are rare, and many may be under way at once.
+/// Text that is kept of a run, and as much of its events. Longer answers are rare, and many may be
+/// under way at once.
 const KEPT: usize = 16 * 1024 * 1024;
 
 /// What was sent so far, and how far the present attempt agrees with it.
 pub(super) struct AttemptDiff {
-    /// Whether anything will be compared. If not, the text is kept for its own sake, as far as it is short.
+    /// Whether anything will be compared. If not, the text is kept for its own sake, as far as it
+    /// is short.
     compares: bool,
     limit: usize,
     /// The beginning of what was sent: whole packets, up to the limit.
@@ -164,8 +167,8 @@ impl AttemptDiff {
         self.forget_events_from(0);
     }
 
-    /// The attempt goes back to an earlier place of its text; events that it sent after it may come again.
-    /// The packet after which that is.
+    /// The attempt goes back to an earlier place of its text; events that it sent after it may come
+    /// again. The packet after which that is.
     pub(super) fn rewind_to(&mut self, text_len: usize) -> Result<u64, Forgotten> {
         let to = text_len.min(self.agreed);
         if to > self.text.len() {
@@ -254,8 +257,8 @@ impl AttemptDiff {
         self.marks.around(|mark| mark.end <= self.agreed).after.map_or(u64::MAX, |mark| mark.seq)
     }
 
-    /// Cuts back to the last packet that is agreed upon as a whole; `floor` is one that is, besides texts and events
-    /// that are known here, and `limit` the last that may stay.
+    /// Cuts back to the last packet that is agreed upon as a whole; `floor` is one that is, besides
+    /// texts and events that are known here, and `limit` the last that may stay.
     pub(super) fn cut(&mut self, floor: u64, limit: u64) -> Result<Cut, Forgotten> {
         let kept =
             self.marks.around(|mark| mark.end <= self.agreed).before.map_or(0, |mark| mark.seq);
@@ -446,7 +449,8 @@ mod tests {
         assert_eq!((diff.text.capacity(), diff.take_text()), (0, None));
     }
 
-    /// A viewer of two attempts, the second of which may say anything: what the viewer holds in the end.
+    /// A viewer of two attempts, the second of which may say anything: what the viewer holds in the
+    /// end.
     fn viewed(limit: usize, first: &[String], second: &[String]) -> String {
         let mut diff = AttemptDiff::with_limit(true, limit);
         let mut packets: Vec<(u64, String)> = Vec::new();

@@ -1,8 +1,9 @@
 //! Tool calls over several attempts.
 //!
-//! A call that was sent as a whole may have been acted upon: money may have moved. So it is never sent a second time,
-//! under whatever id, and a later attempt has to make the same calls. Until a call is whole nobody sees any of it, so
-//! that an attempt that breaks off leaves none behind that has a name and half of its arguments.
+//! A call that was sent as a whole may have been acted upon: money may have moved. So it is never
+//! sent a second time, under whatever id, and a later attempt has to make the same calls. Until a
+//! call is whole nobody sees any of it, so that an attempt that breaks off leaves none behind that
+//! has a name and half of its arguments.
 
 use std::collections::HashMap;
 
@@ -159,7 +160,8 @@ impl CallDiff {
         std::mem::take(&mut self.held)
     }
 
-    /// Compares a whole call with those that were sent. Calls at once have no order, so any that is missing may be it.
+    /// Compares a whole call with those that were sent. Calls at once have no order, so any that is
+    /// missing may be it.
     pub(super) fn meet(&mut self, call: Call) -> MetCall {
         let mut missing = self.sent.iter_mut().filter(|sent| !sent.met).peekable();
         if missing.peek().is_none() {
@@ -198,7 +200,8 @@ impl CallDiff {
         met.flat_map(|sent| sent.call.events.clone()).collect()
     }
 
-    /// A result under the id of the call that was sent, and where the result of that call was told before.
+    /// A result under the id of the call that was sent, and where the result of that call was told
+    /// before.
     pub(super) fn result(&self, id: &str, raw: &RawObject) -> (RawObject, Option<u64>) {
         let Some(own) = self.aliases.get(id) else { return (raw.clone(), None) };
         let told = self.sent.iter().find(|sent| sent.call.id == *own).and_then(|sent| sent.result);

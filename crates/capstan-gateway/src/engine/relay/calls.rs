@@ -1,4 +1,5 @@
-//! What the agent says of its calls: on record before a further one is made, counted, and in spans of their own.
+//! What the agent says of its calls: on record before a further one is made, counted, and in spans
+//! of their own.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ impl OpenCalls {
 }
 
 impl Relay {
-    /// Who wants a receipt makes the call only when it is written down: a crash must not make room for one more.
+    /// Who wants a receipt makes the call only when it is written down: a crash must not make room
+    /// for one more.
     pub(super) async fn call_began(
         &mut self,
         call: &CallBegan,

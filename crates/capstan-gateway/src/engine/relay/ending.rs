@@ -140,7 +140,8 @@ impl Relay {
         Ok(is_done)
     }
 
-    /// Rule 2: the run waits for its client to come back. If too many of its tenant's wait already, rule 3: it ends.
+    /// Rule 2: the run waits for its client to come back. If too many of its tenant's wait already,
+    /// rule 3: it ends.
     pub(super) async fn suspend(
         &mut self,
         fault: Fault,
@@ -150,7 +151,8 @@ impl Relay {
         self.wait_for_client(fault, wait, CancelReason::Retried, &quota).await
     }
 
-    /// The server goes down, so the run waits for the next one. What ran may wait, however many wait already.
+    /// The server goes down, so the run waits for the next one. What ran may wait, however many
+    /// wait already.
     pub(super) async fn hand_over(
         &mut self,
         fault: Fault,
@@ -235,14 +237,16 @@ fn write_wait(
     run.state = RunState::Waiting;
     run.fault = Some(fault.code().to_owned());
     run.usage = packets.usage();
-    // Both from one look at the clock: what lies between them is the wait, whatever the clock says later.
+    // Both from one look at the clock: what lies between them is the wait, whatever the clock says
+    // later.
     run.updated_at = engine.stamp(run);
     run.not_before = Some(later(run.updated_at, wait));
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
     Instant::now() + wait
 }
 
-/// Ends a run that nobody is at work on: one that waits, was stopped, or has waited for too long. Whoever is first wins.
+/// Ends a run that nobody is at work on: one that waits, was stopped, or has waited for too long.
+/// Whoever is first wins.
 pub(crate) async fn close_waiting(engine: &Engine, run: &Run, ending: Ending) -> Result<(), Fault> {
     let turn = turn_so_far(engine, run).await.map_err(journal_fault)?;
     close(engine, run, ending, turn).await
@@ -286,7 +290,9 @@ fn end_elsewhere(engine: &Engine, run: &Run, ending: &Ending) {
         match tokio::time::timeout(END_LIMIT, agent.agent.end(&far_id, reason)).await {
             Ok(Ok(())) => tracing::debug!(%stream, far_id, ?reason, "ended what ran elsewhere"),
             Ok(Err(fault)) => {
-                tracing::warn!(%stream, far_id, code = fault.code(), cause = fault.cause().map(tracing::field::display), "what runs elsewhere could not be ended");
+                tracing::warn!(%stream, far_id, code = fault.code(),
+                cause = fault.cause().map(tracing::field::display),
+                "what runs elsewhere could not be ended");
             }
             Err(_) => tracing::warn!(%stream, far_id, "what runs elsewhere did not end in time"),
         }
@@ -352,8 +358,8 @@ pub(crate) async fn lose(engine: &Engine, run: &Run) -> Result<(), Fault> {
     close_waiting(engine, &beyond, Ending::Failed(fault)).await
 }
 
-/// What a reader is told of a run of which nothing can be read after a packet: that it is lost, for good. It is written
-/// nowhere, and stands beyond everything that was.
+/// What a reader is told of a run of which nothing can be read after a packet: that it is lost, for
+/// good. It is written nowhere, and stands beyond everything that was.
 pub(crate) fn last_words_of_lost(engine: &Engine, run: &Run, after: u64) -> Vec<Frame> {
     let last_seq = run.last_seq.max(after).saturating_add(LOST_TAIL_GAP - 1);
     let mut beyond = Run { last_seq, ..run.clone() };
@@ -453,9 +459,8 @@ mod tests {
             packets.iter().map(|p| p.seq).collect::<Vec<_>>(),
             [1 + (1 << 20), 2 + (1 << 20)]
         );
-        assert!(
-            matches!(&packets[0].payload, Payload::Error(e) if e.code == "stream_lost" && e.severity == ErrorSeverity::Fatal)
-        );
+        assert!(matches!(&packets[0].payload,
+            Payload::Error(e) if e.code == "stream_lost" && e.severity == ErrorSeverity::Fatal));
         assert_eq!(
             journal.store().run(run.stream_id).await.unwrap().unwrap().state,
             RunState::Closed

@@ -1,6 +1,6 @@
-//! What a run's record tells of its attempts, for whoever asks later why it failed. It is kept in memory while an attempt is
-//! under way and written with the transitions that happen anyway: a crash loses only what the open attempt had not noted, and
-//! its packets do not tell.
+//! What a run's record tells of its attempts, for whoever asks later why it failed. It is kept in
+//! memory while an attempt is under way and written with the transitions that happen anyway: a
+//! crash loses only what the open attempt had not noted, and its packets do not tell.
 
 use capstan_agent::{CallEnded, CallOutcome, CallsMade, MemberCalls, TraceParent};
 use capstan_journal::{Attempt, MemberUse, Run};
@@ -46,11 +46,13 @@ pub(super) fn speaks(run: &mut Run, at: Timestamp) {
     note(run, |attempt| attempt.first_packet_at = attempt.first_packet_at.or(Some(at)));
 }
 
-/// Its agent may have warned of several calls before one of them said anything; of more the record tells nothing.
+/// Its agent may have warned of several calls before one of them said anything; of more the record
+/// tells nothing.
 const LOOKED_AT: usize = 16;
 const BYTES_LOOKED_AT: usize = 64 * 1024;
 
-/// Looks up when the attempt spoke first, if whoever was at work on it died before that was written down.
+/// Looks up when the attempt spoke first, if whoever was at work on it died before that was written
+/// down.
 pub(super) async fn recall_speech(engine: &Engine, run: &mut Run) {
     let (first, last) = (first_seq(run), run.last_seq);
     let is_told = |entry: &Attempt| {
@@ -75,7 +77,8 @@ fn first_seq(run: &Run) -> u64 {
     1 + earlier.filter_map(|attempt| attempt.fault_seq.max(attempt.to_seq)).max().unwrap_or(0)
 }
 
-/// The attempt is over, before anything is written of that; `told` is its fault as the next packet tells it.
+/// The attempt is over, before anything is written of that; `told` is its fault as the next packet
+/// tells it.
 pub(super) fn ends(run: &mut Run, packets: &PacketWriter, at: Timestamp, told: Option<&Fault>) {
     let mut tokens = 0;
     note(run, |attempt| {
@@ -94,8 +97,8 @@ pub(super) fn ends(run: &mut Run, packets: &PacketWriter, at: Timestamp, told: O
     ends_after(run, packets.seq(), at, told.map(|fault| (fault, packets.seq() + 1)));
 }
 
-/// The same of an attempt of which only the last packet is known; `told` is its fault and the packet that tells it. One
-/// that was over before stays as it is.
+/// The same of an attempt of which only the last packet is known; `told` is its fault and the
+/// packet that tells it. One that was over before stays as it is.
 pub(super) fn ends_after(run: &mut Run, last: u64, at: Timestamp, told: Option<(&Fault, u64)>) {
     let first = first_seq(run);
     note(run, |attempt| {

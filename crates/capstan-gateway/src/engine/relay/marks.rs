@@ -1,4 +1,5 @@
-//! Where the text of each packet ends: two bytes for most packets, since a run may have millions of them.
+//! Where the text of each packet ends: two bytes for most packets, since a run may have millions of
+//! them.
 
 /// A packet with text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,7 +42,8 @@ impl Marks {
         self.steps.len() + self.posts.len() * size_of::<(Mark, usize)>()
     }
 
-    /// The last one for which a condition holds that holds for a beginning of them, and the one after it.
+    /// The last one for which a condition holds that holds for a beginning of them, and the one
+    /// after it.
     pub(super) fn around(&self, holds: impl Fn(&Mark) -> bool) -> Around {
         let post =
             self.posts.partition_point(|(before, _)| *before == Mark::default() || holds(before));
@@ -149,21 +151,26 @@ mod tests {
             kept in 0_usize..301,
         ) {
             let (mut marks, mut plain) = marks(&steps);
-            for holds in [&(|mark: &Mark| mark.end <= place) as &dyn Fn(&Mark) -> bool, &|mark| mark.seq <= seq] {
+            for holds in [&(|mark: &Mark| mark.end <= place) as &dyn Fn(&Mark) -> bool,
+            &|mark| mark.seq <= seq] {
                 let index = plain.partition_point(holds);
                 let around = marks.around(holds);
                 proptest::prop_assert_eq!(around.index, index);
                 proptest::prop_assert_eq!(around.after, plain.get(index).copied());
-                proptest::prop_assert_eq!(around.before, index.checked_sub(1).and_then(|index| plain.get(index)).copied());
+                proptest::prop_assert_eq!(around.before,
+                index.checked_sub(1).and_then(|index| plain.get(index)).copied());
             }
             marks.truncate(kept);
             plain.truncate(kept);
-            proptest::prop_assert_eq!((marks.len(), marks.last()), (plain.len(), plain.last().copied()));
-            let next = Mark { seq: marks.last().unwrap_or_default().seq + 1, end: marks.last().unwrap_or_default().end };
+            proptest::prop_assert_eq!((marks.len(), marks.last()), (plain.len(),
+            plain.last().copied()));
+            let next = Mark { seq: marks.last().unwrap_or_default().seq + 1,
+            end: marks.last().unwrap_or_default().end };
             marks.push(next);
             plain.push(next);
             let around = marks.around(|_| true);
-            proptest::prop_assert_eq!((around.before, around.index), (plain.last().copied(), plain.len()));
+            proptest::prop_assert_eq!((around.before, around.index), (plain.last().copied(),
+            plain.len()));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The packets: turns outputs into packets with the next seq, encodes each once, and remembers what was said.
+//! The packets: turns outputs into packets with the next seq, encodes each once, and remembers what
+//! was said.
 
 use bytes::Bytes;
 use capstan_agent::Output;
@@ -40,7 +41,8 @@ pub(super) struct PacketWriter {
     diff: AttemptDiff,
     calls: CallDiff,
     tools: ToolLog,
-    /// What the present attempt asks. It is written with the end of the run, if the attempt succeeds.
+    /// What the present attempt asks. It is written with the end of the run, if the attempt
+    /// succeeds.
     asked: Vec<Interrupt>,
     /// Bytes of text that the present attempt's agent wrote.
     heard: usize,
@@ -95,7 +97,8 @@ impl PacketWriter {
     pub(super) async fn after_last(engine: &Engine, run: &Run) -> Self {
         let mut packets = Self::new(engine, run);
         if let Some(before) = run.last_seq.checked_sub(1) {
-            // A place that is damaged, or the gap of a lost tail, tells nothing; the record is good enough then.
+            // A place that is damaged, or the gap of a lost tail, tells nothing; the record is good
+            // enough then.
             let last =
                 engine.journal.store().read(run.stream_id, before, 1, 1).await.unwrap_or_default();
             let last = last.first().and_then(|frame| sse::decode_packet(&frame.bytes));
@@ -126,8 +129,8 @@ impl PacketWriter {
         self.diff.text()
     }
 
-    /// What was said as messages, when nothing more will be said. A long one is read from the journal; of one that no
-    /// model could read again, the beginning is what a session remembers.
+    /// What was said as messages, when nothing more will be said. A long one is read from the
+    /// journal; of one that no model could read again, the beginning is what a session remembers.
     pub(super) async fn take_messages(&mut self) -> Result<Vec<ChatMessage>, JournalError> {
         let text = match self.diff.take_text() {
             Some(text) => text,
@@ -157,7 +160,8 @@ impl PacketWriter {
         &self.asked
     }
 
-    /// Writes what the run asks. Nobody may leave it out: without it the end of the run makes no sense.
+    /// Writes what the run asks. Nobody may leave it out: without it the end of the run makes no
+    /// sense.
     pub(super) fn write_asked(&mut self) {
         let events: Vec<_> = self
             .asked
@@ -245,7 +249,8 @@ impl PacketWriter {
         self.reset_to
     }
 
-    /// When the present attempt first said something, if it did. Warnings and errors are told of it, not said by it.
+    /// When the present attempt first said something, if it did. Warnings and errors are told of
+    /// it, not said by it.
     pub(super) fn spoke_at(&self) -> Option<Timestamp> {
         self.spoke_at
     }
@@ -367,7 +372,8 @@ impl PacketWriter {
         }
     }
 
-    /// The agent goes back within its attempt. Its places do not count blocks that became text, ours do.
+    /// The agent goes back within its attempt. Its places do not count blocks that became text,
+    /// ours do.
     fn again(&mut self, keep: usize) -> Result<(), Fault> {
         self.heard = keep.min(self.heard);
         self.turned.retain(|(at, _)| *at <= keep);
@@ -408,7 +414,8 @@ impl PacketWriter {
         Ok(())
     }
 
-    /// A part of a tool call, in a run that may have several attempts: shown when the call is whole.
+    /// A part of a tool call, in a run that may have several attempts: shown when the call is
+    /// whole.
     fn call_event(&mut self, payload: RawObject) -> Result<(), Fault> {
         let event = Event::of(&payload);
         let Some((id, said)) = Said::of(&event) else {
@@ -469,8 +476,8 @@ impl PacketWriter {
         }
     }
 
-    /// A later attempt said something else: viewers drop what differs and get it anew, if they can. Nothing after
-    /// `limit` stays, even if it agrees.
+    /// A later attempt said something else: viewers drop what differs and get it anew, if they can.
+    /// Nothing after `limit` stays, even if it agrees.
     fn diverge(&mut self, rest: &str, limit: u64) -> Result<(), Fault> {
         if !self.accepts_reset {
             return Err(Fault::new(FaultKind::AttemptDiverged));

@@ -1,4 +1,5 @@
-//! What a session has said before a run, as its agent is told: the turns that were closed before it began.
+//! What a session has said before a run, as its agent is told: the turns that were closed before it
+//! began.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::engine::limits::Load;
 
 /// Bytes of a session's turns that are read at once.
 const PAGE: usize = 1024 * 1024;
-/// How often they are there while a run is at work: as messages, and as what the agent makes of them.
+/// How often they are there while a run is at work: as messages, and as what the agent makes of
+/// them.
 const COPIES: usize = 2;
 
 /// Why a run cannot be told what it is about.
@@ -35,7 +37,8 @@ impl From<JournalError> for Untold {
     }
 }
 
-/// The turns before a run. Those that this process remembers are not read again, but for the last of them.
+/// The turns before a run. Those that this process remembers are not read again, but for the last
+/// of them.
 pub(super) async fn before(
     engine: &Engine,
     run: &Run,
@@ -67,9 +70,10 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// What is known and what came since; nothing if that is not what the store has.
     ///
-    /// Another process may have erased something, or all of it, and the session may have begun anew under its old name. So
-    /// the last turn that is known must still be there, and in all there must be as many as the store counted before: it
-    /// never changes a turn, nor puts one between others.
+    /// Another process may have erased something, or all of it, and the session may have begun anew
+    /// under its old name. So the last turn that is known must still be there, and in all there
+    /// must be as many as the store counted before: it never changes a turn, nor puts one between
+    /// others.
     async fn go_on(
         &mut self,
         known: &[Arc<PastTurn>],

@@ -106,8 +106,8 @@ impl Spending {
 /// Bytes of text for which a token is counted where nobody counted any.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// The tokens of an attempt as limits count them: what it says it read and wrote, else its total; if it says nothing, by
-/// the bytes of text that it wrote.
+/// The tokens of an attempt as limits count them: what it says it read and wrote, else its total;
+/// if it says nothing, by the bytes of text that it wrote.
 pub(super) fn tokens(usage: Option<&Counts>, text_bytes: u64) -> u64 {
     let count = |name: &str| {
         let number = usage?.get(name)?;
@@ -179,7 +179,8 @@ mod tests {
         let first = json!({ "input_tokens": 12, "output_tokens": 9, "tier": "a", "cost": 0.5 });
         assert_eq!(usage.total(), Some(counts(first)));
         usage.say(counts(json!({ "input_tokens": 1, "tier": "b", "cost": 1, "more": { "n": 2 } })));
-        let all = json!({ "input_tokens": 13, "output_tokens": 9, "tier": "b", "cost": 1.5, "more": { "n": 2 } });
+        let all = json!({ "input_tokens": 13, "output_tokens": 9, "tier": "b", "cost": 1.5,
+        "more": { "n": 2 } });
         assert_eq!(usage.total(), Some(counts(all)));
     }
 
@@ -196,7 +197,8 @@ mod tests {
         spending.speaks("a");
         spending.say(counts(json!({ "input_tokens": 5, "output_tokens": 9 })));
         assert_eq!(json!(spending.total()), json!({ "input_tokens": 16, "output_tokens": 12 }));
-        let by = json!({ "a": { "input_tokens": 10, "output_tokens": 9 }, "b": { "input_tokens": 6, "output_tokens": 3 } });
+        let by = json!({ "a": { "input_tokens": 10, "output_tokens": 9 }, "b": { "input_tokens": 6,
+        "output_tokens": 3 } });
         assert_eq!(json!(spending.total_by()), by);
     }
 }

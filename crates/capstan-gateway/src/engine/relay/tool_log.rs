@@ -1,4 +1,5 @@
-//! What a run has said, as the messages that its session remembers: texts, calls and results, in order.
+//! What a run has said, as the messages that its session remembers: texts, calls and results, in
+//! order.
 //!
 //! The text itself is kept elsewhere; here is only where in it tools were called and answered.
 

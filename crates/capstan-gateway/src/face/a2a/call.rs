@@ -61,10 +61,11 @@ impl Call {
         json_response(StatusCode::OK, &self.result(value))
     }
 
-    /// JSON-RPC's errors are answers: clients drop the body of any other status. Who may not ask, or not now, is told by
-    /// the status all the same, since no code says so.
+    /// JSON-RPC's errors are answers: clients drop the body of any other status. Who may not ask,
+    /// or not now, is told by the status all the same, since no code says so.
     pub(super) fn refuse(&self, wrong: &Wrong) -> Response {
-        let info = json!({ "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": wrong.reason,
+        let info = json!({ "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": wrong.reason,
             "domain": "a2a-protocol.org", "metadata": wrong.metadata });
         let (status, body) = match &self.id {
             Some(id) => {
@@ -77,7 +78,8 @@ impl Call {
                 json!({ "code": wrong.code, "message": wrong.message, "data": [info] }),
             ),
             None => {
-                let error = json!({ "code": wrong.status, "status": wrong.rpc_status(), "message": wrong.message, "details": [info] });
+                let error = json!({ "code": wrong.status, "status": wrong.rpc_status(),
+                "message": wrong.message, "details": [info] });
                 (wrong.status, json!({ "error": error }))
             }
         };
@@ -102,8 +104,8 @@ fn json_response(status: StatusCode, body: &Value) -> Response {
 /// The header that names a version; in the query it has the same name.
 const VERSION: &str = "A2A-Version";
 
-/// Why a request cannot be answered that wants to be understood as one of a version which is not spoken here. Without one, or with one that
-/// is, its method or path tells.
+/// Why a request cannot be answered that wants to be understood as one of a version which is not
+/// spoken here. Without one, or with one that is, its method or path tells.
 pub(super) fn unknown_version(parts: &Parts) -> Option<Wrong> {
     let named = parts
         .headers

@@ -1,4 +1,5 @@
-//! Cards: what an agent can do and where, for everybody who asks; and a little more for whoever has a key.
+//! Cards: what an agent can do and where, for everybody who asks; and a little more for whoever has
+//! a key.
 
 use axum::Json;
 use axum::extract::{Path, Request as HttpRequest, State};
@@ -19,7 +20,8 @@ use crate::refusal::Refusal;
 /// The extension by which a stream that was cut is read on.
 const RESUME: &str = "https://github.com/capstan-run/capstan/blob/main/docs/a2a.md#last-event-id";
 
-/// Members of 0.3 that 1.0 has not. The public card has both, since whoever asks for it has not said what it speaks.
+/// Members of 0.3 that 1.0 has not. The public card has both, since whoever asks for it has not
+/// said what it speaks.
 const OLD: [&str; 5] = [
     "protocolVersion",
     "url",
@@ -119,7 +121,8 @@ fn place(base: &str, agent: &str) -> String {
     format!("{base}/v1/agents/{agent}/a2a")
 }
 
-/// The card for whoever has shown a key: it names the other agents of this server, and where their cards are.
+/// The card for whoever has shown a key: it names the other agents of this server, and where their
+/// cards are.
 pub(super) fn extended(
     app: &App,
     name: Option<&str>,
@@ -137,7 +140,10 @@ pub(super) fn extended(
     others.sort_unstable();
     let others = others.into_iter().map(|name| {
         let place = place(&base, name);
-        let says = format!("Another agent of this server, not asked here: its card is at {place}/.well-known/agent-card.json.");
+        let says = format!(
+            "Another agent of this server, not asked here: its card is at \
+         {place}/.well-known/agent-card.json."
+        );
         json!({ "id": name, "name": name, "description": says, "tags": ["agent", "elsewhere"] })
     });
     if let Some(skills) = card.get_mut("skills").and_then(Value::as_array_mut) {
@@ -158,26 +164,35 @@ fn base(app: &App, parts: &Parts) -> String {
 }
 
 fn card(app: &App, name: &str, url: &str) -> Value {
-    let interface = |binding: &str, version: &str| json!({ "url": url, "protocolBinding": binding, "protocolVersion": version });
+    let interface = |binding: &str, version: &str| {
+        json!({ "url": url, "protocolBinding": binding,
+    "protocolVersion": version })
+    };
     let modes = json!(["text/plain", "application/json"]);
     let mut card = json!({
         "name": name,
-        "description": format!("The agent {name:?} behind Capstan: its tasks are started once, kept, and read on after a cut."),
+        "description": format!("The agent {name:?} behind Capstan: its tasks are started once, \
+         kept, and read on after a cut."),
         "version": env!("CARGO_PKG_VERSION"),
-        "supportedInterfaces": [interface("JSONRPC", "1.0"), interface("HTTP+JSON", "1.0"), interface("JSONRPC", "0.3"),
+        "supportedInterfaces": [interface("JSONRPC", "1.0"), interface("HTTP+JSON", "1.0"),
+        interface("JSONRPC", "0.3"),
             interface("HTTP+JSON", "0.3")],
-        "capabilities": { "streaming": true, "pushNotifications": push::is_possible(app), "extendedAgentCard": true, "extensions": [{
+        "capabilities": { "streaming": true, "pushNotifications": push::is_possible(app),
+        "extendedAgentCard": true, "extensions": [{
             "uri": RESUME,
-            "description": "Events have ids. A subscription with Last-Event-ID goes on right after that event, also when the task is over.",
+            "description": "Events have ids. A subscription with Last-Event-ID goes on right \
+             after that event, also when the task is over.",
             "required": false }] },
         "defaultInputModes": modes,
         "defaultOutputModes": modes,
-        "skills": [{ "id": name, "name": name, "description": format!("Whatever the agent {name:?} can do."), "tags": ["agent"] }],
+        "skills": [{ "id": name, "name": name, "description": format!("Whatever the agent \
+         {name:?} can do."), "tags": ["agent"] }],
         // For clients of 0.3.
         "protocolVersion": "0.3.0",
         "url": url,
         "preferredTransport": "JSONRPC",
-        "additionalInterfaces": [{ "url": url, "transport": "JSONRPC" }, { "url": url, "transport": "HTTP+JSON" }],
+        "additionalInterfaces": [{ "url": url, "transport": "JSONRPC" }, { "url": url,
+        "transport": "HTTP+JSON" }],
         "supportsAuthenticatedExtendedCard": true,
     });
     if !app.settings.is_local() {

@@ -1,5 +1,6 @@
-//! A message as it comes, and what is kept of it: the body of the run, from which it goes on after a restart. Members may have the names of the
-//! protocol's own definition as well, with underscores, as in every JSON of Protocol Buffers.
+//! A message as it comes, and what is kept of it: the body of the run, from which it goes on after
+//! a restart. Members may have the names of the protocol's own definition as well, with
+//! underscores, as in every JSON of Protocol Buffers.
 
 use std::sync::Arc;
 

@@ -1,7 +1,9 @@
-//! Push notifications: whoever does not wait is told where its task stands, at the address that it named.
+//! Push notifications: whoever does not wait is told where its task stands, at the address that it
+//! named.
 //!
-//! A notification is a delivery, as webhooks are: a run of the courier's, which waits for the end of a run of the task and then
-//! posts, again and again if it must. Its body holds what was asked for, so that deliveries are also the record of it.
+//! A notification is a delivery, as webhooks are: a run of the courier's, which waits for the end
+//! of a run of the task and then posts, again and again if it must. Its body holds what was asked
+//! for, so that deliveries are also the record of it.
 
 use std::fmt;
 
@@ -68,8 +70,8 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// With an id, and nothing in it that no request could carry. Without one of its own, the id is the address's: sent again, it
-    /// is the same.
+    /// With an id, and nothing in it that no request could carry. Without one of its own, the id is
+    /// the address's: sent again, it is the same.
     pub(super) fn checked(mut self) -> Result<Self, Fault> {
         let wrong =
             |place: &str, what: &str| Err(invalid(&DecodeError::value(place, what.to_owned())));
@@ -192,8 +194,8 @@ pub(super) async fn set(
     Ok(delivery.config)
 }
 
-/// A run of a task begins: who asked to be told of the task is told of this run, too. However often its message is sent,
-/// it is one delivery.
+/// A run of a task begins: who asked to be told of the task is told of this run, too. However often
+/// its message is sent, it is one delivery.
 pub(super) async fn promise(app: &App, call: &Call, run: &Run, ids: &Ids) -> Result<(), Fault> {
     let goes_on = ids.task != run.stream_id.to_string();
     let asked: Vec<Config> = match &call.push {
@@ -209,7 +211,8 @@ pub(super) async fn promise(app: &App, call: &Call, run: &Run, ids: &Ids) -> Res
         match claim(app, run, &delivery, &key).await {
             // The task has begun, and can be asked for.
             Err(fault) if fault.kind() == FaultKind::SessionLimitExceeded => {
-                tracing::error!(stream = %run.stream_id, code = fault.code(), "who asked to be told of a task will not be");
+                tracing::error!(stream = %run.stream_id, code = fault.code(),
+                "who asked to be told of a task will not be");
             }
             claimed => claimed?,
         }
@@ -236,7 +239,8 @@ fn place(task: &str) -> String {
 async fn claim(app: &App, of: &Run, delivery: &Delivery, key: &str) -> Result<(), Fault> {
     let text = serde_json::to_string(delivery).unwrap_or_default();
     let key = format!("capstan:push:{key}");
-    let message = json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER", "parts": [{ "text": text }] } });
+    let message = json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER",
+    "parts": [{ "text": text }] } });
     let body = Bytes::from(message.to_string());
     let (ask, chat) = (Ask::from_a2a(&body)?, Some(place(&delivery.task)));
     webhooks::begin(app, &of.tenant, webhooks::Delivery { face: NAME, key, body, ask, chat }).await
@@ -273,8 +277,8 @@ pub(crate) async fn parcel(app: &App, run: &Run, turn: &Turn) -> Result<Parcel, 
         Version::V03 | Version::Rest03 => task::of_whole(version, &ids, &whole),
     };
     let url = delivery.config.url.clone();
-    // A client may name any public receiver. Others take the operator's consent, but for a gateway that serves this
-    // machine alone.
+    // A client may name any public receiver. Others take the operator's consent, but for a gateway
+    // that serves this machine alone.
     let is_local = app.settings.is_local() && !app.settings.open;
     let allow_private = is_local || app.settings.tenants.allows_push_to(&run.tenant, &url);
     let to = Webhook::unsigned(url, allow_private);

@@ -197,9 +197,8 @@ impl Asked<'_> {
                 tasks.push(task::of_record(self.call.version, &ids, &last));
             }
         }
-        Ok(
-            json!({ "totalSize": tasks.len(), "pageSize": limit, "tasks": tasks, "nextPageToken": next.unwrap_or_default() }),
-        )
+        Ok(json!({ "totalSize": tasks.len(), "pageSize": limit, "tasks": tasks,
+            "nextPageToken": next.unwrap_or_default() }))
     }
 
     pub(super) async fn cancel(&self, id: &str) -> Result<Result<Value, Wrong>, Fault> {
@@ -220,8 +219,9 @@ impl Asked<'_> {
         task::of_runs(self.app, self.call.version, &runs).await.map(Ok)
     }
 
-    /// Nobody will answer what the task asks. That is a run of its own, which is over before anybody works on it: so the task goes on with
-    /// it, and of a cancel and an answer that come at once one counts.
+    /// Nobody will answer what the task asks. That is a run of its own, which is over before
+    /// anybody works on it: so the task goes on with it, and of a cancel and an answer that come at
+    /// once one counts.
     async fn give_up(&self, task: String, asker: &Run) -> Result<Option<Run>, Fault> {
         let Some(asked) = task::open_questions(asker) else { return Ok(None) };
         let key = format!("capstan:cancel:{}", asker.stream_id);

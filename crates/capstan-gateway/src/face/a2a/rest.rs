@@ -1,4 +1,5 @@
-//! HTTP+JSON: of version 1.0, and below `v1` of 0.3. A task and what is done with it stand in one place of the path: `tasks/{id}:cancel`.
+//! HTTP+JSON: of version 1.0, and below `v1` of 0.3. A task and what is done with it stand in one
+//! place of the path: `tasks/{id}:cancel`.
 
 use std::sync::Arc;
 

@@ -100,8 +100,10 @@ const LOOKING: &[FaultKind] =
 pub(super) const RPC: Row = Row {
     tag: &TAG,
     summary: "Call a method of A2A",
-    says: "JSON-RPC of 1.0 and 0.3: send a message, stream one, get, list, cancel and subscribe to tasks. The message's id starts its task once; \
-        its context is the session. Errors are answers of status 200, but for those who may not ask, or not now.",
+    says: "JSON-RPC of 1.0 and 0.3: send a message, stream one, get, list, cancel and subscribe \
+     to tasks. The message's id starts its task once; \
+        its context is the session. Errors are answers of status 200, but for those who may not \
+        ask, or not now.",
     headers: &[&openapi::CURSOR],
     body: Some(&CALL),
     answers: &[Answer::ok(
@@ -118,7 +120,8 @@ pub(super) const RPC_OF_AGENT: Row = Row { places: &[&openapi::AGENT], ..RPC };
 pub(super) const SEND: Row = Row {
     tag: &TAG,
     summary: "Send a message",
-    says: "Answers with the task when it is over or asks for something; with `configuration.returnImmediately` as it stands.",
+    says: "Answers with the task when it is over or asks for something; with \
+     `configuration.returnImmediately` as it stands.",
     body: Some(&MESSAGE),
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
@@ -171,7 +174,8 @@ pub(super) const GET_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK], ..
 
 pub(super) const ACT: Row = Row {
     summary: "Cancel a task, or subscribe to it",
-    says: "`:cancel` ends it and answers when it has ended. `:subscribe` is as with GET; with `Last-Event-ID` it goes on right after that event.",
+    says: "`:cancel` ends it and answers when it has ended. `:subscribe` is as with GET; with \
+     `Last-Event-ID` it goes on right after that event.",
     does: Does::AsRequested,
     places: &[&TASK_TO_ACT_ON],
     ..GET
@@ -181,7 +185,8 @@ pub(super) const ACT_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK_TO_A
 pub(super) const PUSH_SET: Row = Row {
     tag: &TAG,
     summary: "Be told of a task",
-    says: "Where the task stands is posted to `url` whenever it asks for something or is over, again and again until it is taken. `token` goes along as \
+    says: "Where the task stands is posted to `url` whenever it asks for something or is over, \
+     again and again until it is taken. `token` goes along as \
         `X-A2A-Notification-Token`.",
     does: Does::This(Operation::Notify),
     places: &[&TASK],
@@ -248,7 +253,8 @@ fn push_example() -> Value {
 pub(super) const CARD: Row = Row {
     tag: &TAG,
     summary: "The card of the default agent",
-    says: "What it can do and where, for everybody. Addresses are those of `public_url`, else of the request's Host.",
+    says: "What it can do and where, for everybody. Addresses are those of `public_url`, else of \
+     the request's Host.",
     answers: &[Answer::ok("The card.", &[Content::Json(result)])],
     faults: &[FaultKind::AgentNotFound],
     refusals: Some(&REFUSALS),
@@ -271,7 +277,8 @@ pub(super) const EXTENDED_CARD_OF_AGENT: Row = Row {
 fn list_params(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "properties": {
         "contextId": { "type": "string", "description": "Only tasks of this context." },
-        "pageSize": { "type": "integer", "minimum": 1, "maximum": 100, "description": "How many, 50 unless said." },
+        "pageSize": { "type": "integer", "minimum": 1, "maximum": 100,
+        "description": "How many, 50 unless said." },
         "pageToken": { "type": "string", "description": "`nextPageToken` of the page before." } } })
 }
 
@@ -294,11 +301,13 @@ fn call(_: &mut SchemaGenerator) -> Schema {
 }
 
 fn stream_call() -> Value {
-    json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": message_example() })
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage",
+    "params": message_example() })
 }
 
 const MESSAGE: Body = Body {
-    says: "`message.messageId` is the key under which the task starts at most once, `message.contextId` the session.",
+    says: "`message.messageId` is the key under which the task starts at most once, \
+     `message.contextId` the session.",
     model: message,
     examples: &[("message", message_example)],
 };
@@ -312,9 +321,11 @@ fn message(_: &mut SchemaGenerator) -> Schema {
             "role": { "enum": ["ROLE_USER", "user"] },
             "parts": { "type": "array", "minItems": 1, "items": { "type": "object",
                 "properties": { "text": { "type": "string" } }, "required": ["text"] } } } },
-        "configuration": { "type": "object", "properties": { "returnImmediately": { "type": "boolean" } } } } })
+        "configuration": { "type": "object",
+        "properties": { "returnImmediately": { "type": "boolean" } } } } })
 }
 
 fn message_example() -> Value {
-    json!({ "message": { "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": "Why is the sky blue?" }] } })
+    json!({ "message": { "messageId": "m-1", "role": "ROLE_USER",
+    "parts": [{ "text": "Why is the sky blue?" }] } })
 }

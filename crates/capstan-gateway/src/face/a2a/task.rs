@@ -1,4 +1,5 @@
-//! Tasks: a run is one, and so are the runs that answer what it asked. The first of them gives the task its id.
+//! Tasks: a run is one, and so are the runs that answer what it asked. The first of them gives the
+//! task its id.
 
 use capstan_journal::{Asked, Run, RunState};
 use capstan_protocol::{

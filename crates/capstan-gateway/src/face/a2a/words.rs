@@ -1,5 +1,6 @@
-//! A2A's words, in both of its versions: 1.0 names a state TASK_STATE_WORKING and wraps what it says, 0.3 has `kind`s in JSON-RPC, and in
-//! HTTP+JSON a form of its own, whose clients read no member that they do not know.
+//! A2A's words, in both of its versions: 1.0 names a state TASK_STATE_WORKING and wraps what it
+//! says, 0.3 has `kind`s in JSON-RPC, and in HTTP+JSON a form of its own, whose clients read no
+//! member that they do not know.
 
 use capstan_protocol::{MediaItem, Timestamp};
 use serde_json::{Map, Value, json};
@@ -88,7 +89,8 @@ impl Version {
         match self {
             Self::V1 => named(json!({ "url": url, "mediaType": mime }), "filename"),
             Self::V03 => {
-                json!({ "kind": "file", "file": named(json!({ "uri": url, "mimeType": mime }), "name") })
+                json!({ "kind": "file", "file": named(json!({ "uri": url, "mimeType": mime }),
+                "name") })
             }
             Self::Rest03 => json!({ "file": { "fileWithUri": url, "mimeType": mime } }),
         }
@@ -109,7 +111,8 @@ impl Version {
                 .chain(data.clone().map(|data| self.data(data)))
                 .collect();
             let role = if self == Self::V03 { "agent" } else { "ROLE_AGENT" };
-            let message = json!({ "messageId": status.message_id, "contextId": ids.context, "taskId": ids.task, "role": role });
+            let message = json!({ "messageId": status.message_id, "contextId": ids.context,
+            "taskId": ids.task, "role": role });
             let message =
                 with(message, if self == Self::Rest03 { "content" } else { "parts" }, parts);
             told = with(told, "message", self.kinded("message", message));
@@ -122,7 +125,8 @@ impl Version {
     }
 
     pub(super) fn task(self, ids: &Ids, status: &Status, artifacts: Vec<Value>) -> Value {
-        let task = json!({ "id": ids.task, "contextId": ids.context, "status": self.status(ids, status), "artifacts": artifacts });
+        let task = json!({ "id": ids.task, "contextId": ids.context, "status": self.status(ids,
+        status), "artifacts": artifacts });
         self.kinded("task", task)
     }
 
@@ -136,7 +140,8 @@ impl Version {
         status: &Status,
         metadata: Option<Map<String, Value>>,
     ) -> Value {
-        let mut event = json!({ "taskId": ids.task, "contextId": ids.context, "status": self.status(ids, status) });
+        let mut event = json!({ "taskId": ids.task, "contextId": ids.context,
+        "status": self.status(ids, status) });
         if self != Self::V1 {
             event = with(event, "final", !status.state.is_working());
         }
@@ -147,7 +152,8 @@ impl Version {
     }
 
     pub(super) fn artifact_event(self, ids: &Ids, artifact: Value, append: bool) -> Value {
-        let event = json!({ "taskId": ids.task, "contextId": ids.context, "artifact": artifact, "append": append,
+        let event = json!({ "taskId": ids.task, "contextId": ids.context, "artifact": artifact,
+        "append": append,
             "lastChunk": false });
         self.wrapped("artifactUpdate", self.kinded("artifact-update", event))
     }

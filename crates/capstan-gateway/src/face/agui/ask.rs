@@ -1,4 +1,5 @@
-//! A run input of AG-UI as a question: the last user message is the turn, what stands before it the history.
+//! A run input of AG-UI as a question: the last user message is the turn, what stands before it the
+//! history.
 
 use std::sync::Arc;
 
@@ -148,7 +149,8 @@ mod tests {
 
     #[test]
     fn the_last_user_message_is_the_turn_and_the_rest_is_for_the_agent() {
-        let call = json!({ "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } });
+        let call = json!({ "id": "c", "type": "function", "function": { "name": "f",
+        "arguments": "{}" } });
         let asked =
             ask(&json!({ "threadId": "t", "runId": "r", "state": { "n": 1 }, "context": [],
             "tools": [{ "name": "f", "description": "d" }], "messages": [

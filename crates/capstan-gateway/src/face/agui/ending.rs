@@ -43,7 +43,8 @@ fn finished(fold: &Fold, t: i64, close: &Close) -> OutgoingEvent {
     AguiEvent { timestamp: Some(t), metadata: Some(metadata), ..AguiEvent::from(body) }.into()
 }
 
-/// Clients before 1.0 reject `cancelled` and know nothing of calls that wait; a question they do know.
+/// Clients before 1.0 reject `cancelled` and know nothing of calls that wait; a question they do
+/// know.
 fn outcome(fold: &Fold, reason: &str) -> Option<Outcome> {
     let (interrupts, pending) = (&fold.state.interrupts, &fold.state.pending);
     match reason {
@@ -92,7 +93,8 @@ fn error_text(fold: &Fold, seq: u64, t: i64, message: &str) -> Vec<OutgoingEvent
     open.into_iter().chain(text).collect()
 }
 
-/// How the response of a run ends that waits for its client. The fold stays as it is: the run may go on.
+/// How the response of a run ends that waits for its client. The fold stays as it is: the run may
+/// go on.
 pub(super) fn interruption(fold: &Fold, packet: &StreamPacket) -> Vec<OutgoingEvent> {
     let Payload::Error(error) = &packet.payload else { return Vec::new() };
     failure(fold, packet.seq, packet.t.as_millis(), &Fault::from(*error.clone()))

@@ -1,4 +1,5 @@
-//! What presentation events become: reasoning, steps, text, CUSTOM events with stable names, or AG-UI's own events.
+//! What presentation events become: reasoning, steps, text, CUSTOM events with stable names, or
+//! AG-UI's own events.
 
 use capstan_protocol::agui::{AguiEvent, EventBody, MessageContent};
 use capstan_protocol::{Event, EventView, ProgressStatus, ProgressUpdate, RawObject};

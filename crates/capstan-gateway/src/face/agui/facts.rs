@@ -1,4 +1,5 @@
-//! What a run's events need to know besides its packets. All of it is fixed when the run is claimed.
+//! What a run's events need to know besides its packets. All of it is fixed when the run is
+//! claimed.
 
 use capstan_journal::Run;
 use capstan_protocol::agui::{AguiEvent, EventBody, RunErrorForm, TextRole};
@@ -42,7 +43,8 @@ impl Facts {
         form(self.is_v1)
     }
 
-    /// Ids of messages say where in the stream they began, so that nothing has to be remembered to name them again.
+    /// Ids of messages say where in the stream they began, so that nothing has to be remembered to
+    /// name them again.
     pub(super) fn message_id(&self, seq: u64) -> String {
         format!("{}:{seq}", self.stream)
     }
@@ -77,7 +79,8 @@ pub(crate) fn form(is_v1: bool) -> RunErrorForm {
     if is_v1 { RunErrorForm::MetadataOnly } else { RunErrorForm::Story }
 }
 
-/// Whether a stored body declares a version: clients of the 1.0 line do; older ones and TanStack's do not.
+/// Whether a stored body declares a version: clients of the 1.0 line do; older ones and TanStack's
+/// do not.
 pub(crate) fn declares_version(body: &[u8]) -> bool {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]

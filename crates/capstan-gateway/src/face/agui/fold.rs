@@ -1,7 +1,8 @@
-//! The mapping: a pure fold over packets. The k-th event that a packet becomes has the id `<stream_id>:<seq>.<k>`.
+//! The mapping: a pure fold over packets. The k-th event that a packet becomes has the id
+//! `<stream_id>:<seq>.<k>`.
 //!
-//! The state is what AG-UI's rules ask for (what is open) and nothing else, so it stays small however long the stream
-//! is; text is not part of it.
+//! The state is what AG-UI's rules ask for (what is open) and nothing else, so it stays small
+//! however long the stream is; text is not part of it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ pub(crate) struct State {
     pub(super) interrupts: Vec<Interrupt>,
     /// Activities that were shown: only these may be changed.
     pub(super) activities: BTreeSet<String>,
-    /// Events that a reset took back on the wire but not from the screen: they are not shown a second time.
+    /// Events that a reset took back on the wire but not from the screen: they are not shown a
+    /// second time.
     pub(super) again: BTreeSet<String>,
     /// A terminal event was made; nothing may follow.
     pub(super) is_over: bool,
@@ -63,7 +65,8 @@ pub(super) fn reset_of(packet: &StreamPacket) -> Option<StreamReset> {
     if let EventView::Reset(reset) = Event::of(raw).view() { Some(reset) } else { None }
 }
 
-/// A TRANSIENT error: it ends the response if the run waits, and is history if another packet follows.
+/// A TRANSIENT error: it ends the response if the run waits, and is history if another packet
+/// follows.
 pub(super) fn is_transient(packet: &StreamPacket) -> bool {
     matches!(&packet.payload, Payload::Error(error) if error.severity == ErrorSeverity::Transient)
 }
@@ -73,7 +76,8 @@ impl Fold {
         Self { facts, state }
     }
 
-    /// The events of a packet; a TRANSIENT error is taken as superseded, a reset is [`Self::reset`]'s.
+    /// The events of a packet; a TRANSIENT error is taken as superseded, a reset is
+    /// [`Self::reset`]'s.
     pub(super) fn take(&mut self, packet: &StreamPacket) -> Vec<OutgoingEvent> {
         let mut out = Vec::new();
         if self.state.is_over {
@@ -155,7 +159,8 @@ impl Fold {
         }
         self.state.again.extend(cut.again.iter().cloned());
         out.push(OutgoingEvent::Messages(cut.messages.clone(), t));
-        let value = json!({ "attempt": reset.attempt, "after_seq": reset.after_seq, "dropped": cut.dropped });
+        let value = json!({ "attempt": reset.attempt, "after_seq": reset.after_seq,
+        "dropped": cut.dropped });
         out.push(OutgoingEvent::custom("capstan.reset", value, t));
         out
     }

@@ -1,4 +1,5 @@
-//! States of the fold at some places of recent streams, so that a resume begins near its cursor and not at the start.
+//! States of the fold at some places of recent streams, so that a resume begins near its cursor and
+//! not at the start.
 //!
 //! A cache, nothing more: what is missing is folded from the journal again.
 

@@ -4,7 +4,8 @@ use capstan_protocol::agui::{AguiEvent, EventBody};
 use capstan_protocol::{Cursor, sse};
 use serde_json::{Value, json};
 
-/// An event. Snapshots hold the client's own messages as they came, with members that only the client knows.
+/// An event. Snapshots hold the client's own messages as they came, with members that only the
+/// client knows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum OutgoingEvent {
     Event(Box<AguiEvent>),

@@ -1,5 +1,5 @@
-//! `/v1/ag-ui`: AG-UI's run input starts a run or attaches to it, and a GET joins one. What cannot be read is refused
-//! as HTTP; whatever else stands in the way is told in AG-UI's own words.
+//! `/v1/ag-ui`: AG-UI's run input starts a run or attaches to it, and a GET joins one. What cannot
+//! be read is refused as HTTP; whatever else stands in the way is told in AG-UI's own words.
 
 use std::sync::Arc;
 
@@ -31,8 +31,10 @@ const TAG: Tag = Tag { name: "AG-UI", says: "The same runs in the words of AG-UI
 const EVENTS: Answer = Answer {
     headers: &[&openapi::STREAM_ID],
     ..Answer::ok(
-        "AG-UI's events, with ids by which a client can read on. Whatever else stands in the way (a limit, an unknown agent, a conflict, \
-         a run that is gone) is a stream, too, whose only event is RUN_ERROR: the published clients can read nothing else.",
+        "AG-UI's events, with ids by which a client can read on. Whatever else stands in the way \
+         (a limit, an unknown agent, a conflict, \
+         a run that is gone) is a stream, too, whose only event is RUN_ERROR: the published \
+         clients can read nothing else.",
         &[Content::Events(model::<AguiEvent>)],
     )
 };
@@ -40,7 +42,8 @@ const EVENTS: Answer = Answer {
 pub(super) const POST: Row = Row {
     tag: &TAG,
     summary: "Start a run in AG-UI, or attach to it",
-    says: "As `POST /v1/assist` does, from AG-UI's run input: `runId` is the key. The same input sent again, with `Last-Event-ID` or without, attaches \
+    says: "As `POST /v1/assist` does, from AG-UI's run input: `runId` is the key. The same input \
+     sent again, with `Last-Event-ID` or without, attaches \
         and never starts a second run.",
     places: &[&openapi::AGENT],
     headers: &[&openapi::CURSOR],
@@ -53,7 +56,8 @@ pub(super) const POST: Row = Row {
 pub(super) const JOIN: Row = Row {
     tag: &TAG,
     summary: "Join a run in AG-UI",
-    says: "Whoever comes without a cursor gets a snapshot of what was said, then the live events. It only looks: a run that waits for its client is not armed.",
+    says: "Whoever comes without a cursor gets a snapshot of what was said, then the live events. \
+     It only looks: a run that waits for its client is not armed.",
     places: &[&openapi::AGENT],
     query: Some(JoinParams::json_schema),
     headers: &[&openapi::CURSOR],
@@ -110,7 +114,8 @@ pub(super) async fn join(
 
 /// Of AG-UI.
 const RUN_INPUT: Body = Body {
-    says: "`runId` is the key under which the run starts at most once, `threadId` the session. The last message of role user is the turn.",
+    says: "`runId` is the key under which the run starts at most once, `threadId` the session. \
+     The last message of role user is the turn.",
     model: run_input,
     examples: &[("run", agui)],
 };

@@ -1,5 +1,5 @@
-//! Properties of the fold: whatever an agent writes becomes a legal sequence, a resume at any event continues it byte
-//! by byte, and whoever joins late holds the same messages in the end.
+//! Properties of the fold: whatever an agent writes becomes a legal sequence, a resume at any event
+//! continues it byte by byte, and whoever joins late holds the same messages in the end.
 
 use capstan_journal::{Claim, Frame, Journal, Quota, Run, RunState, TailLimits};
 use capstan_protocol::agui::{Verifier, null_member};
@@ -32,7 +32,8 @@ impl World {
     async fn new(payloads: &[Payload], settings: Settings) -> Self {
         let journal =
             Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
-        let body = json!({ "threadId": "t", "runId": "r", "state": { "n": 0 }, "tools": [], "context": [],
+        let body = json!({ "threadId": "t", "runId": "r", "state": { "n": 0 }, "tools": [],
+        "context": [],
             "messages": [{ "id": "u", "role": "user", "content": "Hi" }] });
         let claim = Claim {
             face: NAME.into(),
@@ -227,8 +228,10 @@ fn any_event() -> impl Strategy<Value = Payload> {
         "RAW",
     ]);
     let native = (tool, name.clone(), any::<bool>()).prop_map(|(kind, name, is_whole)| {
-        let mut data = json!({ "toolCallId": name, "toolCallName": "search", "delta": "{}", "messageId": name,
-            "stepName": name, "content": "42", "snapshot": { "n": 1 }, "activityType": "A", "patch": [], "parentMessageId": null });
+        let mut data = json!({ "toolCallId": name, "toolCallName": "search", "delta": "{}",
+        "messageId": name,
+            "stepName": name, "content": "42", "snapshot": { "n": 1 }, "activityType": "A",
+            "patch": [], "parentMessageId": null });
         match kind {
             "STATE_DELTA" => data["delta"] = json!([{ "op": "add", "path": "/n", "value": 2 }]),
             "ACTIVITY_SNAPSHOT" => data["content"] = json!({ "x": 1 }),
@@ -263,7 +266,8 @@ fn any_payload() -> impl Strategy<Value = Payload> {
     prop_oneof![
         6 => "[a-z\u{85}\n\"é ]{0,5}".prop_map(Payload::Delta),
         6 => any_event(),
-        1 => (0_u64..30).prop_map(|after| event("stream_reset", "", json!({ "attempt": 2, "after_seq": after }))),
+        1 => (0_u64..30).prop_map(|after| event("stream_reset", "", json!({ "attempt": 2,
+        "after_seq": after }))),
         1 => Just(error("upstream_timeout", ErrorSeverity::Warning)),
         1 => Just(error("upstream_truncated", ErrorSeverity::Transient)),
     ]
@@ -280,7 +284,8 @@ fn any_end() -> impl Strategy<Value = Vec<Payload>> {
     ]
 }
 
-/// A stream: every event has an id of its own, and some are sent again after a reset, as the relay does it.
+/// A stream: every event has an id of its own, and some are sent again after a reset, as the relay
+/// does it.
 fn any_stream() -> impl Strategy<Value = Vec<Payload>> {
     (prop::collection::vec(any_payload(), 0..25), any_end()).prop_map(|(mut body, end)| {
         for (n, payload) in body.iter_mut().enumerate() {
@@ -332,10 +337,12 @@ fn state_of(payloads: &[Payload]) -> RunState {
 
 proptest! {
     // Every case resumes at each of its events, so a few go a long way.
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: ProptestConfig::default().cases / 10, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None,
+    cases: ProptestConfig::default().cases / 10, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_packet_sequence_maps_to_a_legal_event_sequence(payloads in any_stream(), error_text: bool) {
+    fn any_packet_sequence_maps_to_a_legal_event_sequence(payloads in any_stream(),
+    error_text: bool) {
         runtime().block_on(async {
             let world = World::new(&payloads, settings(error_text)).await;
             let body = world.replay(state_of(&payloads)).await;
@@ -357,9 +364,11 @@ proptest! {
                 if rest.is_empty() {
                     end_again(&events(&resumed), &said, state)?;
                 } else {
-                    prop_assert_eq!(resumed.strip_prefix(b":\n").unwrap_or(&resumed), &rest[..], "after {}", id);
+                    prop_assert_eq!(resumed.strip_prefix(b":\n").unwrap_or(&resumed), &rest[..],
+                    "after {}", id);
                 }
-                let has_all = AguiWriter::has_all(&world.app, &world.states, &Run { state, ..world.run.clone() }, world.facts(), cursor).await;
+                let has_all = AguiWriter::has_all(&world.app, &world.states, &Run { state,
+                ..world.run.clone() }, world.facts(), cursor).await;
                 prop_assert_eq!(has_all.unwrap(), rest.is_empty() && state == RunState::Closed);
             }
             Ok(())
@@ -367,7 +376,8 @@ proptest! {
     }
 
     #[test]
-    fn whoever_joins_late_holds_the_same_messages_in_the_end(payloads in any_stream(), held in 0_usize..60) {
+    fn whoever_joins_late_holds_the_same_messages_in_the_end(payloads in any_stream(),
+    held in 0_usize..60) {
         runtime().block_on(async {
             let world = World::new(&payloads, settings(false)).await;
             let state = state_of(&payloads);
@@ -376,7 +386,8 @@ proptest! {
             let tail = events(&joined);
             prop_assert!(verify(&tail)?, "it ends");
             let partial = Screen::of(&Screen::default(), &whole[..held.min(whole.len())]);
-            let (late, early) = (Screen::of(&partial, &tail), Screen::of(&Screen::default(), &whole));
+            let (late, early) = (Screen::of(&partial, &tail), Screen::of(&Screen::default(),
+            &whole));
             prop_assert_eq!(late.said(), early.said());
             for (id, _) in &tail {
                 let id = id.clone().unwrap();
@@ -384,7 +395,8 @@ proptest! {
                 let rest = rest_after(&joined, &id);
                 if !rest.is_empty() {
                     let resumed = world.serve(Begin::After(cursor), state, 2).await;
-                    prop_assert_eq!(resumed.strip_prefix(b":\n").unwrap_or(&resumed), &rest[..], "after {}", id);
+                    prop_assert_eq!(resumed.strip_prefix(b":\n").unwrap_or(&resumed), &rest[..],
+                    "after {}", id);
                 }
             }
             Ok(())
@@ -404,9 +416,11 @@ proptest! {
         payloads.retain(|p| !is_end(p));
         payloads.push(error("run_interrupted", ErrorSeverity::Transient));
         let waits_at = payloads.len() as u64;
-        payloads.extend(after.into_iter().filter(|p| reset_of(&packet(Uuid::nil(), 1, p.clone())).is_none()));
+        payloads.extend(after.into_iter().filter(|p| reset_of(&packet(Uuid::nil(), 1,
+        p.clone())).is_none()));
         runtime().block_on(async {
-            let (world, state) = (World::new(&payloads, settings(error_text)).await, state_of(&payloads));
+            let (world, state) = (World::new(&payloads, settings(error_text)).await,
+            state_of(&payloads));
             let start = Begin::After(Cursor::start(world.run.stream_id));
             let first = events(&world.serve_upto(waits_at, start, RunState::Waiting, 4).await);
             prop_assert_eq!(&first.last().unwrap().1["type"], "RUN_ERROR");
@@ -433,7 +447,8 @@ proptest! {
                 let rest = rest_after(&second, &id);
                 if !rest.is_empty() {
                     let resumed = world.serve(Begin::After(id.parse().unwrap()), state, 2).await;
-                    prop_assert_eq!(resumed.strip_prefix(b":\n").unwrap_or(&resumed), &rest[..], "after {}", id);
+                    prop_assert_eq!(resumed.strip_prefix(b":\n").unwrap_or(&resumed), &rest[..],
+                    "after {}", id);
                 }
             }
             Ok(())
@@ -442,7 +457,8 @@ proptest! {
 
     #[test]
     fn the_state_of_the_fold_survives_a_round_trip(payloads in any_stream()) {
-        let facts = Facts { stream: Uuid::nil(), thread: "t".into(), run: "r".into(), created: 0, is_v1: true, error_text: false };
+        let facts = Facts { stream: Uuid::nil(), thread: "t".into(), run: "r".into(), created: 0,
+        is_v1: true, error_text: false };
         let mut told = AguiTranscript::new(Arc::new(facts), Default::default());
         for (payload, seq) in payloads.into_iter().zip(1..) {
             told.take(&packet(Uuid::nil(), seq, payload));
@@ -452,7 +468,8 @@ proptest! {
     }
 }
 
-/// At the end of a closed run the end is told again under no id; a run that waits opens again, and waits.
+/// At the end of a closed run the end is told again under no id; a run that waits opens again, and
+/// waits.
 fn end_again(
     resumed: &[(Option<String>, Value)],
     said: &Value,

@@ -1,6 +1,7 @@
 //! Everything that a stream has told so far: what a reset or a late joiner needs, and nobody else.
 //!
-//! It is as large as the text, so it is made by reading the stream when it is needed, and shared: see `transcripts`.
+//! It is as large as the text, so it is made by reading the stream when it is needed, and shared:
+//! see `transcripts`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -188,8 +189,8 @@ impl AguiTranscript {
         }
     }
 
-    /// Takes back text and presentation events after a packet. Reasoning and tool calls stay: clients cannot be told
-    /// to forget them, so the fold does not repeat them either.
+    /// Takes back text and presentation events after a packet. Reasoning and tool calls stay:
+    /// clients cannot be told to forget them, so the fold does not repeat them either.
     pub(super) fn cut(&mut self, after_seq: u64) -> Cut {
         self.items.retain(|item| item.seq <= after_seq || !matches!(item.kind, Kind::Text(..)));
         for item in &mut self.items {
@@ -242,7 +243,8 @@ impl AguiTranscript {
         messages
     }
 
-    /// What a joiner gets that may hold messages already: everything is restated as a whole, nothing is appended.
+    /// What a joiner gets that may hold messages already: everything is restated as a whole,
+    /// nothing is appended.
     pub(super) fn preamble(&self) -> Vec<OutgoingEvent> {
         let facts = &self.fold.facts;
         let t = facts.created;

@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn results_alone_go_on_from_what_is_stored() {
-        let tool = json!({ "type": "tool-f", "toolCallId": "c", "state": "output-available", "input": {}, "output": 1 });
+        let tool = json!({ "type": "tool-f", "toolCallId": "c", "state": "output-available",
+        "input": {}, "output": 1 });
         let message =
             json!({ "id": "a", "role": "assistant", "parts": [{ "type": "step-start" }, tool] });
         let asked = ask(&json!({ "id": "c", "message": message })).unwrap();

@@ -1,5 +1,5 @@
-//! What the stream of a UI message is made of. Its readers end a chat at a type that they do not know, so that
-//! whatever is ours is a `data-…` chunk.
+//! What the stream of a UI message is made of. Its readers end a chat at a type that they do not
+//! know, so that whatever is ours is a `data-…` chunk.
 
 use capstan_protocol::{Cursor, RawJson, sse};
 use schemars::JsonSchema;

@@ -1,5 +1,6 @@
-//! Where else a message can be read: as a stream of Durable Streams, for the transport that their client has for chats. It reads
-//! `Location` and nothing of the body, so that whoever prefers it gets none.
+//! Where else a message can be read: as a stream of Durable Streams, for the transport that their
+//! client has for chats. It reads `Location` and nothing of the body, so that whoever prefers it
+//! gets none.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -33,7 +34,8 @@ pub(super) async fn response(app: &App, run: &Run, parts: &Parts) -> Result<Resp
     Ok(response)
 }
 
-/// Says where. That client sends no key there, so that the address has a ticket where one is needed.
+/// Says where. That client sends no key there, so that the address has a ticket where one is
+/// needed.
 pub(super) async fn name(
     app: &App,
     run: &Run,

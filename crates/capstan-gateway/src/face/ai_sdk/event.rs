@@ -1,4 +1,5 @@
-//! What presentation events become: reasoning, text, sources, files, tools, and `data-…` with stable names.
+//! What presentation events become: reasoning, text, sources, files, tools, and `data-…` with
+//! stable names.
 
 use capstan_protocol::agui::{AguiEvent, EventBody, Interrupt, MessageContent};
 use capstan_protocol::{
@@ -27,8 +28,8 @@ pub(super) fn say(fold: &mut Fold, seq: u64, event: &RawObject, out: &mut Vec<Ch
             out.push(Chunk::data("data-user-error", seq.to_string(), raw(&error)));
         }
         EventView::Interrupt(interrupt) => ask(fold, &interrupt, out),
-        // What was said cannot be taken back in all versions of the protocol. Runs that begin here are told so when
-        // they start; others may be watched.
+        // What was said cannot be taken back in all versions of the protocol. Runs that begin here
+        // are told so when they start; others may be watched.
         EventView::Reset(_) => {
             let error = Fault::new(FaultKind::AttemptDiverged).to_stream_error(Default::default());
             fold.fail(&error, out);
@@ -76,7 +77,8 @@ fn files(seq: u64, media: &MediaCarousel, out: &mut Vec<Chunk>) {
     out.push(Chunk::data("data-media", seq.to_string(), raw(media)));
 }
 
-/// A question about a call is an approval; any other is a call of its own, whose output is the answer.
+/// A question about a call is an approval; any other is a call of its own, whose output is the
+/// answer.
 fn ask(fold: &mut Fold, interrupt: &Interrupt, out: &mut Vec<Chunk>) {
     fold.begin(out);
     fold.end_text(out);

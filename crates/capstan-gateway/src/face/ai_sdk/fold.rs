@@ -1,6 +1,8 @@
-//! The mapping: a fold over packets. The k-th chunk that a packet becomes has the id `<stream_id>:<seq>.<k>`.
+//! The mapping: a fold over packets. The k-th chunk that a packet becomes has the id
+//! `<stream_id>:<seq>.<k>`.
 //!
-//! The state is what the readers' rules ask for: which text is open, which calls were told. Text is not part of it.
+//! The state is what the readers' rules ask for: which text is open, which calls were told. Text is
+//! not part of it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +17,8 @@ use super::chunk::{Chunk, raw};
 use super::event;
 use super::message::UiMessage;
 
-/// What a run's chunks need to know besides its packets. All of it is fixed when the run is claimed.
+/// What a run's chunks need to know besides its packets. All of it is fixed when the run is
+/// claimed.
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
     /// The message that the chunks make, or add to.
@@ -60,8 +63,8 @@ pub(super) struct Fold {
     pub(super) known: BTreeSet<String>,
     /// Calls of this run that nobody has answered.
     pub(super) pending: BTreeSet<String>,
-    /// The agent itself has answered a call of this step: what it says next belongs to another one. Pages look at the
-    /// last step for calls that were answered, and would send its results again.
+    /// The agent itself has answered a call of this step: what it says next belongs to another one.
+    /// Pages look at the last step for calls that were answered, and would send its results again.
     pub(super) is_step_done: bool,
     /// What is said no longer counts: the chat has ended in error.
     has_failed: bool,

@@ -1,4 +1,5 @@
-//! The chunks of a run as items of a list, for those who read it by other means than a stream of the AI SDK's own.
+//! The chunks of a run as items of a list, for those who read it by other means than a stream of
+//! the AI SDK's own.
 
 use capstan_journal::{Frames, Run};
 use capstan_protocol::{Fault, sse};

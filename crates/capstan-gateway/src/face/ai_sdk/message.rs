@@ -1,4 +1,5 @@
-//! A UI message as the page holds it: what it says to the agent, and what it answers. Inputs and outputs stay text.
+//! A UI message as the page holds it: what it says to the agent, and what it answers. Inputs and
+//! outputs stay text.
 
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{Arguments, ChatMessage, Modality, Part, RawJson, Role};
@@ -174,8 +175,9 @@ impl UiMessage {
         self.last_step().iter().filter_map(UiPart::result).collect()
     }
 
-    /// As agents know it: a message for each step, results after the calls that they answer. A call that nobody
-    /// answered is left out, for a model would refuse all of it; unless the run goes on with it.
+    /// As agents know it: a message for each step, results after the calls that they answer. A call
+    /// that nobody answered is left out, for a model would refuse all of it; unless the run goes on
+    /// with it.
     pub(super) fn to_chat(&self, is_last: bool) -> Vec<ChatMessage> {
         let role = match self.role {
             UiRole::System => Role::System,
@@ -226,10 +228,12 @@ mod tests {
         let told = message(json!([
             { "type": "step-start" },
             { "type": "text", "text": "I look." },
-            { "type": "tool-find", "toolCallId": "c", "state": "output-available", "input": { "q": 1 }, "output": [2] },
+            { "type": "tool-find", "toolCallId": "c", "state": "output-available",
+            "input": { "q": 1 }, "output": [2] },
             { "type": "step-start" },
             { "type": "text", "text": "Two." },
-            { "type": "dynamic-tool", "toolName": "left", "toolCallId": "d", "state": "input-available", "input": {} },
+            { "type": "dynamic-tool", "toolName": "left", "toolCallId": "d",
+            "state": "input-available", "input": {} },
         ]));
         let chat = told.to_chat(false);
         assert_eq!(roles(&chat), [Role::Assistant, Role::Tool, Role::Assistant]);
@@ -246,7 +250,8 @@ mod tests {
     fn a_question_is_answered_by_the_output_of_its_call_and_never_told_as_one() {
         let told = message(json!([
             { "type": "step-start" },
-            { "type": "tool-interrupt", "toolCallId": "s:q", "state": "output-available", "input": {}, "output": { "ok": 1 } },
+            { "type": "tool-interrupt", "toolCallId": "s:q", "state": "output-available",
+            "input": {}, "output": { "ok": 1 } },
             { "type": "tool-pay", "toolCallId": "c", "state": "approval-responded", "input": {},
               "approval": { "id": "s:p", "approved": false, "reason": "too much" } },
         ]));

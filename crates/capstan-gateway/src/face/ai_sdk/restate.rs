@@ -1,10 +1,11 @@
-//! A message that a run goes on with, told from its start: for whoever comes back and begins with nothing.
+//! A message that a run goes on with, told from its start: for whoever comes back and begins with
+//! nothing.
 
 use super::chunk::Chunk;
 use super::message::{UiMessage, UiPart};
 
-/// Chunks that make the message as it was when the run began. Types that older readers do not know are left out: how a
-/// person decided is seen in what follows.
+/// Chunks that make the message as it was when the run began. Types that older readers do not know
+/// are left out: how a person decided is seen in what follows.
 pub(super) fn chunks(message: &UiMessage) -> Vec<Chunk> {
     let mut out = Vec::new();
     let mut is_in_step = false;

@@ -1,5 +1,5 @@
-//! `/v1/ai-sdk/chat`: what `DefaultChatTransport` asks for: a POST that starts a run or attaches to it, and the stream of
-//! the chat's newest run, to come back to or to stop.
+//! `/v1/ai-sdk/chat`: what `DefaultChatTransport` asks for: a POST that starts a run or attaches to
+//! it, and the stream of the chat's newest run, to come back to or to stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +29,8 @@ use crate::post;
 use crate::reader::View;
 use crate::refusal::Refusal;
 
-/// How long after its end a run is told again. Who was away must not hold half an answer for a whole one; with equal ids
-/// it does no harm to those who were not.
+/// How long after its end a run is told again. Who was away must not hold half an answer for a
+/// whole one; with equal ids it does no harm to those who were not.
 const RECENT: Duration = Duration::from_secs(5 * 60);
 
 const TAG: Tag = Tag {
@@ -47,7 +47,8 @@ fn status_of(entry: &Entry) -> u16 {
 
 const KEY: Header = Header {
     name: "Idempotency-Key",
-    says: "The key under which the run starts at most once. Without it the chat and the body are: the same message sent again attaches, and \
+    says: "The key under which the run starts at most once. Without it the chat and the body are: \
+     the same message sent again attaches, and \
         another answer (`regenerate-message`) is always a new run.",
     schema: || json!({ "type": "string" }),
 };
@@ -85,7 +86,8 @@ const CHAT: PathParameter = PathParameter {
 const STREAM: Answer = Answer {
     headers: &[&openapi::STREAM_ID, &VERSION, &PLACE],
     ..Answer::ok(
-        "The chunks of one UI message, from `start` to `[DONE]`. They have ids by which a client of ours reads on.",
+        "The chunks of one UI message, from `start` to `[DONE]`. They have ids by which a client \
+         of ours reads on.",
         &[Content::Events(model::<Chunk>)],
     )
 };
@@ -93,8 +95,10 @@ const STREAM: Answer = Answer {
 const POST: Row = Row {
     tag: &TAG,
     summary: "Start a run in a chat, or attach to it",
-    says: "What `DefaultChatTransport` posts. The chat is the session; its messages are all that the agent hears of it. With `message` in place of \
-        `messages` the gateway adds what it remembers. `tools`, `context`, `state` and the model's parameters are as in `POST /v1/assist`.",
+    says: "What `DefaultChatTransport` posts. The chat is the session; its messages are all that \
+     the agent hears of it. With `message` in place of \
+        `messages` the gateway adds what it remembers. `tools`, `context`, `state` and the \
+        model's parameters are as in `POST /v1/assist`.",
     places: &[&openapi::AGENT],
     headers: &[&openapi::CURSOR, &KEY, &PREFER],
     body: Some(&CHAT_BODY),
@@ -131,7 +135,8 @@ const POST: Row = Row {
 const RESUME: Row = Row {
     tag: &TAG,
     summary: "Come back to the newest run of a chat",
-    says: "The whole message from `start`, then live; or what follows `Last-Event-ID`. A run that ended less than five minutes ago is told as well. \
+    says: "The whole message from `start`, then live; or what follows `Last-Event-ID`. A run that \
+     ended less than five minutes ago is told as well. \
         It only looks.",
     places: &[&CHAT],
     headers: &[&openapi::CURSOR, &PREFER],
@@ -152,7 +157,8 @@ const RESUME_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &CHAT], ..RESUME }
 const STOP: Row = Row {
     tag: &TAG,
     summary: "Stop the newest run of a chat",
-    says: "The page's own `stop()` only hangs up. This ends the run, for every tab; what was said stays.",
+    says: "The page's own `stop()` only hangs up. This ends the run, for every tab; what was said \
+     stays.",
     places: &[&CHAT],
     answers: &[Answer { status: 204, ..Answer::ok("It is over, or was.", &[]) }],
     faults: &[
@@ -166,7 +172,8 @@ const STOP: Row = Row {
 const STOP_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &CHAT], ..STOP };
 
 const CHAT_BODY: Body = Body {
-    says: "`id` is the chat, `messages` are UI messages. The last one of role user is the turn, or the last one of role assistant brings outputs of tools.",
+    says: "`id` is the chat, `messages` are UI messages. The last one of role user is the turn, \
+     or the last one of role assistant brings outputs of tools.",
     model: chat_body,
     examples: &[("chat", example)],
 };
@@ -183,13 +190,15 @@ fn chat_body(_: &mut SchemaGenerator) -> Schema {
         "messages": messages,
         "trigger": { "enum": ["submit-message", "regenerate-message"] },
         "messageId": { "type": "string" },
-        "dynamicTools": { "type": "boolean", "description": "Tools are told as `dynamic-tool`, for pages without types for them." } } })
+        "dynamicTools": { "type": "boolean", "description": "Tools are told as `dynamic-tool`, \
+         for pages without types for them." } } })
 }
 
 fn example() -> Value {
     json!({
         "id": "chat-17",
-        "messages": [{ "id": "m1", "role": "user", "parts": [{ "type": "text", "text": "Why is the sky blue?" }] }],
+        "messages": [{ "id": "m1", "role": "user", "parts": [{ "type": "text",
+        "text": "Why is the sky blue?" }] }],
         "trigger": "submit-message",
     })
 }

@@ -1,4 +1,5 @@
-//! One response: chunks up to the reader's cursor are made but not sent, so that live, replay and resume are one path.
+//! One response: chunks up to the reader's cursor are made but not sent, so that live, replay and
+//! resume are one path.
 
 use bytes::Bytes;
 use capstan_journal::{Frames, RunState};
@@ -21,7 +22,8 @@ pub(super) struct AiSdkWriter {
     has_continued: bool,
 }
 
-/// The place of the chunk that opens the first step: the first that has an id. A reader that was cut before begins anew.
+/// The place of the chunk that opens the first step: the first that has an id. A reader that was
+/// cut before begins anew.
 const OPENED: (u64, u32) = (0, 1);
 
 impl AiSdkWriter {

@@ -22,7 +22,8 @@ impl Ask {
         };
         match decode::from_slice(body) {
             Ok(request) => Self::from_v2(request),
-            // The default profile's complaint is the more helpful one, unless the body is plainly meant as v2.
+            // The default profile's complaint is the more helpful one, unless the body is plainly
+            // meant as v2.
             Err(second) => Err(invalid(if is_v2(body) { &second } else { &first })),
         }
     }
@@ -75,7 +76,8 @@ fn meta_with(
     text.decode().map(|payload| (text, payload))
 }
 
-/// What makes a body plainly v2: its context has a user with an `id`, where v1's has a `user_id`, or its payload a query.
+/// What makes a body plainly v2: its context has a user with an `id`, where v1's has a `user_id`,
+/// or its payload a query.
 fn is_v2(body: &[u8]) -> bool {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -104,7 +106,8 @@ fn question<M>(payload: &Payload<M>) -> Option<String> {
     [&payload.query, &payload.input].into_iter().flatten().find_map(|text| text.decode().ok())
 }
 
-/// What the user says: `messages`, else the question; who answers needs neither. True if it is the whole conversation.
+/// What the user says: `messages`, else the question; who answers needs neither. True if it is the
+/// whole conversation.
 fn said(
     messages: Option<Vec<ChatMessage>>,
     question: Option<String>,
@@ -132,7 +135,8 @@ mod tests {
     fn request(payload: Value) -> Vec<u8> {
         let id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
         json!({ "request_id": id, "context": { "session_id": id, "agent_id": id,
-            "user": { "user_id": "u", "tier": "t", "locale": "en" }, "trace": { "trace_id": id, "span_id": id },
+            "user": { "user_id": "u", "tier": "t", "locale": "en" }, "trace": { "trace_id": id,
+            "span_id": id },
             "permissions": [], "created_at": "2026-02-03T10:15:37Z" },
             "payload": { "session_id": id, "payload": payload } })
         .to_string()
@@ -141,7 +145,10 @@ mod tests {
 
     #[test]
     fn the_last_user_message_is_the_turn_and_what_is_before_it_the_history() {
-        let text = |role: &str, text: &str| json!({ "role": role, "parts": [{ "type": "text", "content": text }] });
+        let text = |role: &str, text: &str| {
+            json!({ "role": role, "parts": [{ "type": "text",
+        "content": text }] })
+        };
         let ask = Ask::from_cap(&request(
             json!({ "messages": [text("user", "a"), text("assistant", "b"), text("user", "c")] }),
         ))
@@ -162,7 +169,8 @@ mod tests {
 
     #[test]
     fn results_and_answers_alone_are_a_request() {
-        let result = json!({ "role": "tool", "parts": [{ "type": "tool_call_response", "id": "c", "response": 7 }] });
+        let result = json!({ "role": "tool", "parts": [{ "type": "tool_call_response", "id": "c",
+        "response": 7 }] });
         let ask = Ask::from_cap(&request(json!({ "messages": [result] }))).unwrap();
         assert_eq!((ask.messages.iter().count(), ask.is_whole), (1, false));
         let answer = json!({ "interruptId": "i", "status": "cancelled" });
@@ -180,8 +188,10 @@ mod tests {
 
     #[test]
     fn what_stands_beside_the_messages_is_typed_or_refused() {
-        let ask = Ask::from_cap(&request(json!({ "query": "Hi", "temperature": 0.5, "state": { "n": 1 },
-            "tools": [{ "name": "f", "description": "d" }], "context": [{ "description": "d", "value": "v" }] })))
+        let ask = Ask::from_cap(&request(json!({ "query": "Hi", "temperature": 0.5,
+        "state": { "n": 1 },
+            "tools": [{ "name": "f", "description": "d" }], "context": [{ "description": "d",
+            "value": "v" }] })))
         .unwrap()
         .extras;
         assert_eq!(
@@ -197,10 +207,12 @@ mod tests {
     #[test]
     fn a_body_of_v2_is_read_and_its_mistakes_are_named_in_v2() {
         let id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
-        let body = json!({ "request_id": id, "context": { "session_id": "sess_abc", "user": { "id": "u", "name": "n" } }, "payload": { "query": "Hi" } });
+        let body = json!({ "request_id": id, "context": { "session_id": "sess_abc",
+        "user": { "id": "u", "name": "n" } }, "payload": { "query": "Hi" } });
         let ask = Ask::from_cap(body.to_string().as_bytes()).unwrap();
         assert_eq!((ask.profile, ask.session.as_str()), (Profile::V2, "sess_abc"));
-        let wrong = json!({ "request_id": id, "context": { "session_id": 7, "user": { "id": "u", "name": "n" } }, "payload": { "query": "Hi" } });
+        let wrong = json!({ "request_id": id, "context": { "session_id": 7, "user": { "id": "u",
+        "name": "n" } }, "payload": { "query": "Hi" } });
         assert!(
             Ask::from_cap(wrong.to_string().as_bytes())
                 .unwrap_err()

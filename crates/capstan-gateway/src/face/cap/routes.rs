@@ -25,11 +25,16 @@ pub(super) struct Params {
 pub(super) const POST: Row = Row {
     tag: &Tag::RUNS,
     summary: "Start a run, or attach to it",
-    says: "The agent of the path answers, else the one that `context.agent_id` names, else the default one.\n\n\
-        The first request with a `request_id` starts the run. The same request sent again attaches to it in whatever state it is, and never starts \
-        a second one; another body under the same key is a conflict. Leaving is not stopping: the run goes on.\n\n\
-        The answer is a stream of packets, or one object with `Accept: application/json`. In a stream the fault of a run is an ERROR packet; \
-        in one object it is the answer, so that any code of the catalogue may come, and an agent's own under 500.",
+    says: "The agent of the path answers, else the one that `context.agent_id` names, else the \
+     default one.\n\n\
+        The first request with a `request_id` starts the run. The same request sent again \
+        attaches to it in whatever state it is, and never starts \
+        a second one; another body under the same key is a conflict. Leaving is not stopping: the \
+        run goes on.\n\n\
+        The answer is a stream of packets, or one object with `Accept: application/json`. In a \
+        stream the fault of a run is an ERROR packet; \
+        in one object it is the answer, so that any code of the catalogue may come, and an \
+        agent's own under 500.",
     places: &[&openapi::AGENT],
     query: Some(Params::json_schema),
     headers: &[&openapi::CURSOR, &openapi::ALLOW_RESET],
@@ -38,7 +43,8 @@ pub(super) const POST: Row = Row {
         headers: &[&openapi::STREAM_ID, &openapi::STREAM_TICKET],
         links: LINKS_OF_RUN,
         ..Answer::ok(
-            "The packets of the run, an event each; the `id:` of an event is the cursor after it. Or all of it in one object.",
+            "The packets of the run, an event each; the `id:` of an event is the cursor after it. \
+             Or all of it in one object.",
             &[Content::Events(packets), Content::Json(whole_run)],
         )
     }],
@@ -64,8 +70,10 @@ pub(super) const POST: Row = Row {
 
 /// Of CAP.
 const SERVICE_REQUEST: Body = Body {
-    says: "`request_id` is the key under which the run starts at most once. `payload.payload` of profile v1 holds the turn: \
-        `messages` (the last one of role user; the earlier ones replace what is stored), else `query`, else `input`.",
+    says: "`request_id` is the key under which the run starts at most once. `payload.payload` of \
+     profile v1 holds the turn: \
+        `messages` (the last one of role user; the earlier ones replace what is stored), else \
+        `query`, else `input`.",
     model: service_request,
     examples: &[("v1", v1), ("v2", v2)],
 };
@@ -73,9 +81,12 @@ const SERVICE_REQUEST: Body = Body {
 /// Either profile. The models leave open where the turn stands; the gateway does not.
 fn service_request(generator: &mut SchemaGenerator) -> Schema {
     let turn = json!({ "anyOf": [
-        { "required": ["messages"], "properties": { "messages": of_user(model::<Vec<ChatMessage>>(generator)) } },
-        { "required": ["query"], "properties": { "query": { "type": "string" }, "messages": false } },
-        { "required": ["input"], "properties": { "input": { "type": "string" }, "messages": false } },
+        { "required": ["messages"],
+        "properties": { "messages": of_user(model::<Vec<ChatMessage>>(generator)) } },
+        { "required": ["query"], "properties": { "query": { "type": "string" },
+        "messages": false } },
+        { "required": ["input"], "properties": { "input": { "type": "string" },
+        "messages": false } },
     ] });
     json_schema!({ "anyOf": [
         { "allOf": [model::<ServiceRequest>(generator)],
@@ -113,13 +124,15 @@ fn v2() -> Value {
 
 /// A packet of either profile.
 pub(super) fn packets(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [model::<StreamPacket>(generator), model::<v2::StreamPacket>(generator)] })
+    json_schema!({ "anyOf": [model::<StreamPacket>(generator),
+    model::<v2::StreamPacket>(generator)] })
 }
 
 /// A run in one object: the data contract's envelope with our output.
 fn whole_run(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "allOf": [model::<ServiceResponse>(generator)], "properties": {
-        "output": model::<RunOutput<'_>>(generator), "metrics": model::<RunMetrics<'_>>(generator) } })
+        "output": model::<RunOutput<'_>>(generator),
+        "metrics": model::<RunMetrics<'_>>(generator) } })
 }
 
 /// What a run's stream and session can be asked.

@@ -1,4 +1,5 @@
-//! What a list holds: packets as they are in the journal, or the chunks that another face makes of them.
+//! What a list holds: packets as they are in the journal, or the chunks that another face makes of
+//! them.
 
 use capstan_journal::{Frames, Run};
 use capstan_protocol::Fault;

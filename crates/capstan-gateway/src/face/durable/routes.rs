@@ -77,7 +77,8 @@ const HEADERS: &[&Header] = &[&NEXT, &IS_UP_TO_DATE, &IS_CLOSED];
 const ROW: Row = Row {
     tag: &TAG,
     summary: "Read a stream by offsets",
-    says: "Durable Streams, its reading side. Items are the packets as they are in the journal. A run that failed has an ERROR among them; there is no other sign. \
+    says: "Durable Streams, its reading side. Items are the packets as they are in the journal. A \
+     run that failed has an ERROR among them; there is no other sign. \
         Whoever would create, append or delete is answered 405.",
     places: &[&openapi::STREAM],
     query: Some(ReadParams::json_schema),
@@ -85,7 +86,8 @@ const ROW: Row = Row {
         Answer {
             headers: HEADERS,
             ..Answer::ok(
-                "Items after the offset, as an array; with `live=sse` a stream of arrays (`data`) and offsets (`control`).",
+                "Items after the offset, as an array; with `live=sse` a stream of arrays (`data`) \
+                 and offsets (`control`).",
                 &[
                     Content::Json(model::<Vec<StreamPacket>>),
                     Content::Events(model::<Vec<StreamPacket>>),

@@ -1,4 +1,5 @@
-//! A live response. Items and the offset after them are one write: an end between them would give the items twice.
+//! A live response. Items and the offset after them are one write: an end between them would give
+//! the items twice.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Chat Completions: a request tells the whole conversation, and nobody can come back for an answer but with its key.
+//! Chat Completions: a request tells the whole conversation, and nobody can come back for an answer
+//! but with its key.
 
 mod ask;
 mod completion;
@@ -106,7 +107,8 @@ impl Face for Chat {
         request::armed_by(parts)
     }
 
-    /// Without a key nobody can come back for it, and whoever closes the connection wants it stopped.
+    /// Without a key nobody can come back for it, and whoever closes the connection wants it
+    /// stopped.
     fn ends_unread(&self, run: &Run) -> bool {
         repeats::is_keyless(run)
     }

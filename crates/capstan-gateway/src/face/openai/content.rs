@@ -1,4 +1,5 @@
-//! What a message holds: a text, or parts with pictures, sound and files among them, in the words of both APIs.
+//! What a message holds: a text, or parts with pictures, sound and files among them, in the words
+//! of both APIs.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,5 +1,6 @@
-//! Faults in OpenAI's shape. The SDKs' exception depends on the status alone, and whether they try again on the status
-//! and `x-should-retry`; so a fault that a repeat cannot mend must say so in both.
+//! Faults in OpenAI's shape. The SDKs' exception depends on the status alone, and whether they try
+//! again on the status and `x-should-retry`; so a fault that a repeat cannot mend must say so in
+//! both.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
-//! What documented members of a request have to be, whether something here works with them, an answer only repeats them, or neither. One of the wrong
-//! type is a mistake that OpenAI would name, and a client that was tried here must not find it there. Looked at when they come, not when a run
-//! is read again that an older build has let in.
+//! What documented members of a request have to be, whether something here works with them, an
+//! answer only repeats them, or neither. One of the wrong type is a mistake that OpenAI would name,
+//! and a client that was tried here must not find it there. Looked at when they come, not when a
+//! run is read again that an older build has let in.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +71,8 @@ pub(super) const RESPONSES: &[Member] = &[
 /// The words for how much is said.
 pub(super) const VERBOSITY: Is = Is::Word(&["low", "medium", "high"]);
 
-/// Names the first member of a body that is not what it has to be. What is no object is told when it is decoded.
+/// Names the first member of a body that is not what it has to be. What is no object is told when
+/// it is decoded.
 pub(super) fn check(body: &[u8], own: &[Member]) -> Result<(), DecodeError> {
     let Ok(all) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(body) else {
         return Ok(());

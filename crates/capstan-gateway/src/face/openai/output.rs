@@ -1,5 +1,6 @@
-//! What a run amounts to in OpenAI's words: items. Text and markdown are one message, a thought is an item of its own,
-//! and so is a call that waits for the caller. Calls that the agent has answered itself are its own business.
+//! What a run amounts to in OpenAI's words: items. Text and markdown are one message, a thought is
+//! an item of its own, and so is a call that waits for the caller. Calls that the agent has
+//! answered itself are its own business.
 
 use capstan_journal::Run;
 use capstan_protocol::agui::Interrupt;
@@ -119,7 +120,8 @@ impl Output {
         }
     }
 
-    /// A question to a person is a call whose output is the answer. One about a call of the agent's own stands for it.
+    /// A question to a person is a call whose output is the answer. One about a call of the agent's
+    /// own stands for it.
     fn ask(&mut self, seq: u64, interrupt: &Interrupt) {
         for call in
             self.calls.iter_mut().filter(|call| Some(&call.id) == interrupt.tool_call_id.as_ref())
@@ -228,7 +230,8 @@ pub(super) struct Source {
 impl Source {
     /// As it stands at a place in the text.
     pub(super) fn annotation(&self, at: usize) -> Value {
-        json!({ "type": "url_citation", "url": self.url, "title": self.title, "start_index": at, "end_index": at })
+        json!({ "type": "url_citation", "url": self.url, "title": self.title, "start_index": at,
+        "end_index": at })
     }
 }
 

@@ -1,5 +1,6 @@
-//! Tools and parameters, in the words of both APIs. What would change the shape of the answer and cannot be honoured is
-//! refused by name; what only steers a model reaches it, and other agents may ignore it.
+//! Tools and parameters, in the words of both APIs. What would change the shape of the answer and
+//! cannot be honoured is refused by name; what only steers a model reaches it, and other agents may
+//! ignore it.
 
 use capstan_agent::Work;
 use capstan_protocol::agui::Tool;
@@ -150,8 +151,8 @@ pub(super) fn refuse(place: &str, what: &str) -> DecodeError {
     DecodeError::value(place, format!("{what} is not supported here"))
 }
 
-/// What only a look at the agent tells: whether an answer of this form can be had. Agents that are no models make of
-/// their answers what they like. `place` is where the request asks for the form.
+/// What only a look at the agent tells: whether an answer of this form can be had. Agents that are
+/// no models make of their answers what they like. `place` is where the request asks for the form.
 pub(super) fn check_agent(app: &App, ask: &mut Ask, place: &str) -> Result<(), Fault> {
     // The word for whichever agent is the default one.
     if ask.agent.as_deref() == Some("default") && app.agent("default").is_none() {

@@ -1,5 +1,6 @@
-//! Start once without a key. The SDKs send a request that failed again as it was, with nothing that names it but a count;
-//! so a repeat is known by its body, and attaches to the run that it repeats instead of starting, and paying for, another.
+//! Start once without a key. The SDKs send a request that failed again as it was, with nothing that
+//! names it but a count; so a repeat is known by its body, and attaches to the run that it repeats
+//! instead of starting, and paying for, another.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +21,8 @@ use crate::face::Request;
 const WITHIN: Duration = Duration::from_secs(600);
 /// So many runs of one body are looked at, the newest first.
 const MOST: usize = 32;
-/// What the keys of requests without one begin with. No header can hold the dot, so that no client has such a key.
+/// What the keys of requests without one begin with. No header can hold the dot, so that no client
+/// has such a key.
 const KEYLESS: &str = "keyless\u{b7}";
 
 /// Keeps the run that a repeat is for from others that repeat the same, until its answer has begun.

@@ -1,5 +1,5 @@
-//! What both APIs have in common on the way in: whether the answer is streamed stands in the body, never in `Accept`;
-//! the key of a request stands in a header.
+//! What both APIs have in common on the way in: whether the answer is streamed stands in the body,
+//! never in `Accept`; the key of a request stands in a header.
 
 use std::sync::Arc;
 
@@ -82,14 +82,16 @@ pub(super) async fn answer(
 
 pub(super) const KEY: Header = Header {
     name: "Idempotency-Key",
-    says: "The key under which the request runs at most once. The same request under the same key attaches to its run and is answered under the same \
+    says: "The key under which the request runs at most once. The same request under the same key \
+     attaches to its run and is answered under the same \
         id; another body is refused.",
     schema: || json!({ "type": "string", "maxLength": LONGEST_ID }),
 };
 
 pub(super) const EVENTS: Header = Header {
     name: "X-Capstan-Events",
-    says: "`all`: events that OpenAI has no word for are told as well, as `capstan.event`, `capstan.warning` and `capstan.attempt`. Not every SDK can \
+    says: "`all`: events that OpenAI has no word for are told as well, as `capstan.event`, \
+     `capstan.warning` and `capstan.attempt`. Not every SDK can \
         read them.",
     schema: || json!({ "type": "string" }),
 };
@@ -108,8 +110,8 @@ pub(super) fn key_of(parts: &Parts) -> Result<Option<&str>, Fault> {
     key.map(Some).ok_or_else(|| invalid(&wrong()))
 }
 
-/// An SDK sends a request again that has a key and whose answer was to be whole, so it arms. Nobody comes back for any
-/// other run: there the gateway goes on by itself.
+/// An SDK sends a request again that has a key and whose answer was to be whole, so it arms. Nobody
+/// comes back for any other run: there the gateway goes on by itself.
 pub(super) fn armed_by(parts: &Parts) -> ArmedBy {
     let has_key = parts.headers.contains_key(KEY.name);
     if has_key && Wants::of(parts).is_whole() { ArmedBy::Client } else { ArmedBy::Gateway }

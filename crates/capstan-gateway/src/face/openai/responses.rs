@@ -1,4 +1,5 @@
-//! Responses: answers that can be read again, read on, stopped and erased by their id, and that form a tree.
+//! Responses: answers that can be read again, read on, stopped and erased by their id, and that
+//! form a tree.
 
 mod ask;
 mod items;
@@ -125,7 +126,8 @@ impl Face for Responses {
         }
         let told = async {
             let echo = Echo::of(request.ask.extras.payload.get());
-            // Whoever does not wait is told how it stands, be it failed; else a failure is a status.
+            // Whoever does not wait is told how it stands, be it failed; else a failure is a
+            // status.
             let whole = if wants.background {
                 reader::so_far::<Output>(app, run).await?
             } else {

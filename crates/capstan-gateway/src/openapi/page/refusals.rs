@@ -1,4 +1,5 @@
-//! The refusals of a route: the codes of the catalogue that each status may carry, and the shape they have.
+//! The refusals of a route: the codes of the catalogue that each status may carry, and the shape
+//! they have.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +41,8 @@ fn rows(status: &str, response: &Value) -> String {
     let entries = codes.filter_map(|code| CATALOGUE.iter().find(|entry| code == entry.code));
     let row = |entry: &Entry| {
         format!(
-            "<tr><th scope=row>{status}</th><td><a href=\"{}\"><code>{}</code></a></td><td>{}</td></tr>",
+            "<tr><th scope=row>{status}</th><td><a \
+             href=\"{}\"><code>{}</code></a></td><td>{}</td></tr>",
             entry.problem_type(),
             entry.code,
             inline(entry.meaning)

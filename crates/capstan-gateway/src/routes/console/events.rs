@@ -14,8 +14,10 @@ use crate::refusal::Refusal;
 pub(crate) const EVENTS: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "What happens, as it happens",
-    says: "Server-sent events of this process, for those in sight: `run` when one began, failed in an attempt, waits, was armed or closed; \
-        `refused`; `state` at the beginning and when the server drains; `lagged` if some were missed, or more came than a hundred a second, after which one asks anew. A comment \
+    says: "Server-sent events of this process, for those in sight: `run` when one began, failed \
+     in an attempt, waits, was armed or closed; \
+        `refused`; `state` at the beginning and when the server drains; `lagged` if some were \
+        missed, or more came than a hundred a second, after which one asks anew. A comment \
         every 15 seconds. Twenty may listen at once.",
     answers: &[Answer::ok("The events.", &[Content::Events(model::<FeedEvent>)])],
     faults: &[

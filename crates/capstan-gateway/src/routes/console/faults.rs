@@ -65,7 +65,8 @@ pub(crate) struct FaultStep {
 pub(crate) const FAULTS: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "What fails",
-    says: "Faults by code and agent, and over time: by the minute for a day, by the hour for thirty. What was counted before this \
+    says: "Faults by code and agent, and over time: by the minute for a day, by the hour for \
+     thirty. What was counted before this \
         process began is known by the hour.",
     query: Some(FaultParams::json_schema),
     answers: &[Answer::ok("The table.", &[Content::Json(model::<FaultTable>)])],

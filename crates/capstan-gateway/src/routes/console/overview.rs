@@ -36,7 +36,8 @@ pub(crate) struct TopFault {
 pub(crate) const OVERVIEW: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "What needs somebody",
-    says: "Runs that are silent, overdue, tried again, or whose process is gone, each with a sentence; and what failed most in the last \
+    says: "Runs that are silent, overdue, tried again, or whose process is gone, each with a \
+     sentence; and what failed most in the last \
         hour; where several processes share the journal, in this one.",
     answers: &[Answer::ok("The overview.", &[Content::Json(model::<Overview>)])],
     faults: FAULTS_OF_ANY,

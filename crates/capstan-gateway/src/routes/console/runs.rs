@@ -37,14 +37,16 @@ const OF_ONE: &[FaultKind] = &[
 /// What is looked for.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FindParams {
-    /// A stream's id or its first eight digits or more, a cursor, a run's key, an X-Request-ID, a session, the trace id of its `traceparent`.
+    /// A stream's id or its first eight digits or more, a cursor, a run's key, an X-Request-ID, a
+    /// session, the trace id of its `traceparent`.
     q: String,
 }
 
 pub(crate) const FIND: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Find what an id leads to",
-    says: "Exact, or the beginning of a stream's id. The answer says where it looked, and how far back.",
+    says: "Exact, or the beginning of a stream's id. The answer says where it looked, and how far \
+     back.",
     query: Some(FindParams::json_schema),
     answers: &[Answer::ok("What was found.", &[Content::Json(model::<Findings>)])],
     faults: &[FaultKind::RouteNotFound, FaultKind::JournalUnavailable],
@@ -93,7 +95,8 @@ fn states(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub(crate) const LIST: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Look through the runs",
-    says: "Newest first, a page at a time. A page looks at 5,000 records at most, and says how far back that was: a page without runs \
+    says: "Newest first, a page at a time. A page looks at 5,000 records at most, and says how \
+     far back that was: a page without runs \
         that is not `complete` is no answer yet, and `next` goes on.",
     query: Some(ListParams::json_schema),
     answers: &[Answer::ok("A page of runs.", &[Content::Json(model::<RunRows>)])],
@@ -162,7 +165,8 @@ fn query_of(visitor: &Visitor, params: ListParams) -> Result<Option<RunQuery>, F
 pub(crate) const DETAILS: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Read why a run failed",
-    says: "All attempts, the fault with what it means and what to do, ids, times: everything but what was said.",
+    says: "All attempts, the fault with what it means and what to do, ids, times: everything but \
+     what was said.",
     places: &[&openapi::STREAM],
     answers: &[Answer::ok("The run.", &[Content::Json(model::<RunDetails>)])],
     faults: OF_ONE,
@@ -242,8 +246,10 @@ pub(crate) struct MarkParams {
 pub(crate) const MARKS: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "The packets of a run, without what they say",
-    says: "For each its seq, the milliseconds since the run's request, its op, the type of an event, and its length. All of them up to \
-        20,000; of more some stand for all. 16 MiB are read at most; `read_to` says how far that was.",
+    says: "For each its seq, the milliseconds since the run's request, its op, the type of an \
+     event, and its length. All of them up to \
+        20,000; of more some stand for all. 16 MiB are read at most; `read_to` says how far that \
+        was.",
     places: &[&openapi::STREAM],
     query: Some(MarkParams::json_schema),
     answers: &[Answer::ok("The marks.", &[Content::Json(model::<Marks>)])],
@@ -287,7 +293,8 @@ fn faces(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub(crate) const FRAMES: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "What a run said",
-    says: "As it was sent, up to the last packet there is; it does not wait for more. Of a closed run it is what `capstan replay` serves \
+    says: "As it was sent, up to the last packet there is; it does not wait for more. Of a closed \
+     run it is what `capstan replay` serves \
         again. It takes the right `content`, and is noted.",
     places: &[&openapi::STREAM],
     query: Some(FrameParams::json_schema),
@@ -315,7 +322,8 @@ pub(crate) async fn frames(
 pub(crate) const BODY: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "What a run was asked",
-    says: "The body as it was claimed. No headers: none are kept. It takes the right `content`, and is noted.",
+    says: "The body as it was claimed. No headers: none are kept. It takes the right `content`, \
+     and is noted.",
     places: &[&openapi::STREAM],
     answers: &[Answer::ok("The body.", &[Content::Json(model::<Value>)])],
     faults: OF_ONE,
@@ -340,7 +348,8 @@ pub(crate) async fn body(
 pub(crate) const STOP: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Stop a run",
-    says: "Answers when its CLOSE is in the journal. A run that is over stays as it is. It takes the right `act`, and is noted.",
+    says: "Answers when its CLOSE is in the journal. A run that is over stays as it is. It takes \
+     the right `act`, and is noted.",
     places: &[&openapi::STREAM],
     answers: &[Answer::ok("How it stands now.", &[Content::Json(model::<StoppedRun>)])],
     faults: OF_ONE,
@@ -364,7 +373,8 @@ pub(crate) async fn stop(
 pub(crate) const PURGE: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Erase a run",
-    says: "It is stopped, then its packets, its body, its record and its turn are erased for good; its key stays taken. It takes the \
+    says: "It is stopped, then its packets, its body, its record and its turn are erased for \
+     good; its key stays taken. It takes the \
         right `act`, and is noted.",
     places: &[&openapi::STREAM],
     answers: &[Answer { status: 204, ..Answer::ok("It is gone.", &[]) }],

@@ -112,7 +112,8 @@ fn add(sum: &mut Map<String, Value>, used: &Map<String, Value>) {
 pub(crate) const PURGE: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Erase a conversation",
-    says: "Its runs are stopped; its turns and streams are erased for good. It takes the right `act`, and is noted.",
+    says: "Its runs are stopped; its turns and streams are erased for good. It takes the right \
+     `act`, and is noted.",
     places: &[&openapi::TENANT, &openapi::SESSION],
     answers: &[Answer { status: 204, ..Answer::ok("It is gone.", &[]) }],
     faults: &[

@@ -75,8 +75,8 @@ impl Server {
         self.task.await.unwrap();
     }
 
-    /// How long the gateway was to wait before each further attempt, in half seconds rounded up: a moment passes
-    /// between deciding and waiting.
+    /// How long the gateway was to wait before each further attempt, in half seconds rounded up: a
+    /// moment passes between deciding and waiting.
     pub(crate) fn waits(&self) -> Vec<f64> {
         let half_seconds = |wait: Duration| (wait.as_secs_f64() * 2.0).ceil() / 2.0;
         self.clock.asked(Timer::Again).into_iter().map(half_seconds).collect()

@@ -14,7 +14,8 @@ async fn a_console_that_idles_asks_the_store_for_nothing() {
     run_as(&server, "key-a", "/fault context_length_exceeded").await;
     let looks = |store: &Arc<OddStore>| store.looks.load(Ordering::Relaxed);
     for key in ["looker", "key-a"] {
-        // What the page does when it is opened: a feed, and a list of which every row came by the feed ever after.
+        // What the page does when it is opened: a feed, and a list of which every row came by the
+        // feed ever after.
         let mut feed = send(&server, "GET", "/v1/console/events", Some(key)).await;
         feed.chunk().await.unwrap();
         let before = looks(&store);

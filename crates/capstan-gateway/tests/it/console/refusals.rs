@@ -1,4 +1,5 @@
-//! Requests that were refused: which count as faults, what is remembered of them, and in whose words.
+//! Requests that were refused: which count as faults, what is remembered of them, and in whose
+//! words.
 
 use capstan_gateway::{ConsoleSettings, ContentRule, Settings};
 

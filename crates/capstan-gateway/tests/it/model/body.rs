@@ -15,7 +15,8 @@ use crate::model::stream::LOST_TAIL_GAP;
 use crate::model::truth::Truth;
 use crate::model::world::Shared;
 
-/// Nobody in a schedule is slower than this: who has heard nothing for so long asks the store whether that is right.
+/// Nobody in a schedule is slower than this: who has heard nothing for so long asks the store
+/// whether that is right.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What was stored this moment may still be on its way.
 const GRACE: Duration = Duration::from_secs(5);
@@ -77,7 +78,8 @@ impl Reading {
         Ok(goes_on)
     }
 
-    /// What is shown is stored, whoever stored it; but for what a server that crashed has lost, until it is written again.
+    /// What is shown is stored, whoever stored it; but for what a server that crashed has lost,
+    /// until it is written again.
     async fn check_stored(&self) -> Result<(), String> {
         let stored = self.truth.read(self.stream, self.cursor - 1, 1).await?;
         if stored.is_empty() && self.world.lock().power_cuts == 0 {
@@ -190,9 +192,10 @@ impl Reading {
 
     /// A body ends cleanly after CLOSE; one by POST also when the run waits.
     fn end(&self) -> Result<(), String> {
-        let is_waiting = self.last.as_ref().is_some_and(
-            |packet| matches!(&packet.payload, Payload::Error(e) if e.severity == ErrorSeverity::Transient),
-        );
+        let is_waiting = self.last.as_ref().is_some_and(|packet| {
+            matches!(&packet.payload,
+            Payload::Error(e) if e.severity == ErrorSeverity::Transient)
+        });
         if self.is_closed() || (self.is_post && is_waiting) || self.world.lock().is_draining {
             return Ok(());
         }

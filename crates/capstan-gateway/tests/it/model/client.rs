@@ -21,7 +21,8 @@ use crate::model::world::Shared;
 
 /// Every answer begins within this, in virtual time.
 const ANSWER: Duration = Duration::from_secs(60);
-/// A client is frozen with its gateway, and its clock jumps when they wake: who waits for good is found when all settles.
+/// A client is frozen with its gateway, and its clock jumps when they wake: who waits for good is
+/// found when all settles.
 const SHARED_ANSWER: Duration = Duration::from_secs(100_000);
 /// A whole run, all attempts and their waits.
 const WHOLE_RUN: Duration = Duration::from_secs(3600);

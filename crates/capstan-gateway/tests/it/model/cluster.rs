@@ -1,8 +1,9 @@
 //! The same model with three gateways over one PostgreSQL, and a clock that the model holds.
 //!
-//! Each gateway has a thread, a runtime and a lease of its own, so it can die or freeze as a process does. No clock moves by
-//! itself: the model moves that of the database and those of the gateways together. What the server does between two steps
-//! is not of the seed's choosing; the schedule is. `CAPSTAN_CLUSTER_SEEDS` is how many are tried.
+//! Each gateway has a thread, a runtime and a lease of its own, so it can die or freeze as a
+//! process does. No clock moves by itself: the model moves that of the database and those of the
+//! gateways together. What the server does between two steps is not of the seed's choosing; the
+//! schedule is. `CAPSTAN_CLUSTER_SEEDS` is how many are tried.
 
 #[cfg(planted_bugs)]
 mod bites;
@@ -21,7 +22,8 @@ use crate::model::world::Tally;
 
 /// Few enough to be run at every change.
 const SEEDS: u64 = 20;
-/// So many at a time, each with a server of its own: a schedule mostly waits for one answer after the other.
+/// So many at a time, each with a server of its own: a schedule mostly waits for one answer after
+/// the other.
 const LANES: usize = 2;
 /// So many must have met everything in `MET`.
 const FAIR: u64 = 40;
@@ -58,8 +60,8 @@ async fn whatever_becomes_of_gateways_every_viewer_sees_the_same_stream_to_its_e
     eprintln!("{tally:?}");
 }
 
-/// Schedules one after the other, over one server. What they met, or the story of the first that failed; `None` where there is no
-/// PostgreSQL.
+/// Schedules one after the other, over one server. What they met, or the story of the first that
+/// failed; `None` where there is no PostgreSQL.
 async fn try_out(seeds: impl Iterator<Item = u64>) -> Result<Option<Tally>, String> {
     let Some(mut town) = Town::start().await else { return Ok(None) };
     let mut tally = Tally::new();

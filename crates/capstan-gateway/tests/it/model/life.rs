@@ -18,7 +18,8 @@ use crate::model::store::{Calendar, Shaky};
 use crate::model::truth::Truth;
 use crate::model::world::Shared;
 
-/// The sweeper comes every minute and looks every five seconds whether it has; a slow store may hold it up.
+/// The sweeper comes every minute and looks every five seconds whether it has; a slow store may
+/// hold it up.
 const SWEEP: Duration = Duration::from_secs(68);
 /// How long a run may wait: longer than anything but [`Life::late`] takes.
 const WAITING: Duration = Duration::from_secs(3600);
@@ -28,7 +29,8 @@ const TOO_LONG: Duration = Duration::from_secs(2 * 3600 + 60);
 /// How a life ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fate {
-    /// The process dies at this point of its dealings with the store, or after the last step if it gets there.
+    /// The process dies at this point of its dealings with the store, or after the last step if it
+    /// gets there.
     Crash(i64),
     /// It is told to stop and drains.
     Drain,
@@ -203,7 +205,8 @@ impl Life {
         }
     }
 
-    /// A week passes. Requests under way are answered first, so that the model knows which week they met.
+    /// A week passes. Requests under way are answered first, so that the model knows which week
+    /// they met.
     async fn expire(&mut self) {
         self.answer_all().await;
         let mut closed = Vec::new();

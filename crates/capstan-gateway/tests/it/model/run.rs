@@ -32,7 +32,8 @@ struct Ended {
 pub(crate) struct Run {
     pub(crate) name: usize,
     pub(crate) key: Uuid,
-    /// Two requests with the same key. The first to be claimed wins, the other is a conflict for good.
+    /// Two requests with the same key. The first to be claimed wins, the other is a conflict for
+    /// good.
     pub(crate) bodies: [Bytes; 2],
     pub(crate) accepts_reset: bool,
     pub(crate) phase: Phase,
@@ -48,7 +49,8 @@ pub(crate) struct Run {
     pub(crate) is_stop_owed: bool,
     pub(crate) last_attempt: u32,
     ended: Option<Ended>,
-    /// Several gateways work on it, each with a clock of its own: nobody knows how long it has waited.
+    /// Several gateways work on it, each with a clock of its own: nobody knows how long it has
+    /// waited.
     pub(crate) is_anybodys: bool,
 }
 

@@ -1,4 +1,5 @@
-//! What the agent says: a pure function of seed, message and attempt. The agent performs it, the model foretells it.
+//! What the agent says: a pure function of seed, message and attempt. The agent performs it, the
+//! model foretells it.
 
 use std::time::Duration;
 

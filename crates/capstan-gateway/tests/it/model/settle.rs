@@ -1,4 +1,5 @@
-//! The end of a schedule: everything comes to rest, and everything that was ever seen is looked at again.
+//! The end of a schedule: everything comes to rest, and everything that was ever seen is looked at
+//! again.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The steps of a schedule: chosen by the seed, noted, done. Most are begun and not waited for, so that they overlap.
+//! The steps of a schedule: chosen by the seed, noted, done. Most are begun and not waited for, so
+//! that they overlap.
 
 use std::time::Duration;
 

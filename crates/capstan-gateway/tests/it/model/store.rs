@@ -17,7 +17,8 @@ use uuid::Uuid;
 
 use crate::model::world::Shared;
 
-/// More calls than any schedule needs: somebody asks the store in a loop, and virtual time would never pass.
+/// More calls than any schedule needs: somebody asks the store in a loop, and virtual time would
+/// never pass.
 const STORM: u64 = 200_000;
 const HOUR_MICROS: i64 = 3600 * 1_000_000;
 /// Longer than streams are kept, and than claims outlive them.

@@ -1,4 +1,5 @@
-//! The model: what anybody has seen, what is known of every key, and the first thing that went wrong.
+//! The model: what anybody has seen, what is known of every key, and the first thing that went
+//! wrong.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -41,7 +42,8 @@ pub(crate) struct World {
     pub(crate) is_draining: bool,
     /// Retention is at work: streams may go any moment.
     pub(crate) is_expiring: bool,
-    /// What has happened so far, and therefore may show: lives that ended, power cuts, waits that were swept.
+    /// What has happened so far, and therefore may show: lives that ended, power cuts, waits that
+    /// were swept.
     pub(crate) interruptions: u32,
     pub(crate) power_cuts: u32,
     pub(crate) sweeps: u32,

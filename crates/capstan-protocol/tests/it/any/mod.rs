@@ -126,9 +126,12 @@ pub(crate) fn packet() -> impl Strategy<Value = StreamPacket> {
 pub(crate) fn soup() -> impl Strategy<Value = Vec<u8>> {
     #[rustfmt::skip]
     let scraps: Vec<&[u8]> = vec![
-        b"\n", b"\n", b"\n\n", b"\r", b"\r\n", b"\r\n\r\n", b":", b" ", b"x", "é".as_bytes(), b"\xFF", b"\xEF",
-        b"\xEF\xBB\xBF", b"data", b"data:", b"data: ", b"data: y\n", b"event: e", b"event", b"id: 1", b"id",
-        b"id: \0", b"retry: 5", b"retry: z", b"event: stream.packet\nid: ", b"event: stream.packet\nid: 2\ndata: z\n\n",
+        b"\n", b"\n", b"\n\n", b"\r", b"\r\n", b"\r\n\r\n", b":", b" ", b"x", "é".as_bytes(),
+        b"\xFF", b"\xEF",
+        b"\xEF\xBB\xBF", b"data", b"data:", b"data: ", b"data: y\n", b"event: e", b"event",
+        b"id: 1", b"id",
+        b"id: \0", b"retry: 5", b"retry: z", b"event: stream.packet\nid: ",
+        b"event: stream.packet\nid: 2\ndata: z\n\n",
     ];
     let scrap =
         prop_oneof![9 => select(scraps).prop_map(<[u8]>::to_vec), 1 => vec(any::<u8>(), 0..4)];
@@ -153,9 +156,12 @@ pub(crate) fn cut<'a>(bytes: &'a [u8], places: &[Index]) -> Vec<&'a [u8]> {
 /// Bits of JSON and of packets that change what a text means.
 #[rustfmt::skip]
 pub(crate) const SCRAPS: [&str; 40] = [
-    "\"", "\\", "{", "}", "[", "]", ",", ":", " ", "\n", "\t", "\r", "0", "1", "-", "+", ".", "e9", "null", "true",
-    "{}", "[]", "\"\"", "\\u", "\\u0041", "\\ud800", "\\udc00", "\\ud83d\\udc0e", "\u{1}", "\u{7f}", "é", "\u{2028}",
-    "\"p\":", "\"p\":\"\",", "\"seq\":1,", "\"x\":1,", "99999999999999999999", "Z", "+00:00", "[\"c\",\"m\",\"FATAL\"]",
+    "\"", "\\", "{", "}", "[", "]", ",", ":", " ", "\n", "\t", "\r", "0", "1", "-", "+", ".", "e9",
+    "null", "true",
+    "{}", "[]", "\"\"", "\\u", "\\u0041", "\\ud800", "\\udc00", "\\ud83d\\udc0e", "\u{1}",
+    "\u{7f}", "é", "\u{2028}",
+    "\"p\":", "\"p\":\"\",", "\"seq\":1,", "\"x\":1,", "99999999999999999999", "Z", "+00:00",
+    "[\"c\",\"m\",\"FATAL\"]",
 ];
 
 /// One thing that goes wrong with a text.

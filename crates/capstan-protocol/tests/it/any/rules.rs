@@ -1,4 +1,5 @@
-//! The WHATWG rules for server-sent events, told as plainly as they can be: whole text in, no thought of speed.
+//! The WHATWG rules for server-sent events, told as plainly as they can be: whole text in, no
+//! thought of speed.
 
 use std::time::Duration;
 

@@ -16,7 +16,8 @@ pub(crate) fn vectors(file: &str) -> Vec<Value> {
     text(file).split('\n').filter(|line| !line.is_empty()).map(deep).collect()
 }
 
-/// Parses without serde_json's depth limit: a case may sit right at it, and the vector wraps it once more.
+/// Parses without serde_json's depth limit: a case may sit right at it, and the vector wraps it
+/// once more.
 pub(crate) fn deep(line: &str) -> Value {
     let mut reader = serde_json::Deserializer::from_str(line);
     reader.disable_recursion_limit();

@@ -188,7 +188,8 @@ impl Index {
         if let Some((of, turn)) = place.filter(|_| is_news && session.turns > 0) {
             let is_there =
                 session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
-            // Or it was copied meanwhile, or the copy that it was erased from has not outlived a crash.
+            // Or it was copied meanwhile, or the copy that it was erased from has not outlived a
+            // crash.
             let is_lost = of >= CLEANED && !self.segments.contains_key(&of);
             let original = session.parts.0.iter().find(|part| {
                 is_lost && part.segment < CLEANED && (part.first..=part.last).contains(&entry.seq)

@@ -1,5 +1,5 @@
-//! The move itself. The old store is only read; the new one is made beside it, and the format file says which counts.
-//! Killed before that is replaced, the move starts again.
+//! The move itself. The old store is only read; the new one is made beside it, and the format file
+//! says which counts. Killed before that is replaced, the move starts again.
 
 use std::collections::HashMap;
 use std::fs;
@@ -68,7 +68,8 @@ fn check_room(store: &Path, path: &Path, files: &dyn Files) -> Result<(), Journa
         return Ok(());
     }
     let message = format!(
-        "moving the journal {} to the new format takes up to {} MB, and {} MB are free; nothing was changed",
+        "moving the journal {} to the new format takes up to {} MB, and {} MB are free; nothing \
+         was changed",
         path.display(),
         needed / MB,
         free / MB

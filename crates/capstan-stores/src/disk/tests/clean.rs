@@ -15,7 +15,8 @@ async fn the_folder_stays_small_while_streams_come_and_go_and_after_a_restart() 
     let mut random = Random(7);
     let own = TenantRetention { max_age: Duration::from_secs(1 << 30), max_bytes: None };
     let retention = Retention {
-        // Of these, 30,000 are the turns of a session that is in use all along, and 70,000 the open stream.
+        // Of these, 30,000 are the turns of a session that is in use all along, and 70,000 the open
+        // stream.
         max_bytes: Some(165_000),
         tenants: [("for ever".to_owned(), own)].into(),
         ..Retention::default()

@@ -38,7 +38,8 @@ fn contents(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
         .collect()
 }
 
-/// What a reader may see of damaged streams: what was written, up to some place, or that it is damaged.
+/// What a reader may see of damaged streams: what was written, up to some place, or that it is
+/// damaged.
 async fn assert_never_wrong(store: &DiskStore, all: &All) {
     for id in all.keys() {
         match store.read(*id, 0, usize::MAX, usize::MAX).await {
@@ -237,7 +238,8 @@ async fn a_repair_keeps_what_is_whole_and_says_what_is_lost() {
                 Some(run) => {
                     let found = store.read(*id, 0, usize::MAX, usize::MAX).await.unwrap();
                     assert_eq!(found, frames(*id, 1, run.last_seq));
-                    // What would go on with less than was seen says other words under the same seqs.
+                    // What would go on with less than was seen says other words under the same
+                    // seqs.
                     assert_eq!(
                         (run.last_seq, run.state == RunState::Closed),
                         (known.last, known.is_closed),

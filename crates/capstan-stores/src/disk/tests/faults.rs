@@ -1,4 +1,5 @@
-//! Every operation on the disk fails once, or for a while: nothing acknowledged is lost, and the store mends itself.
+//! Every operation on the disk fails once, or for a while: nothing acknowledged is lost, and the
+//! store mends itself.
 
 use capstan_journal::{ErrorKind, Health, JournalError, Quota};
 
@@ -38,7 +39,8 @@ fn strays(store: &DiskStore) -> Vec<String> {
     let index = store.shared.index();
     let known =
         |name: &String| index.segments.values().any(|held| held.segment.path.ends_with(name));
-    // The next segment's file is made ahead of time; a name that is taken and never was written to costs nothing.
+    // The next segment's file is made ahead of time; a name that is taken and never was written to
+    // costs nothing.
     let spare = store.shared.spare_path();
     let is_empty = |path: &Path| std::fs::metadata(path).is_ok_and(|data| data.len() == 0);
     let is_spare = |name: &String| {
@@ -177,7 +179,8 @@ async fn below_the_floor_of_free_space_new_runs_are_refused_and_running_ones_go_
     assert!(store.transition((RunState::Running, 1), closed(&run), vec![], None).await.unwrap());
 }
 
-/// Housekeeping of a journal that is mostly dead, all of whose operations fail from the `at`th on; then it is well again.
+/// Housekeeping of a journal that is mostly dead, all of whose operations fail from the `at`th on;
+/// then it is well again.
 async fn clean_with_failures(at: usize) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::default();

@@ -1,4 +1,5 @@
-//! Power cuts: the recorded writes are replayed, those that were not synced dropped at random and in any order.
+//! Power cuts: the recorded writes are replayed, those that were not synced dropped at random and
+//! in any order.
 
 use super::super::shared::Settings;
 use super::recorder::{Recorder, after_power_cut};

@@ -225,7 +225,8 @@ fn apply(bytes: &mut Vec<u8>, op: &Op) {
     }
 }
 
-/// Makes the folder as a power cut may leave it: what was synced, and of the rest whatever the disk came to write.
+/// Makes the folder as a power cut may leave it: what was synced, and of the rest whatever the disk
+/// came to write.
 pub(super) fn after_power_cut(ops: &[Op], from: &Path, to: &Path, random: &mut Random) {
     let mut inodes: HashMap<usize, Inode> = HashMap::new();
     let (mut names, mut pending): (HashMap<PathBuf, usize>, Vec<&Op>) =

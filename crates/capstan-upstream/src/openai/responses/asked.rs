@@ -30,7 +30,8 @@ fn tool(tool: &Tool) -> Value {
     let schema =
         tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
     // Strict is the default here, and refuses most schemas that others take.
-    json!({ "type": "function", "name": tool.name, "description": tool.description, "parameters": schema, "strict": false })
+    json!({ "type": "function", "name": tool.name, "description": tool.description,
+    "parameters": schema, "strict": false })
 }
 
 fn choice(choice: &ToolChoice) -> Value {
@@ -47,7 +48,8 @@ fn format(format: &ResponseFormat) -> Value {
         ResponseFormat::Text => json!({ "type": "text" }),
         ResponseFormat::Json => json!({ "type": "json_object" }),
         ResponseFormat::JsonSchema(form) => {
-            json!({ "type": "json_schema", "name": form.name, "schema": form.schema, "strict": form.strict })
+            json!({ "type": "json_schema", "name": form.name, "schema": form.schema,
+            "strict": form.strict })
         }
     }
 }

@@ -33,13 +33,15 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(
                     Arguments::Object(object) => object.get().to_owned(),
                     Arguments::Text(text) => text.clone(),
                 };
-                out.push(json!({ "type": "function_call", "call_id": call_id(id, at), "name": name, "arguments": arguments }));
+                out.push(
+                    json!({ "type": "function_call", "call_id": call_id(id, at), "name": name,
+                "arguments": arguments }),
+                );
             }
             Part::ToolCallResponse { response, id } => {
                 let output = response_text(response);
-                out.push(
-                    json!({ "type": "function_call_output", "call_id": call_id(id, at), "output": output }),
-                );
+                out.push(json!({ "type": "function_call_output", "call_id": call_id(id, at),
+                    "output": output }));
             }
             // What a model thought does not go back to it: a message holds no proof that it was so.
             Part::Reasoning { .. } => {}

@@ -28,7 +28,8 @@ pub(crate) enum Do {
     Hang,
 }
 
-/// A port where nobody answers: taken but not listened on, so that no other server gets it meanwhile.
+/// A port where nobody answers: taken but not listened on, so that no other server gets it
+/// meanwhile.
 pub(crate) fn closed_port() -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -161,9 +162,8 @@ pub(crate) fn chunk(value: &Value) -> Do {
 
 /// A piece of a Chat Completions answer.
 pub(crate) fn token(text: &str) -> Do {
-    chunk(
-        &json!({ "model": "m-1", "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }] }),
-    )
+    chunk(&json!({ "model": "m-1", "choices": [{ "index": 0, "delta": { "content": text },
+        "finish_reason": null }] }))
 }
 
 /// Tokens `from` to `to`, as [`words`] has them.

@@ -10,7 +10,8 @@ use super::values;
 #[derive(clap::Args)]
 pub(super) struct Flags {
     /// Everything goes wrong, often; other flags adjust it
-    #[arg(long, groups = ["cuts", "ends", "stalls", "delays", "throttles", "refusals", "repeats", "hangups"])]
+    #[arg(long, groups = ["cuts", "ends", "stalls", "delays", "throttles", "refusals", "repeats",
+    "hangups"])]
     brutal: bool,
 
     /// After so many faults everything passes, so that a client with finite patience can finish
@@ -26,44 +27,53 @@ pub(super) struct Flags {
     all: bool,
 
     /// Break the connection within the body
-    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1, default_missing_value = "1",
+    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
+    default_missing_value = "1",
         groups = ["cuts", "hangups"], help_heading = "Cuts")]
     cut: Option<f64>,
 
     /// After how much of the body: packets (5, 0-20) or bytes (100b, 0-4096b) [default: 0-20]
-    #[arg(long, value_name = "RANGE", value_parser = values::after, requires = "cuts", help_heading = "Cuts")]
+    #[arg(long, value_name = "RANGE", value_parser = values::after, requires = "cuts",
+    help_heading = "Cuts")]
     cut_after: Option<After>,
 
-    /// Where from there on: right there, inside the next frame, inside the next character of several bytes, or
-    /// before the response's head [default: exact]
-    #[arg(long, value_name = "exact|frame|character|head|any", value_parser = values::at, requires = "cuts",
+    /// Where from there on: right there, inside the next frame, inside the next character of
+    /// several bytes, or before the response's head [default: exact]
+    #[arg(long, value_name = "exact|frame|character|head|any", value_parser = values::at,
+    requires = "cuts",
         help_heading = "Cuts")]
     cut_at: Option<At>,
 
     /// How the connection ends [default: reset]
-    #[arg(long, value_name = "reset|fin|any", value_parser = values::with, requires = "hangups", help_heading = "Cuts")]
+    #[arg(long, value_name = "reset|fin|any", value_parser = values::with, requires = "hangups",
+    help_heading = "Cuts")]
     cut_with: Option<With>,
 
     /// End the body well-formed at a frame boundary, but too early: without CLOSE
-    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1, default_missing_value = "1",
+    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
+    default_missing_value = "1",
         group = "ends", help_heading = "Early ends")]
     end: Option<f64>,
 
     /// After how much of the body at least [default: 0-20]
-    #[arg(long, value_name = "RANGE", value_parser = values::after, requires = "ends", help_heading = "Early ends")]
+    #[arg(long, value_name = "RANGE", value_parser = values::after, requires = "ends",
+    help_heading = "Early ends")]
     end_after: Option<After>,
 
     /// Fall silent within the body
-    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1, default_missing_value = "1",
+    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
+    default_missing_value = "1",
         groups = ["stalls", "hangups"], help_heading = "Stalls")]
     stall: Option<f64>,
 
     /// After how much of the body [default: 0-20]
-    #[arg(long, value_name = "RANGE", value_parser = values::after, requires = "stalls", help_heading = "Stalls")]
+    #[arg(long, value_name = "RANGE", value_parser = values::after, requires = "stalls",
+    help_heading = "Stalls")]
     stall_after: Option<After>,
 
     /// How long: 500ms, 2s, 1m, or a range such as 100ms-2s [default: 2s]
-    #[arg(long, value_name = "TIME", value_parser = values::time, requires = "stalls", help_heading = "Stalls")]
+    #[arg(long, value_name = "TIME", value_parser = values::time, requires = "stalls",
+    help_heading = "Stalls")]
     stall_for: Option<RangeInclusive<Duration>>,
 
     /// What follows; a cut takes --cut-with [default: continue]
@@ -72,40 +82,48 @@ pub(super) struct Flags {
     stall_then: Option<Then>,
 
     /// Hold the response back
-    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1, default_missing_value = "1",
+    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
+    default_missing_value = "1",
         group = "delays", help_heading = "Slowness")]
     delay: Option<f64>,
 
     /// How long [default: 500ms]
-    #[arg(long, value_name = "TIME", value_parser = values::time, requires = "delays", help_heading = "Slowness")]
+    #[arg(long, value_name = "TIME", value_parser = values::time, requires = "delays",
+    help_heading = "Slowness")]
     delay_for: Option<RangeInclusive<Duration>>,
 
     /// Let only so many bytes per second through
-    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1, default_missing_value = "1",
+    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
+    default_missing_value = "1",
         group = "throttles", help_heading = "Slowness")]
     throttle: Option<f64>,
 
     /// How many [default: 1000]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..), requires = "throttles",
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..),
+    requires = "throttles",
         help_heading = "Slowness")]
     throttle_to: Option<u64>,
 
     /// Write every byte by itself
-    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1, default_missing_value = "1",
+    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
+    default_missing_value = "1",
         help_heading = "Slowness")]
     drip: Option<f64>,
 
     /// Answer with an error status instead of forwarding
-    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1, default_missing_value = "1",
+    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
+    default_missing_value = "1",
         group = "refusals", help_heading = "Refusals")]
     refuse: Option<f64>,
 
     /// Which status; several are drawn from [default: 502,503]
-    #[arg(long, value_name = "STATUS", value_parser = values::status, value_delimiter = ',', requires = "refusals",
+    #[arg(long, value_name = "STATUS", value_parser = values::status, value_delimiter = ',',
+    requires = "refusals",
         help_heading = "Refusals")]
     refuse_with: Vec<u16>,
 
-    /// Which requests: any, or only those with a Last-Event-ID [default: any; with --brutal: resuming]
+    /// Which requests: any, or only those with a Last-Event-ID [default: any; with --brutal:
+    /// resuming]
     #[arg(long, value_name = "any|resuming", value_parser = values::when, requires = "refusals",
         help_heading = "Refusals")]
     refuse_when: Option<When>,
@@ -115,7 +133,8 @@ pub(super) struct Flags {
     retry_after: Option<u32>,
 
     /// Send packets again that a resuming client has seen
-    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1, default_missing_value = "1",
+    #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
+    default_missing_value = "1",
         group = "repeats", help_heading = "Repeats")]
     repeat: Option<f64>,
 

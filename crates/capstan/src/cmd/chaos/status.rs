@@ -1,4 +1,5 @@
-//! What a person at the terminal sees: one line that is drawn over and over, and the sum at the end.
+//! What a person at the terminal sees: one line that is drawn over and over, and the sum at the
+//! end.
 
 use std::time::Duration;
 

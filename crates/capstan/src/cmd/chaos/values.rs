@@ -1,4 +1,5 @@
-//! What the flags' values look like, and what is said if they do not. clap puts the flag's name in front.
+//! What the flags' values look like, and what is said if they do not. clap puts the flag's name in
+//! front.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The prompt: a line editor with the usual keys and a history. A text of several lines that is pasted is one message.
+//! The prompt: a line editor with the usual keys and a history. A text of several lines that is
+//! pasted is one message.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -72,7 +73,8 @@ impl Editor {
     }
 }
 
-/// At once, so that it survives whatever happens next. A history that cannot be written is no reason to stop talking.
+/// At once, so that it survives whatever happens next. A history that cannot be written is no
+/// reason to stop talking.
 fn remember(editor: &mut DefaultEditor, line: &str, file: Option<&Path>) {
     let is_new = editor.add_history_entry(line).unwrap_or(false);
     let Some(file) = file.filter(|_| is_new) else { return };

@@ -1,4 +1,5 @@
-//! What a person sees: text on standard output, everything else on standard error. A pipe gets the text alone.
+//! What a person sees: text on standard output, everything else on standard error. A pipe gets the
+//! text alone.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -209,7 +210,8 @@ impl Screen {
         if let CapError::Connection(_) = error {
             let url = &self.url;
             return Some(format!(
-                "does a server listen at {url}? `capstan serve` starts one, --url or CAPSTAN_URL names another"
+                "does a server listen at {url}? `capstan serve` starts one, --url or CAPSTAN_URL \
+                 names another"
             ));
         }
         let entry = entry?;

@@ -69,8 +69,8 @@ impl<'a> ChatTurn<'a> {
         Self { client, screen, request, transcript: Transcript::default(), stream: None, shown: 0 }
     }
 
-    /// Shows the answer. A failure that passes is counted down, then the same request goes out again: it arms the run
-    /// that waits for it, and starts no second one.
+    /// Shows the answer. A failure that passes is counted down, then the same request goes out
+    /// again: it arms the run that waits for it, and starts no second one.
     pub(super) async fn play(mut self) -> io::Result<Outcome> {
         let mut interrupts = signal(SignalKind::interrupt())?;
         loop {
@@ -109,15 +109,16 @@ impl<'a> ChatTurn<'a> {
         }
     }
 
-    /// An answer that somebody else stopped, or that was cut at its length, is not the whole answer.
+    /// An answer that somebody else stopped, or that was cut at its length, is not the whole
+    /// answer.
     fn outcome(&self) -> Outcome {
         let reason = self.transcript.close().map(|close| close.reason());
         let is_cut = reason.is_some_and(|reason| matches!(&*reason, Close::CANCELLED | "length"));
         if is_cut { Outcome::Failed } else { Outcome::Complete }
     }
 
-    /// The run ends on purpose, and what it said until then is shown. Whoever does not want to wait for that either
-    /// says so once more.
+    /// The run ends on purpose, and what it said until then is shown. Whoever does not want to wait
+    /// for that either says so once more.
     async fn stop(&mut self, interrupts: &mut Signal) -> io::Result<Outcome> {
         let Some(stream) = self.stream else {
             self.screen.note("not waiting any longer");

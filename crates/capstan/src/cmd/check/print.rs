@@ -1,4 +1,5 @@
-//! The checks as a person reads them: a line each as they are judged, then the evidence, then the sum.
+//! The checks as a person reads them: a line each as they are judged, then the evidence, then the
+//! sum.
 
 use std::io::{self, Write as _};
 
@@ -18,7 +19,8 @@ pub(super) fn list(checks: &[Check]) -> io::Result<()> {
     Ok(())
 }
 
-/// A line at a time: whoever waits sees that it goes on. A reader that closed the pipe has all that it wanted.
+/// A line at a time: whoever waits sees that it goes on. A reader that closed the pipe has all that
+/// it wanted.
 pub(super) fn progress(progress: &Progress<'_>) {
     let mut out = anstream::stdout().lock();
     let _ = match progress {

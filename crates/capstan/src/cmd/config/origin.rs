@@ -16,8 +16,8 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    /// Asks the command line anew, since parsed arguments do not tell a flag from a variable. The file's text comes from
-    /// whoever read it: a pipe can be read only once.
+    /// Asks the command line anew, since parsed arguments do not tell a flag from a variable. The
+    /// file's text comes from whoever read it: a pipe can be read only once.
     pub(super) fn of((path, text): (&Path, &str)) -> Self {
         Self { given: given(), lines: lines(&path.display().to_string(), text) }
     }
@@ -59,7 +59,8 @@ fn given() -> HashMap<String, String> {
     flags.iter().filter_map(origin).collect()
 }
 
-/// Every key of a file with its place, such as `capstan.toml:3`. A file that cannot be read is refused elsewhere.
+/// Every key of a file with its place, such as `capstan.toml:3`. A file that cannot be read is
+/// refused elsewhere.
 fn lines(file: &str, text: &str) -> HashMap<String, String> {
     let mut found = HashMap::new();
     if let Ok(table) = DeTable::parse(text) {

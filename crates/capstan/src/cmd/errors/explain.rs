@@ -1,4 +1,5 @@
-//! One kind of fault, explained: what it means, who caused it, what to do, how it looks in each dialect.
+//! One kind of fault, explained: what it means, who caused it, what to do, how it looks in each
+//! dialect.
 
 use std::io::{self, Write};
 

@@ -31,7 +31,8 @@ impl Recording {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let wrong = |what: String| {
             Failure::usage(format!("{}: {what}", path.display())).with_help(
-                "a run is what `curl -N URL/v1/streams/ID > run.sse` writes, or what the console gives as .sse",
+                "a run is what `curl -N URL/v1/streams/ID > run.sse` writes, or what the console \
+                 gives as .sse",
             )
         };
         let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;

@@ -19,7 +19,8 @@ pub(super) async fn allowed(
     let Some(address) = exposed.filter(|_| is_local && !config.open) else { return Ok(addresses) };
     let message = format!("{address} can be reached from elsewhere, but no tenants are configured");
     Err(Failure::usage(message).with_help(
-        "make a key with `capstan key new TENANT` and add its [[tenants]] to capstan.toml, or allow everybody with --open",
+        "make a key with `capstan key new TENANT` and add its [[tenants]] to capstan.toml, or \
+         allow everybody with --open",
     ))
 }
 
@@ -67,7 +68,8 @@ fn taken(address: SocketAddr, error: &io::Error) -> Failure {
         .with_help("choose another with --port PORT or --listen HOST:PORT (make run: PORT=…)")
 }
 
-/// Where it listens, with the port that it really has. `localhost` only if both of its addresses are ours.
+/// Where it listens, with the port that it really has. `localhost` only if both of its addresses
+/// are ours.
 pub(super) fn url(addresses: &[SocketAddr], is_tls: bool) -> String {
     let scheme = if is_tls { "https" } else { "http" };
     match addresses {
@@ -77,7 +79,8 @@ pub(super) fn url(addresses: &[SocketAddr], is_tls: bool) -> String {
     }
 }
 
-/// Where other processes reach it, unless they are told: not by the address that stands for all of this machine's.
+/// Where other processes reach it, unless they are told: not by the address that stands for all of
+/// this machine's.
 pub(super) fn advertised(addresses: &[SocketAddr], is_tls: bool) -> Option<String> {
     let is_one = |address: &SocketAddr| !address.ip().is_unspecified();
     addresses.iter().all(is_one).then(|| url(addresses, is_tls)).filter(|url| !url.is_empty())

@@ -1,4 +1,5 @@
-//! `[[agents]]`: each table becomes an agent of its kind. A mistake is told with its line and the nearest known key.
+//! `[[agents]]`: each table becomes an agent of its kind. A mistake is told with its line and the
+//! nearest known key.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -141,7 +142,8 @@ impl Source<'_> {
         let gutter = " ".repeat(line.to_string().len());
         let mark = " ".repeat(column);
         Failure::usage(format!(
-            "{path}: line {line}, column {}\n{gutter} |\n{line} | {text}\n{gutter} | {mark}^\n{message}",
+            "{path}: line {line}, column {}\n{gutter} |\n{line} | {text}\n{gutter} | \
+             {mark}^\n{message}",
             column + 1
         ))
     }
@@ -167,8 +169,10 @@ mod tests {
 
     #[test]
     fn agents_keep_the_order_of_the_file() {
-        let text = "[[agents]]\nname = \"b\"\nkind = \"demo\"\n\n[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\n\
-            url = \"http://127.0.0.1:1/v1\"\ntimeouts = { idle = 1.5 }\n[agents.parameters]\ntemperature = 0.5\n";
+        let text = "[[agents]]\nname = \"b\"\nkind = \"demo\"\n\n[[agents]]\nname = \"a\"\nkind \
+         = \"openai\"\nmodel = \"m\"\n\
+            url = \"http://127.0.0.1:1/v1\"\ntimeouts = { idle = 1.5 \
+            }\n[agents.parameters]\ntemperature = 0.5\n";
         assert_eq!(read(text).unwrap(), ["b", "a"]);
     }
 
@@ -180,7 +184,8 @@ mod tests {
             failure.contains("line 4") && failure.contains("did you mean `model`?"),
             "{failure}"
         );
-        let text = "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\n[agents.timeouts]\nidel = 1\n";
+        let text = "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel \
+         = \"m\"\n[agents.timeouts]\nidel = 1\n";
         let failure = read(text).unwrap_err();
         assert!(
             failure.contains("unknown key `idel`") && failure.contains("did you mean `idle`?"),
@@ -220,7 +225,8 @@ mod tests {
             let text = format!("[[agents]]\nname = \"{dots}\"\nkind = \"demo\"\n");
             assert!(read(&text).unwrap_err().contains("no part of a path"));
         }
-        let twice = "[[agents]]\nname = \"a\"\nkind = \"demo\"\n[[agents]]\nname = \"a\"\nkind = \"demo\"\n";
+        let twice = "[[agents]]\nname = \"a\"\nkind = \"demo\"\n[[agents]]\nname = \"a\"\nkind \
+         = \"demo\"\n";
         assert!(read(twice).unwrap_err().contains("is taken"));
     }
 

@@ -1,5 +1,6 @@
-//! Breakers of routes, shared by the gateways of a cluster: what changes here is written to the journal's store, and what the
-//! others have written is looked at once a second. A call costs nothing.
+//! Breakers of routes, shared by the gateways of a cluster: what changes here is written to the
+//! journal's store, and what the others have written is looked at once a second. A call costs
+//! nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;

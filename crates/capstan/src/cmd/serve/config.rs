@@ -1,4 +1,5 @@
-//! `capstan.toml`: what can be configured. A wrong key or value is refused with its place and the nearest known key.
+//! `capstan.toml`: what can be configured. A wrong key or value is refused with its place and the
+//! nearest known key.
 
 mod auth;
 mod cluster;
@@ -155,7 +156,8 @@ impl Config {
         Ok(settings)
     }
 
-    /// Where the others that share a journal reach this process, if that is said elsewhere than in the file.
+    /// Where the others that share a journal reach this process, if that is said elsewhere than in
+    /// the file.
     pub(super) fn advertise(&mut self, url: Option<String>) {
         self.cluster.advertise(url);
     }
@@ -212,8 +214,8 @@ fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure>
     }
 }
 
-/// Names the place, but does not quote it as toml's own message does: a line may hold a key that does not belong there.
-/// A mistyped key also gets the nearest known one.
+/// Names the place, but does not quote it as toml's own message does: a line may hold a key that
+/// does not belong there. A mistyped key also gets the nearest known one.
 fn explain(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
     let message = error.message();
     let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();

@@ -5,7 +5,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Kept for the journal's files, agents' connections and questions about health.
 const RESERVE: u64 = 512;
 
-/// Raises the soft limit to the hard one; how many connections there may be at once, `wanted` at most.
+/// Raises the soft limit to the hard one; how many connections there may be at once, `wanted` at
+/// most.
 pub(super) fn raise(wanted: usize) -> usize {
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: before.maximum, maximum: before.maximum };

@@ -1,5 +1,5 @@
-//! What `capstan serve` prints once it listens: a line for programs that wait for the URL, and lines to try, which work
-//! as the server is configured.
+//! What `capstan serve` prints once it listens: a line for programs that wait for the URL, and
+//! lines to try, which work as the server is configured.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! The public keys that tokens are checked with: a file, read at the start and at each SIGHUP, or a URL, fetched in the
-//! background. No request waits for either.
+//! The public keys that tokens are checked with: a file, read at the start and at each SIGHUP, or a
+//! URL, fetched in the background. No request waits for either.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -92,7 +92,8 @@ fn is_safe(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_near)
 }
 
-/// Never more than a set may have, nor for longer than patience lasts, nor from elsewhere than was said.
+/// Never more than a set may have, nor for longer than patience lasts, nor from elsewhere than was
+/// said.
 async fn fetch(url: &Url) -> Result<KeySet, String> {
     let client = capstan_client::transport::http_client()
         .redirect(reqwest::redirect::Policy::none())

@@ -1,4 +1,5 @@
-//! Carrying requests to another gateway of the cluster: no redirect is followed, no proxy asked, nothing tried again.
+//! Carrying requests to another gateway of the cluster: no redirect is followed, no proxy asked,
+//! nothing tried again.
 
 use std::error::Error;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use reqwest::redirect::Policy;
 
 /// A gateway that takes longer to be connected to is not there.
 const CONNECT: Duration = Duration::from_secs(2);
-/// A connection that nobody uses is closed before the other side does so: `timeouts.idle_connection` is longer.
+/// A connection that nobody uses is closed before the other side does so:
+/// `timeouts.idle_connection` is longer.
 const IDLE: Duration = Duration::from_secs(5);
 
 pub(super) struct Carrier(Client);

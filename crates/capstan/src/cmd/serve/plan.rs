@@ -1,5 +1,6 @@
-//! What a configuration means, checked as a whole before anything starts: `serve` carries it out, `config check` only
-//! tells it. Whatever keeps a server from starting, short of a port or a folder that is taken, is refused here.
+//! What a configuration means, checked as a whole before anything starts: `serve` carries it out,
+//! `config check` only tells it. Whatever keeps a server from starting, short of a port or a folder
+//! that is taken, is refused here.
 
 use std::net::SocketAddr;
 
@@ -72,7 +73,8 @@ impl Plan {
         self.agents.iter().filter_map(|agent| {
             let variable = agent.missing_key.as_ref()?;
             let message = format!(
-                "{variable} is not set, so this agent's calls go out without a key; set it, or name the key with key_env or key_file"
+                "{variable} is not set, so this agent's calls go out without a key; set it, or \
+                 name the key with key_env or key_file"
             );
             Some((agent.name.as_str(), message))
         })
@@ -94,8 +96,10 @@ fn check_journal(url: &str) -> Result<(), Failure> {
     capstan_stores::check_url(url).map_err(|error| {
         let failure = Failure::usage(error);
         match url.contains(':') || url.is_empty() {
-            true => failure
-                .with_help("`disk:<folder>` keeps streams in a folder, `postgres://…` in a database that many may share, `memory:` until the process ends"),
+            true => failure.with_help(
+                "`disk:<folder>` keeps streams in a folder, `postgres://…` in a \
+                 database that many may share, `memory:` until the process ends",
+            ),
             false => failure.with_help(format!("did you mean `disk:{url}`?")),
         }
     })

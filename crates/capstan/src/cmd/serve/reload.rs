@@ -1,4 +1,5 @@
-//! SIGHUP: tenants, operators, keys and the certificate are read anew, so that they can be rotated without a restart.
+//! SIGHUP: tenants, operators, keys and the certificate are read anew, so that they can be rotated
+//! without a restart.
 
 use std::future::Future;
 use std::io;
@@ -20,7 +21,8 @@ pub(super) struct Reloaded {
     pub(super) token_keys: Option<(Source, Jwt)>,
 }
 
-/// Re-reads the files at each SIGHUP. One that is wrong changes nothing: a typing mistake must lock nobody out.
+/// Re-reads the files at each SIGHUP. One that is wrong changes nothing: a typing mistake must lock
+/// nobody out.
 pub(super) fn on_hangup(
     file: Option<PathBuf>,
     reloaded: Reloaded,

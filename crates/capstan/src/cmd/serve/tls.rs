@@ -55,7 +55,8 @@ impl Files {
 /// Keys and answers in the clear are for loopback, or for the way to a proxy.
 pub(super) fn warn_if_plain(addresses: &[SocketAddr], is_tls: bool) {
     if let Some(address) = addresses.iter().find(|address| !is_tls && !address.ip().is_loopback()) {
-        tracing::warn!(%address, "plain HTTP beyond loopback: keys and answers can be read on the way; \
+        tracing::warn!(%address, "plain HTTP beyond loopback: keys and answers can be read on the \
+         way; \
             use --tls-cert and --tls-key, or a proxy that speaks TLS");
     }
 }

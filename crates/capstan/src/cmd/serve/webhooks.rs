@@ -1,5 +1,5 @@
-//! Posting webhooks: no redirect is followed, no proxy asked, and where only public receivers are allowed, a name is
-//! looked at after it was resolved, for every connection.
+//! Posting webhooks: no redirect is followed, no proxy asked, and where only public receivers are
+//! allowed, a name is looked at after it was resolved, for every connection.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,4 +1,5 @@
-//! Spans over OTLP/HTTP, as the standard variables say. A collector that cannot be reached costs no run anything.
+//! Spans over OTLP/HTTP, as the standard variables say. A collector that cannot be reached costs no
+//! run anything.
 
 mod delivery;
 mod settings;
@@ -54,7 +55,8 @@ impl Traces {
     pub(crate) fn layer(&self) -> Option<SpanLayer> {
         let layer = tracing_opentelemetry::layer()
             .with_tracer(self.provider.as_ref()?.tracer(SCOPE))
-            // Where in the code a span was made, and what its thread did meanwhile, says nothing about a run.
+            // Where in the code a span was made, and what its thread did meanwhile, says nothing
+            // about a run.
             .with_location(false)
             .with_threads(false)
             .with_target(false)

@@ -71,7 +71,8 @@ fn write_verdict(out: &mut impl Write, verdict: Result<String, DecodeError>) -> 
     }
 }
 
-/// A frame answers with what a reader sees of it; noise between the frames is passed over, as readers do.
+/// A frame answers with what a reader sees of it; noise between the frames is passed over, as
+/// readers do.
 fn stream_json(line: &str) -> Result<String, DecodeError> {
     let object = match Line::decode(line)? {
         Line::Object(object) => object,

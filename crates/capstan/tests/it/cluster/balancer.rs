@@ -1,4 +1,5 @@
-//! A load balancer without sticky sessions: each connection goes to any gateway, and to the next if that one is not there.
+//! A load balancer without sticky sessions: each connection goes to any gateway, and to the next if
+//! that one is not there.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

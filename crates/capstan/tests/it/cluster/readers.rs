@@ -1,4 +1,5 @@
-//! Who reads a run is known at every gateway: what ends with its last reader, and who may have what nobody reads.
+//! Who reads a run is known at every gateway: what ends with its last reader, and who may have what
+//! nobody reads.
 
 use std::collections::HashSet;
 
@@ -17,7 +18,8 @@ fn hasty() -> String {
 impl Cluster {
     /// A chat without a key; `tries` is how often an SDK says that it has tried before.
     async fn chat(&self, server: usize, text: &str, tries: u32) -> Response {
-        let body = json!({ "model": "demo", "stream": true, "messages": [{ "role": "user", "content": text }] });
+        let body = json!({ "model": "demo", "stream": true, "messages": [{ "role": "user",
+        "content": text }] });
         let request = http().post(format!("{}/v1/chat/completions", self.servers[server].url));
         let response =
             request.header("x-stainless-retry-count", tries).json(&body).send().await.unwrap();

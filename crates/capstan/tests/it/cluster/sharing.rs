@@ -1,4 +1,5 @@
-//! What gateways share beside runs: what they know of upstreams, who they are, which builds may write, and no clock.
+//! What gateways share beside runs: what they know of upstreams, who they are, which builds may
+//! write, and no clock.
 
 use std::path::Path;
 
@@ -15,7 +16,8 @@ use crate::serve::process::{Server, refused};
 /// A route over an upstream that is not there, and one that is.
 const ROUTE: &str = "[[agents]]\nname = \"route\"\nkind = \"route\"\nuse = [\"away\", \"well\"]\n\
     breaker = { failures = 2, seconds = 60 }\n\
-    [[agents]]\nname = \"away\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"http://127.0.0.1:9/v1\"\n\
+    [[agents]]\nname = \"away\"\nkind = \"openai\"\nmodel = \"m\"\nurl \
+    = \"http://127.0.0.1:9/v1\"\n\
     [[agents]]\nname = \"well\"\nkind = \"demo\"\n";
 
 async fn metric(server: &Server, line: &str) -> Option<f64> {
@@ -156,7 +158,8 @@ async fn two_releases_work_on_one_database_until_the_older_one_may_not() {
         assert_eq!(stopped["reason"], "cancelled");
     }
     assert_eq!(database.sql("select count(*) from capstan.runs where mood = 'calm'"), "3");
-    // A release later nobody may write who does not know of it: the oldest leaves, the one between stays.
+    // A release later nobody may write who does not know of it: the oldest leaves, the one between
+    // stays.
     let after_next = schema(1);
     cluster.add_with(&[("CAPSTAN_SCHEMA", "after_next")]);
     assert_eq!(
@@ -218,7 +221,8 @@ async fn clocks_that_differ_by_seconds_take_nobodys_runs_and_no_turn_of_a_sessio
     let seen = read_until(&mut response, |_| false).await;
     assert_whole(&packets(&seen), &tokens(400));
     assert!(read_until(&mut watching, |_| false).await == seen);
-    // A conversation that goes from a clock that is ahead to one that is behind loses none of its turns.
+    // A conversation that goes from a clock that is ahead to one that is behind loses none of its
+    // turns.
     let session = uuid::Uuid::now_v7();
     let context = SessionContext::new(session, UserContext::new("u"));
     for (server, turns) in [(2, 0), (0, 1), (1, 2), (0, 3)] {

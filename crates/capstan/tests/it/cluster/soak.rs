@@ -1,4 +1,5 @@
-//! The long versions: kills for a minute, rolling restarts, failovers of the server. `make soak` runs them.
+//! The long versions: kills for a minute, rolling restarts, failovers of the server. `make soak`
+//! runs them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,8 +26,10 @@ const PACE: Duration = Duration::from_millis(20);
 /// Gateways with the wordy agent: a run may be taken up as often as it is interrupted.
 fn config(wordy: &Wordy, lease: f64, durability: &str) -> String {
     format!(
-        "durability = \"{durability}\"\n[cluster]\nlease = {lease}\n[timeouts]\nbackoff = 0.001\ndrain = 0.05\n\
-         [[agents]]\nname = \"wordy\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"{}\"\nattempts = 1000\nmax_calls = 1000\n",
+        "durability = \"{durability}\"\n[cluster]\nlease = {lease}\n[timeouts]\nbackoff = \
+         0.001\ndrain = 0.05\n\
+         [[agents]]\nname = \"wordy\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"{}\"\nattempts = \
+         1000\nmax_calls = 1000\n",
         wordy.url
     )
 }
@@ -70,8 +73,8 @@ async fn live_through(client: Arc<CapClient>) -> Result<Had, CapError> {
     let mut refusals = 0;
     loop {
         match try_to_live_through(&client, &request).await {
-            // Refused before it began, by a gateway that has no lease for the moment: the same request again is what it asks
-            // for, and what a load balancer does that heeds /readyz.
+            // Refused before it began, by a gateway that has no lease for the moment: the same
+            // request again is what it asks for, and what a load balancer does that heeds /readyz.
             Err(CapError::Runtime(error)) if error.code() == "journal_unavailable" => refusals += 1,
             had => return had.map(|had| Had { refusals, ..had }),
         }
@@ -136,7 +139,8 @@ fn rush(balancer: &Balancer, count: u32, over: Duration) -> JoinSet<Result<Had, 
     runs
 }
 
-/// Each has one whole answer of one call, no two the same; all viewers have the same bytes, live and later, everywhere.
+/// Each has one whole answer of one call, no two the same; all viewers have the same bytes, live
+/// and later, everywhere.
 async fn assert_exact(cluster: &Cluster, runs: Vec<Had>) {
     assert_kept(cluster, runs, false).await;
 }
@@ -185,7 +189,8 @@ fn lead(balancer: &Balancer, cluster: &Cluster) {
     balancer.lead_to(cluster.servers.iter().map(|server| server.url.clone()));
 }
 
-/// Front ends that speak AG-UI over a fetch that resumes, as the page and `resumableFetch` do: what each shows in the end.
+/// Front ends that speak AG-UI over a fetch that resumes, as the page and `resumableFetch` do: what
+/// each shows in the end.
 fn front_ends(balancer: &Balancer, count: u32, over: Duration) -> JoinSet<String> {
     let mut pages = JoinSet::new();
     for n in 0..count {
@@ -206,15 +211,18 @@ struct FrontEnd {
 
 impl FrontEnd {
     async fn show(mut self, url: &str) -> String {
-        let input = serde_json::json!({ "threadId": Uuid::now_v7().to_string(), "runId": Uuid::now_v7().to_string(), "state": {},
-            "messages": [{ "id": "u", "role": "user", "content": "say something" }], "tools": [], "context": [] });
+        let input = serde_json::json!({ "threadId": Uuid::now_v7().to_string(),
+        "runId": Uuid::now_v7().to_string(), "state": {},
+            "messages": [{ "id": "u", "role": "user", "content": "say something" }], "tools": [],
+            "context": [] });
         loop {
             let mut request =
                 crate::serve::client::http().post(format!("{url}/v1/ag-ui")).json(&input);
             if let Some(cursor) = &self.cursor {
                 request = request.header("last-event-id", cursor);
             }
-            // A connection that breaks, and a gateway that is about to leave, are what a resuming fetch hides.
+            // A connection that breaks, and a gateway that is about to leave, are what a resuming
+            // fetch hides.
             let Ok(mut response) = request.send().await else { continue };
             assert!(matches!(response.status().as_u16(), 200 | 503), "{response:?}");
             let (mut seen, mut read) = (Vec::new(), 0);
@@ -329,7 +337,8 @@ async fn soak_a_gateway_that_is_cut_off_from_the_server_in_one_direction_is_noti
 async fn kill_minute(runs: u32, time: Duration) {
     let Some(database) = Database::create() else { return };
     let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
-    // Shorter than the default, so that more is taken over; on a machine too busy for a sign of life in a second, longer.
+    // Shorter than the default, so that more is taken over; on a machine too busy for a sign of
+    // life in a second, longer.
     let lease = std::env::var("CAPSTAN_SOAK_LEASE").map_or(4.0, |lease| lease.parse().unwrap());
     let mut cluster = Cluster::over(database.url.clone(), &config(&wordy, lease, "process"), None);
     lead(&balancer, &cluster);
@@ -355,7 +364,8 @@ async fn kill_minute(runs: u32, time: Duration) {
     assert_exact(&cluster, had).await;
     let time = began.elapsed();
     eprintln!(
-        "{runs} of {runs} exact: {kills} kills, {calls} calls of the agent, {refusals} refusals, {time:?}"
+        "{runs} of {runs} exact: {kills} kills, {calls} calls of the agent, {refusals} refusals, \
+         {time:?}"
     );
     assert!(calls > runs as usize, "nothing was interrupted");
 }
@@ -414,7 +424,8 @@ async fn soak_leases_that_are_lost_again_and_again_cancel_no_run() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         // As whoever took it for dead would; it lives, and takes over what was its own.
         database.sql(
-            "select capstan.leave_1(id) from capstan.replicas where state < 3 order by random() limit 1",
+            "select capstan.leave_1(id) from capstan.replicas where state < 3 order by random() \
+             limit 1",
         );
     }
     let had = all(rush).await;

@@ -1,4 +1,5 @@
-//! Tenants of whom nothing is stored live in one gateway's memory; each face finds them at any gateway.
+//! Tenants of whom nothing is stored live in one gateway's memory; each face finds them at any
+//! gateway.
 
 use std::collections::HashSet;
 
@@ -11,7 +12,8 @@ use crate::cluster::{CONFIG, Cluster, assert_whole};
 use crate::serve::client::{ask, http, packets, read_until, stream_of, tokens, whole_frames};
 
 const KEY: &str = "sk_private";
-/// Which no machine is too busy to keep: a tenant whose gateway has lost its lease moves, and what it had is gone.
+/// Which no machine is too busy to keep: a tenant whose gateway has lost its lease moves, and what
+/// it had is gone.
 const KEPT: f64 = 600.0;
 /// After which a gateway that is killed or frozen is missed.
 const BRIEF: f64 = 4.0;
@@ -155,8 +157,10 @@ async fn each_face_finds_a_tenant_that_is_not_stored_from_the_wrong_gateway() {
         );
         assert!(http().get(opened).send().await.unwrap().text().await.unwrap().contains("Hello"));
         // AG-UI: the same run again is the same run.
-        let input = json!({ "threadId": Uuid::now_v7().to_string(), "runId": format!("run {wrong}"), "state": {},
-            "messages": [{ "id": "u", "role": "user", "content": "/echo Hello" }], "tools": [], "context": [] });
+        let input = json!({ "threadId": Uuid::now_v7().to_string(),
+        "runId": format!("run {wrong}"), "state": {},
+            "messages": [{ "id": "u", "role": "user", "content": "/echo Hello" }], "tools": [],
+            "context": [] });
         let first = cluster.tell(wrong, "/v1/ag-ui", &input).await;
         let again = cluster.tell(0, "/v1/ag-ui", &input).await;
         assert_eq!(stream_of(&first), stream_of(&again));
@@ -184,14 +188,18 @@ async fn each_face_finds_a_tenant_that_is_not_stored_from_the_wrong_gateway() {
         let next: Value = cluster.tell(wrong, "/v1/responses", &next).await.json().await.unwrap();
         assert_eq!(next["previous_response_id"], made["id"], "{next}");
         // The AI SDK: a chat is found by its own id.
-        let message = json!({ "id": "u", "role": "user", "parts": [{ "type": "text", "text": "/echo Hello" }] });
-        let submit = json!({ "id": format!("chat-{wrong}"), "messages": [message], "trigger": "submit-message" });
+        let message = json!({ "id": "u", "role": "user", "parts": [{ "type": "text",
+        "text": "/echo Hello" }] });
+        let submit = json!({ "id": format!("chat-{wrong}"), "messages": [message],
+        "trigger": "submit-message" });
         let told = cluster.tell(wrong, "/v1/ai-sdk/chat", &submit).await.text().await.unwrap();
         let back = cluster.look(3 - wrong, &format!("/v1/ai-sdk/chat/chat-{wrong}/stream")).await;
         assert!(told.contains("Hello") && back.text().await.unwrap() == told);
         // A2A: a task by its id, in both bindings.
-        let message = json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER", "parts": [{ "text": "/echo Hello" }] });
-        let send = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message } });
+        let message = json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER",
+        "parts": [{ "text": "/echo Hello" }] });
+        let send = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage",
+        "params": { "message": message } });
         let sent: Value = cluster.tell(wrong, "/v1/a2a", &send).await.json().await.unwrap();
         let task = sent["result"]["task"]["id"].as_str().unwrap_or_else(|| panic!("{sent}"));
         let get =
@@ -219,7 +227,8 @@ async fn what_lived_in_a_gateway_that_is_gone_is_lost_in_types_and_never_run_twi
     cluster.servers.remove(0).kill();
     // Whoever watched through another is cut, as by the one that is gone.
     drop(read_until(&mut watching, |_| false).await);
-    // As long as it may live its requests are refused in types; then it is gone, and so is what it knew.
+    // As long as it may live its requests are refused in types; then it is gone, and so is what it
+    // knew.
     let mut refused = 0;
     let lost = loop {
         let answer = cluster.look(1, &format!("/v1/streams/{stream}")).await;

@@ -1,4 +1,5 @@
-//! A model that words every call differently: call 7 says `c7w1 c7w2 …`. Whoever mixes two calls is seen through.
+//! A model that words every call differently: call 7 says `c7w1 c7w2 …`. Whoever mixes two calls is
+//! seen through.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -79,7 +80,8 @@ async fn answer(
         socket.flush().await?;
         tokio::time::sleep(pace).await;
     }
-    let end = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let end = "data: \
+     {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     socket.write_all(end.as_bytes()).await?;
     socket.shutdown().await
 }

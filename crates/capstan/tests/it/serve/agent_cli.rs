@@ -1,7 +1,8 @@
-//! A real agent CLI as a `command` agent, against a provider that misbehaves. Its frames are what nobody here made up.
+//! A real agent CLI as a `command` agent, against a provider that misbehaves. Its frames are what
+//! nobody here made up.
 //!
-//! Nothing of it is installed by us: `CAPSTAN_AGENT_CLI` names the program, or `claude` is in `PATH`; otherwise the
-//! test says that it is skipped.
+//! Nothing of it is installed by us: `CAPSTAN_AGENT_CLI` names the program, or `claude` is in
+//! `PATH`; otherwise the test says that it is skipped.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -56,7 +57,8 @@ impl Drop for Provider {
     }
 }
 
-/// An agent of its own for each model and way in. The CLI gets a home that is empty, and asks nobody but the provider.
+/// An agent of its own for each model and way in. The CLI gets a home that is empty, and asks
+/// nobody but the provider.
 fn agent(
     name: &str,
     model: &str,
@@ -70,8 +72,10 @@ fn agent(
         "[[agents]]\nname = {name:?}\nkind = \"command\"\n{keys}\ncwd = {home:?}\n\
          command = [{cli:?}, \"-p\", \"--output-format\", \"stream-json\", \"--include-partial-messages\", \
          \"--verbose\", \"--model\", {model:?}{arguments}]\n\
-         env = {{ HOME = {home:?}, ANTHROPIC_BASE_URL = {provider:?}, ANTHROPIC_API_KEY = \"sk-ant-none-at-all\", \
-         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\", DISABLE_AUTOUPDATER = \"1\", CLAUDE_CODE_MAX_RETRIES = \"1\" }}\n"
+         env = {{ HOME = {home:?}, ANTHROPIC_BASE_URL = {provider:?}, ANTHROPIC_API_KEY \
+         = \"sk-ant-none-at-all\", \
+         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\", DISABLE_AUTOUPDATER = \"1\", \
+         CLAUDE_CODE_MAX_RETRIES = \"1\" }}\n"
     )
 }
 

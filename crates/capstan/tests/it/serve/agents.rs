@@ -14,7 +14,8 @@ const SPEAK: &str = r#"printf '{"type":"assistant","message":{"model":"m-1","con
 /// The table of an agent that answers with a word.
 pub(crate) fn table(name: &str, word: &str) -> String {
     format!(
-        "[[agents]]\nname = {name:?}\nkind = \"command\"\ncommand = [\"/bin/sh\", \"-c\", {SPEAK:?}, {word:?}]\n"
+        "[[agents]]\nname = {name:?}\nkind = \"command\"\ncommand = [\"/bin/sh\", \"-c\", \
+         {SPEAK:?}, {word:?}]\n"
     )
 }
 
@@ -52,7 +53,8 @@ fn a_mistake_in_an_agent_is_told_with_its_line_and_the_nearest_key() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_from_the_environment_is_neither_told_nor_logged() {
     let folder = tempfile::tempdir().unwrap();
-    let text = "debug = true\n[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"http://127.0.0.1:9\"\nkey_env = \"MY_KEY\"\n";
+    let text = "debug = true\n[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\nurl \
+     = \"http://127.0.0.1:9\"\nkey_env = \"MY_KEY\"\n";
     fs::write(folder.path().join("capstan.toml"), text).unwrap();
     let env = [("MY_KEY", "sk-very-secret"), ("CAPSTAN_LOG", "debug")];
     let server = Server::start_with(folder.path(), &env);
@@ -67,9 +69,12 @@ async fn a_key_from_the_environment_is_neither_told_nor_logged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_says_why_an_upstream_failed_and_the_answer_does_not() {
     let folder = tempfile::tempdir().unwrap();
-    let text = "[[agents]]\nname = \"gpt\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"http://127.0.0.1:9/v1\"\nmax_calls = 1\n\
-        [[agents]]\nname = \"cli\"\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo no profile: staging >&2; exit 3\"]\n\
-        [[agents]]\nname = \"far\"\nkind = \"ag-ui\"\nurl = \"http://127.0.0.1:9\"\nkey_env = \"NO_SUCH_KEY\"\n";
+    let text = "[[agents]]\nname = \"gpt\"\nkind = \"openai\"\nmodel = \"m\"\nurl \
+     = \"http://127.0.0.1:9/v1\"\nmax_calls = 1\n\
+        [[agents]]\nname = \"cli\"\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo no \
+        profile: staging >&2; exit 3\"]\n\
+        [[agents]]\nname = \"far\"\nkind = \"ag-ui\"\nurl = \"http://127.0.0.1:9\"\nkey_env \
+        = \"NO_SUCH_KEY\"\n";
     fs::write(folder.path().join("capstan.toml"), text).unwrap();
     let server = Server::start(folder.path());
     server.wait_for_line("OPENAI_API_KEY is not set");
@@ -102,11 +107,13 @@ async fn last_event(transcript: &str) -> Value {
         .join("../../vectors/claude/transcripts")
         .join(transcript);
     let text = format!(
-        "[[agents]]\nname = \"cli\"\nkind = \"command\"\ncommand = [\"/bin/sh\", \"-c\", 'cat \"$0\"; exit 1', {file:?}]\n"
+        "[[agents]]\nname = \"cli\"\nkind = \"command\"\ncommand = [\"/bin/sh\", \"-c\", \
+         'cat \"$0\"; exit 1', {file:?}]\n"
     );
     fs::write(folder.path().join("capstan.toml"), text).unwrap();
     let server = Server::start(folder.path());
-    let input = json!({ "threadId": "t", "runId": "r", "messages": [{ "id": "1", "role": "user", "content": "Hi" }] });
+    let input = json!({ "threadId": "t", "runId": "r", "messages": [{ "id": "1", "role": "user",
+    "content": "Hi" }] });
     let body = http()
         .post(format!("{}/v1/ag-ui", server.url))
         .json(&input)

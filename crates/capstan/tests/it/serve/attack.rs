@@ -1,8 +1,9 @@
-//! One tenant does its worst, another one works beside it, in a process whose memory is limited from outside.
+//! One tenant does its worst, another one works beside it, in a process whose memory is limited
+//! from outside.
 //!
-//! The short version asserts what the process holds, that health is answered and that the quiet tenant's runs end well.
-//! `--ignored` (`make soak`) does each attack again and again, and holds the quiet tenant's time beside it against that
-//! of a quiet server.
+//! The short version asserts what the process holds, that health is answered and that the quiet
+//! tenant's runs end well. `--ignored` (`make soak`) does each attack again and again, and holds
+//! the quiet tenant's time beside it against that of a quiet server.
 
 #[path = "../../../../capstan-gateway/tests/it/common/http2.rs"]
 mod frames;
@@ -21,8 +22,9 @@ use crate::serve::process::Server;
 const ADDRESS_SPACE_KB: u64 = 6 * 1024 * 1024;
 /// What a tenant's requests may take in this test.
 const IN_FLIGHT: u64 = 32 * 1024 * 1024;
-/// What the process may ever have resident: itself, what requests may take, and what the allocator keeps of it. That is the most: it gives
-/// back what was freed a second later, and some of it only when its thread works again.
+/// What the process may ever have resident: itself, what requests may take, and what the allocator
+/// keeps of it. That is the most: it gives back what was freed a second later, and some of it only
+/// when its thread works again.
 const MAX_RESIDENT_KB: u64 = 512 * 1024;
 
 struct Attack<'a> {
@@ -125,17 +127,19 @@ const NOTHING: &str = "nothing";
 const MEASURED: usize = 1000;
 /// And how often each is made meanwhile, at least.
 const ROUNDS: usize = 3;
-/// What quiet is at least taken to be. A run of the quiet tenant passes from thread to thread some ten times, and on two cores
-/// that the tenant, the server and its attacker share, a hand-over waits for up to one slice of the scheduler (3 ms on Linux) now
-/// and then: one or two of those in a run say nothing about the server.
+/// What quiet is at least taken to be. A run of the quiet tenant passes from thread to thread some
+/// ten times, and on two cores that the tenant, the server and its attacker share, a hand-over
+/// waits for up to one slice of the scheduler (3 ms on Linux) now and then: one or two of those in
+/// a run say nothing about the server.
 const SLICES: Duration = Duration::from_millis(6);
 
 fn p99(times: &[Duration]) -> Duration {
     times[times.len() * 99 / 100]
 }
 
-/// The quiet tenant's times, and how often the attack was made meanwhile. Attackers have machines of their own: here theirs
-/// is a thread that steps back for everybody else's, so that what is measured is the server.
+/// The quiet tenant's times, and how often the attack was made meanwhile. Attackers have machines
+/// of their own: here theirs is a thread that steps back for everybody else's, so that what is
+/// measured is the server.
 fn beside(server: &Server, name: &str) -> (Vec<Duration>, usize) {
     let (is_over, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|threads| {
@@ -161,8 +165,9 @@ fn beside(server: &Server, name: &str) -> (Vec<Duration>, usize) {
     })
 }
 
-/// Has this thread run only when nobody else wants to. With a mere nice value it would still count as busy where the kernel looks
-/// for a free core, and everybody woken there would wait for a slice.
+/// Has this thread run only when nobody else wants to. With a mere nice value it would still count
+/// as busy where the kernel looks for a free core, and everybody woken there would wait for a
+/// slice.
 fn step_back() {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let set = std::process::Command::new("chrt")
@@ -198,7 +203,8 @@ fn no_attack_more_than_doubles_the_time_of_a_quiet_tenant() {
         let quiet = before.max(after);
         before = after;
         eprintln!(
-            "{name}: p50 {:?}, p99 {disturbed:?} beside {quiet:?}; {rounds} rounds, {resident} kB at most",
+            "{name}: p50 {:?}, p99 {disturbed:?} beside {quiet:?}; {rounds} rounds, {resident} kB \
+             at most",
             times[times.len() / 2]
         );
         if disturbed >= 2 * quiet.max(SLICES) || resident >= MAX_RESIDENT_KB {
@@ -208,8 +214,8 @@ fn no_attack_more_than_doubles_the_time_of_a_quiet_tenant() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// The p99 of the quiet tenant beside nobody but a thread that steps back, which is part of every measurement and none of the
-/// server's doing.
+/// The p99 of the quiet tenant beside nobody but a thread that steps back, which is part of every
+/// measurement and none of the server's doing.
 fn undisturbed(server: &Server) -> Duration {
     p99(&beside(server, NOTHING).0)
 }

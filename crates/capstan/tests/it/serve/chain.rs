@@ -12,7 +12,8 @@ use crate::serve::process::Server;
 fn before(next: &Server) -> (TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
     let agent = format!(
-        "[[agents]]\nname = \"next\"\nkind = \"cap\"\nattempts = 2\nurl = {:?}\n[timeouts]\ndrain = 0.05\n",
+        "[[agents]]\nname = \"next\"\nkind = \"cap\"\nattempts = 2\nurl = {:?}\n[timeouts]\ndrain \
+         = 0.05\n",
         next.url
     );
     fs::write(folder.path().join("capstan.toml"), agent).unwrap();

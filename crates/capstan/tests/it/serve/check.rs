@@ -1,4 +1,5 @@
-//! `capstan check` against the real binary: it keeps what it promises, and says so in words and in JSON.
+//! `capstan check` against the real binary: it keeps what it promises, and says so in words and in
+//! JSON.
 
 use std::fs;
 use std::path::Path;

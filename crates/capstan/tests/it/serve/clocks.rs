@@ -1,4 +1,5 @@
-//! The clock of the machine is set while the server runs, by libfaketime: the wall clock alone, as `date -s` would.
+//! The clock of the machine is set while the server runs, by libfaketime: the wall clock alone, as
+//! `date -s` would.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT: nothing new begins, what is open is served until the limit, then interrupted; exit code 0.
+//! SIGTERM and SIGINT: nothing new begins, what is open is served until the limit, then
+//! interrupted; exit code 0.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The windows in which a crash hurts most: the claim is stored but nobody knows, a packet is stored but nobody saw it.
+//! The windows in which a crash hurts most: the claim is stored but nobody knows, a packet is
+//! stored but nobody saw it.
 
 use futures_util::future::join_all;
 

@@ -78,9 +78,11 @@ async fn a_wrong_file_is_reported_and_changes_nothing() {
 fn with_operator(key: &str) -> String {
     let hash = KeyHash::of(key).to_hex();
     format!(
-        "[auth.jwt]\nissuer = \"https://id.example\"\naudience = \"capstan\"\njwks_file = \"keys.json\"\n\
+        "[auth.jwt]\nissuer = \"https://id.example\"\naudience = \"capstan\"\njwks_file \
+         = \"keys.json\"\n\
         [[tenants]]\nname = \"acme\"\n\
-        [[operators]]\nname = \"ada\"\nkeys = [\"sha256:{hash}\"]\ntenants = [\"*\"]\nmay = [\"look\"]\n"
+        [[operators]]\nname = \"ada\"\nkeys = [\"sha256:{hash}\"]\ntenants = [\"*\"]\nmay = \
+        [\"look\"]\n"
     )
 }
 
@@ -91,7 +93,8 @@ async fn operators_and_the_keys_of_tokens_are_replaced_without_a_restart() {
     let publish = |issuer: &Issuer| {
         fs::write(folder.path().join("keys.json"), issuer.published().to_string()).unwrap();
     };
-    let claims = json!({ "iss": "https://id.example", "aud": "capstan", "exp": 4_000_000_000_u64, "tenant": "acme" });
+    let claims = json!({ "iss": "https://id.example", "aud": "capstan", "exp": 4_000_000_000_u64,
+    "tenant": "acme" });
     let (first, second) = (old.token("EdDSA", &claims), new.token("EdDSA", &claims));
     publish(&old);
     fs::write(folder.path().join("capstan.toml"), with_operator("key-of-ada")).unwrap();

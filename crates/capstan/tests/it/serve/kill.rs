@@ -40,14 +40,16 @@ async fn a_killed_process_loses_nothing_that_was_seen_and_the_retry_brings_the_r
     assert_eq!([replay, watched].concat(), whole, "a viewer stays and sees the same");
 }
 
-/// In a face whose runs the gateway itself goes on with: what its second call asks is what was stored before the first.
+/// In a face whose runs the gateway itself goes on with: what its second call asks is what was
+/// stored before the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_its_agent_is_called_a_run_is_claimed_with_its_body() {
     let script = Script::default().fault("silent@1".parse().unwrap());
     let provider = FakeProvider::start("127.0.0.1:0", script).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let config = format!(
-        "[[agents]]\nname = \"m\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"{}/v1\"\n[timeouts]\nbackoff = 0.001\n",
+        "[[agents]]\nname = \"m\"\nkind = \"openai\"\nmodel = \"m\"\nurl \
+         = \"{}/v1\"\n[timeouts]\nbackoff = 0.001\n",
         provider.url()
     );
     std::fs::write(folder.path().join("capstan.toml"), config).unwrap();

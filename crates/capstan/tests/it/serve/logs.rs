@@ -14,7 +14,8 @@ const KEY: &str = "sk_a_key_that_nobody_may_read";
 const KEY_HASH: &str = "sha256:4d360d3fb47c165c513ad3430449806a7f019537a1fe237b1a9b8361b65286c1";
 /// Stands in every body.
 const SECRET: &str = "quinquereme";
-/// What would tell a caller about the inside: the panic's place, paths of ours, type names, the journal's folder.
+/// What would tell a caller about the inside: the panic's place, paths of ours, type names, the
+/// journal's folder.
 const INSIDE: [&str; 12] = [
     ".rs",
     "src/",

@@ -1,4 +1,5 @@
-//! A real `capstan serve` in a folder of its own, on a free port, stopped by its own pid at the latest on drop.
+//! A real `capstan serve` in a folder of its own, on a free port, stopped by its own pid at the
+//! latest on drop.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! A route across `kill -9`: its calls are counted at the providers' sockets, and an answer that broke off is continued.
+//! A route across `kill -9`: its calls are counted at the providers' sockets, and an answer that
+//! broke off is continued.
 
 use std::path::Path;
 
@@ -20,7 +21,8 @@ fn configure(folder: &Path, route: &str, agents: &[(&str, &FakeProvider, &str)])
     for (name, provider, more) in agents {
         let url = format!("{}/v1", provider.url());
         text += &format!(
-            "[[agents]]\nname = \"{name}\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"{url}\"\n{more}\n"
+            "[[agents]]\nname = \"{name}\"\nkind = \"openai\"\nmodel = \"m\"\nurl \
+             = \"{url}\"\n{more}\n"
         );
     }
     text += "[timeouts]\nbackoff = 0.001\n";

@@ -1,4 +1,5 @@
-//! What an OpenTelemetry collector learns of runs: one span each, however many requests; never what was said.
+//! What an OpenTelemetry collector learns of runs: one span each, however many requests; never what
+//! was said.
 
 mod collector;
 mod delivery;

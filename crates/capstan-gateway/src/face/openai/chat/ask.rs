@@ -199,15 +199,20 @@ mod tests {
 
     #[test]
     fn a_chat_is_the_whole_conversation_with_its_tools_and_parameters() {
-        let call = json!({ "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } });
-        let tool = json!({ "type": "function", "function": { "name": "f", "parameters": { "type": "object" } } });
-        let asked = ask(&json!({ "model": "demo", "stream": true, "temperature": 0.5, "max_tokens": 5,
-            "max_completion_tokens": 7, "stop": "END", "seed": 1, "top_p": 0.9, "parallel_tool_calls": false, "tools": [tool],
+        let call = json!({ "id": "c", "type": "function", "function": { "name": "f",
+        "arguments": "{}" } });
+        let tool = json!({ "type": "function", "function": { "name": "f",
+        "parameters": { "type": "object" } } });
+        let asked = ask(&json!({ "model": "demo", "stream": true, "temperature": 0.5,
+        "max_tokens": 5,
+            "max_completion_tokens": 7, "stop": "END", "seed": 1, "top_p": 0.9,
+            "parallel_tool_calls": false, "tools": [tool],
             "tool_choice": { "type": "function", "function": { "name": "f" } },
             "response_format": { "type": "json_object" }, "messages": [
                 { "role": "developer", "content": "Be brief." },
                 { "role": "assistant", "content": null, "tool_calls": [call] },
-                { "role": "tool", "tool_call_id": "c", "content": [{ "type": "text", "text": "42" }] },
+                { "role": "tool", "tool_call_id": "c", "content": [{ "type": "text",
+                "text": "42" }] },
                 { "role": "user", "content": "Hi", "name": "ann" },
             ] }))
         .unwrap();

@@ -14,7 +14,8 @@ use crate::openapi::{self, Answer, Body, Content, Row, model, of_stream};
 pub(super) const POST: Row = Row {
     tag: &TAG,
     summary: "Complete a chat",
-    says: "OpenAI's Chat Completions with an agent as the model. The request tells the whole conversation; no session remembers it.\n\n\
+    says: "OpenAI's Chat Completions with an agent as the model. The request tells the whole \
+     conversation; no session remembers it.\n\n\
         A stream that fails says so in a chunk with `error`, and never ends without `[DONE]`.",
     headers: &[&KEY],
     body: Some(&REQUEST),
@@ -50,14 +51,17 @@ fn request(_: &mut SchemaGenerator) -> Schema {
         "required": ["messages"],
         "properties": {
             "model": { "type": "string" },
-            "messages": { "type": "array", "minItems": 1, "items": { "type": "object", "required": ["role"], "properties": {
+            "messages": { "type": "array", "minItems": 1, "items": { "type": "object",
+            "required": ["role"], "properties": {
                 "role": { "enum": ["system", "developer", "user", "assistant", "tool"] },
                 "content": { "type": ["string", "array", "null"] },
             } } },
             "stream": { "type": ["boolean", "null"] },
-            "stream_options": { "type": ["object", "null"], "properties": { "include_usage": { "type": ["boolean", "null"] } } },
+            "stream_options": { "type": ["object", "null"],
+            "properties": { "include_usage": { "type": ["boolean", "null"] } } },
             "tools": { "type": ["array", "null"] },
-            "metadata": { "type": ["object", "null"], "maxProperties": 16, "propertyNames": { "maxLength": 64 },
+            "metadata": { "type": ["object", "null"], "maxProperties": 16,
+            "propertyNames": { "maxLength": 64 },
                 "additionalProperties": { "type": "string", "maxLength": 512 } },
             "temperature": { "type": ["number", "null"], "minimum": 0, "maximum": 2 },
             "max_completion_tokens": { "type": ["integer", "null"], "minimum": 1 },

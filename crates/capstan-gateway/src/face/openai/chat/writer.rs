@@ -1,4 +1,5 @@
-//! A run as chunks. There is no way to take back a chunk, nor to read on: whoever comes again gets all of them.
+//! A run as chunks. There is no way to take back a chunk, nor to read on: whoever comes again gets
+//! all of them.
 
 use bytes::Bytes;
 use capstan_journal::{Frames, JournalError, Run, RunState};

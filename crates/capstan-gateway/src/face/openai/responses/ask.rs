@@ -58,7 +58,8 @@ struct Reasoning {
 /// How a model may sum up what it thought.
 const SUMMARY: Is = Is::Word(&["auto", "concise", "detailed"]);
 
-/// What may be asked for beside an answer, and is left out: no answer has outputs of built-in tools, and none needs its reasoning handed back.
+/// What may be asked for beside an answer, and is left out: no answer has outputs of built-in
+/// tools, and none needs its reasoning handed back.
 const INCLUDED: &[&str] = &[
     "reasoning.encrypted_content",
     "code_interpreter_call.outputs",
@@ -317,11 +318,13 @@ mod tests {
 
     #[test]
     fn items_become_messages_and_instructions_stand_beside_them() {
-        let asked = ask(&json!({ "model": "demo", "instructions": "Be brief.", "conversation": { "id": "s" },
+        let asked = ask(&json!({ "model": "demo", "instructions": "Be brief.",
+        "conversation": { "id": "s" },
             "max_output_tokens": 9, "reasoning": { "effort": "low" }, "input": [
                 { "role": "user", "content": [{ "type": "input_text", "text": "Hi" }] },
                 { "type": "reasoning", "id": "rs_1", "summary": [] },
-                { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "Wait." }] },
+                { "type": "message", "role": "assistant", "content": [{ "type": "output_text",
+                "text": "Wait." }] },
                 { "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" },
                 { "type": "function_call_output", "call_id": "c", "output": "42" },
             ] }))

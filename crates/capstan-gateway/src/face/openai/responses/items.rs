@@ -90,7 +90,8 @@ fn of_text(stream: Uuid, text: &str) -> (String, String) {
     (id, item.to_string())
 }
 
-/// An item as it was sent, with what it lacks. A message's content is a list, whichever way it came.
+/// An item as it was sent, with what it lacks. A message's content is a list, whichever way it
+/// came.
 fn with_id(stream: Uuid, n: u64, item: &RawJson) -> (String, String) {
     let mut members: BTreeMap<String, Value> = item.decode().unwrap_or_default();
     let word = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);

@@ -1,5 +1,6 @@
-//! References to items: an SDK that knows that an answer is kept names what was said in it instead of saying it again.
-//! They are followed before anything else, so that what is kept of a request stands by itself.
+//! References to items: an SDK that knows that an answer is kept names what was said in it instead
+//! of saying it again. They are followed before anything else, so that what is kept of a request
+//! stands by itself.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,10 +22,12 @@ use crate::reader;
 
 /// What is followed into so many answers; more are left as they are, and refused.
 const MOST_ANSWERS: usize = 64;
-/// How a reference begins in JSON, if it says what it is; most requests are not looked at any further.
+/// How a reference begins in JSON, if it says what it is; most requests are not looked at any
+/// further.
 const HINT: &[u8] = b"item_reference";
 
-/// A request with the items that it names in their places. Those that nobody has are left for the one who reads it.
+/// A request with the items that it names in their places. Those that nobody has are left for the
+/// one who reads it.
 pub(super) async fn follow(app: &App, tenant: &str, body: Bytes) -> Result<Bytes, Fault> {
     if !body.windows(HINT.len()).any(|window| window == HINT) {
         return Ok(body);
@@ -48,7 +51,8 @@ pub(super) async fn follow(app: &App, tenant: &str, body: Bytes) -> Result<Bytes
 
 type Members = BTreeMap<String, Box<RawValue>>;
 
-/// The members of a request, and its items. What cannot be read is refused elsewhere, with its place.
+/// The members of a request, and its items. What cannot be read is refused elsewhere, with its
+/// place.
 fn items_of(body: &[u8]) -> Option<(Members, Vec<Box<RawValue>>)> {
     let request: Members = serde_json::from_slice(body).ok()?;
     let items = serde_json::from_str(request.get("input")?.get()).ok()?;
@@ -68,7 +72,8 @@ fn reference(item: &RawValue) -> Option<(String, Uuid)> {
     (kind == "item_reference").then_some((id, stream))
 }
 
-/// Everything that was said in an answer, or that it was asked with, by id; nothing if it is another's.
+/// Everything that was said in an answer, or that it was asked with, by id; nothing if it is
+/// another's.
 async fn items_in(
     app: &App,
     tenant: &str,

@@ -196,7 +196,8 @@ async fn input_items(about: About) -> Result<Response, Refusal> {
 const POST: Row = Row {
     tag: &TAG,
     summary: "Create a response",
-    says: "OpenAI's Responses with an agent as the model. Any response can be read again and read on, not only one in the background, for as long as \
+    says: "OpenAI's Responses with an agent as the model. Any response can be read again and read \
+     on, not only one in the background, for as long as \
         retention keeps it; its run goes on if the connection ends.",
     headers: &[&KEY, &EVENTS],
     body: Some(&REQUEST),
@@ -222,7 +223,8 @@ const TOLD: &[Content] =
 const GET: Row = Row {
     tag: &TAG,
     summary: "Look up a response",
-    says: "As it stands, or as events from any place on: `starting_after` is the number of the last event that was received.",
+    says: "As it stands, or as events from any place on: `starting_after` is the number of the \
+     last event that was received.",
     places: &[&ID],
     headers: &[&EVENTS],
     query: Some(LookParams::json_schema),
@@ -292,7 +294,8 @@ const ID: PathParameter = PathParameter {
 };
 
 const REQUEST: Body = Body {
-    says: "`model` is the name of an agent; without one the default agent answers. `conversation` is the session; `previous_response_id` goes on from \
+    says: "`model` is the name of an agent; without one the default agent answers. `conversation` \
+     is the session; `previous_response_id` goes on from \
         one answer of it.",
     model: body,
     examples: &[("response", response)],
@@ -312,7 +315,8 @@ fn body(_: &mut SchemaGenerator) -> Schema {
             "stream": { "type": ["boolean", "null"] },
             "background": { "type": ["boolean", "null"] },
             "store": { "type": ["boolean", "null"] },
-            "metadata": { "type": ["object", "null"], "maxProperties": 16, "propertyNames": { "maxLength": 64 },
+            "metadata": { "type": ["object", "null"], "maxProperties": 16,
+            "propertyNames": { "maxLength": 64 },
                 "additionalProperties": { "type": "string", "maxLength": 512 } },
             "temperature": { "type": ["number", "null"], "minimum": 0, "maximum": 2 },
             "max_output_tokens": { "type": ["integer", "null"], "minimum": 1 },

@@ -1,5 +1,6 @@
-//! `store: false`: an answer that may be read for a while after its end, so that a reader that was cut off can come
-//! back, and is erased then. The journal's own index finds them, in this life of the process or a later one.
+//! `store: false`: an answer that may be read for a while after its end, so that a reader that was
+//! cut off can come back, and is erased then. The journal's own index finds them, in this life of
+//! the process or a later one.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

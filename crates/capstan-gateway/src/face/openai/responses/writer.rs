@@ -1,5 +1,6 @@
-//! A run as the events of a response. Each has a number that follows from its packet, so that whoever reads on needs
-//! no memory of ours: everything is made again from the start, and what has been told is left out.
+//! A run as the events of a response. Each has a number that follows from its packet, so that
+//! whoever reads on needs no memory of ours: everything is made again from the start, and what has
+//! been told is left out.
 
 use bytes::Bytes;
 use capstan_journal::{Frames, JournalError, Run, RunState};
@@ -116,7 +117,8 @@ impl ResponsesWriter {
                 Said::Citations(sources) => self.cite(packet.seq, &sources, out),
                 // What was said cannot be taken back.
                 Said::Reset(_) => return Some(End::Diverged),
-                // Calls are told at the end: then it is known which of them are the caller's to answer.
+                // Calls are told at the end: then it is known which of them are the caller's to
+                // answer.
                 Said::Call { .. }
                 | Said::Arguments { .. }
                 | Said::Result { .. }
@@ -187,7 +189,8 @@ impl ResponsesWriter {
     fn cite(&mut self, seq: u64, sources: &[Source], out: &mut Vec<u8>) {
         let (index, id) = self.open_message(seq, out);
         for (n, source) in sources.iter().take(MOST_SOURCES).enumerate() {
-            let body = json!({ "output_index": index, "item_id": id, "content_index": 0, "annotation_index": n,
+            let body = json!({ "output_index": index, "item_id": id, "content_index": 0,
+            "annotation_index": n,
                 "annotation": source.annotation(self.chars) });
             self.tell("response.output_text.annotation.added", &body, out);
         }
@@ -218,7 +221,8 @@ impl ResponsesWriter {
     /// Flat, as it is documented, and nested, as both SDKs need it to raise.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         let error = ApiError::of(fault, self.exposure);
-        let body = json!({ "code": error.code, "message": error.message, "param": error.param, "error": error });
+        let body = json!({ "code": error.code, "message": error.message, "param": error.param,
+        "error": error });
         self.tell("error", &body, out);
     }
 
@@ -289,7 +293,8 @@ impl ResponsesWriter {
         self.tell("response.output_item.added", &OfItem { output_index: index, item: &begun }, out);
         let body = json!({ "output_index": index, "item_id": id, "delta": call.arguments });
         self.tell("response.function_call_arguments.delta", &body, out);
-        let body = json!({ "output_index": index, "item_id": id, "name": call.name, "arguments": call.arguments });
+        let body = json!({ "output_index": index, "item_id": id, "name": call.name,
+        "arguments": call.arguments });
         self.tell("response.function_call_arguments.done", &body, out);
         self.tell("response.output_item.done", &OfItem { output_index: index, item }, out);
     }

@@ -1,4 +1,5 @@
-//! The schedules bite: each mistake that a journal of many processes can be made to make is found within a hundred.
+//! The schedules bite: each mistake that a journal of many processes can be made to make is found
+//! within a hundred.
 
 use std::process::Command;
 

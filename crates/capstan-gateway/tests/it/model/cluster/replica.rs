@@ -1,4 +1,5 @@
-//! One gateway of a cluster, as a process: a thread with a runtime of its own. Its clock moves when it is told.
+//! One gateway of a cluster, as a process: a thread with a runtime of its own. Its clock moves when
+//! it is told.
 
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
@@ -177,7 +178,8 @@ fn live(
     let runtime = builder.enable_all().start_paused(true).build().unwrap();
     let (release, held) = blocking::channel::<()>();
     runtime.block_on(async {
-        // A clock that stands would run ahead whenever everybody waits for the server; while something blocks it does not.
+        // A clock that stands would run ahead whenever everybody waits for the server; while
+        // something blocks it does not.
         tokio::task::spawn_blocking(move || {
             let _ = held.recv();
         });

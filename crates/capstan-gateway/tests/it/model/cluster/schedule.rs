@@ -1,4 +1,5 @@
-//! What happens in a cluster: chosen by the seed, noted, done. What clients do is begun and not waited for.
+//! What happens in a cluster: chosen by the seed, noted, done. What clients do is begun and not
+//! waited for.
 
 use std::time::Duration;
 

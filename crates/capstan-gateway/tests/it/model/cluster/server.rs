@@ -16,7 +16,8 @@ use postgres_server::Engine;
 const CLOCK: &str = "create schema clock;
     create table clock.time (now timestamptz not null);
     insert into clock.time values (pg_catalog.clock_timestamp());
-    create function clock.clock_timestamp() returns timestamptz language sql volatile as 'select now from clock.time';
+    create function clock.clock_timestamp() returns timestamptz language sql volatile as 'select \
+    now from clock.time';
     alter database postgres set search_path = clock, pg_catalog, public;";
 /// Not synced, so that it does not save from a crash what was written before it.
 const STEP: &str = "update clock.time set now = now + $1::bigint * interval '1 microsecond'";

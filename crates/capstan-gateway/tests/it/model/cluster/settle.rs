@@ -1,4 +1,5 @@
-//! The end of a cluster's schedule: whoever was taken is back, everything comes to rest, and every stream is looked at everywhere.
+//! The end of a cluster's schedule: whoever was taken is back, everything comes to rest, and every
+//! stream is looked at everywhere.
 
 use std::time::Duration;
 

@@ -25,8 +25,9 @@ const BREATH: Duration = Duration::from_micros(400);
 /// Then it moves all the same: somebody asks the server in a loop.
 const STORM: u32 = 100_000;
 
-/// So many seeds in a row have gateways of the same kinds: those that nothing was done to live on from one schedule to the next. To
-/// begin one costs the server ten connections, which is most of what a schedule costs.
+/// So many seeds in a row have gateways of the same kinds: those that nothing was done to live on
+/// from one schedule to the next. To begin one costs the server ten connections, which is most of
+/// what a schedule costs.
 const GENERATION: u64 = 10;
 
 pub(crate) struct Town {
@@ -180,7 +181,8 @@ impl Town {
         }
     }
 
-    /// Time passes for all, the database first, in strides. Before each everybody has done what there was to do.
+    /// Time passes for all, the database first, in strides. Before each everybody has done what
+    /// there was to do.
     pub(crate) async fn pass(&mut self, time: Duration) {
         let mut left = time;
         loop {
@@ -204,8 +206,8 @@ impl Town {
                 return;
             }
             self.work().await;
-            // Nothing tells when the server has answered, or a notice has come; to look all the time would take the core that
-            // they need.
+            // Nothing tells when the server has answered, or a notice has come; to look all the
+            // time would take the core that they need.
             tokio::time::sleep(BREATH).await;
             quiet = if self.is_asking() { 0 } else { quiet + 1 };
         }

@@ -115,7 +115,8 @@ impl<'de> Deserialize<'de> for RightWord {
     }
 }
 
-/// Who looks after it; an operator has one table, a name, a key that no tenant has, and something to do.
+/// Who looks after it; an operator has one table, a name, a key that no tenant has, and something
+/// to do.
 pub(super) fn operators<'a>(
     tables: &[OperatorConfig],
     tenant_keys: impl Iterator<Item = &'a TenantKey> + Clone,

@@ -59,7 +59,8 @@ impl ConsoleConfig {
     }
 }
 
-/// An address elsewhere with a place for an id. It becomes a link, so that nothing but https is one.
+/// An address elsewhere with a place for an id. It becomes a link, so that nothing but https is
+/// one.
 fn template(key: &str, url: &Option<String>, place: &str) -> Result<Option<String>, Failure> {
     let Some(url) = url else { return Ok(None) };
     let wrong = |what: &str| Failure::usage(format!("console.{key}: {what}"));

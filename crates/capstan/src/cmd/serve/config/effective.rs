@@ -41,7 +41,8 @@ macro_rules! shown_as_it_is {
 shown_as_it_is! { u32 u64 usize }
 
 impl Config {
-    /// Every key with its value; tables as `table.key`. No hash of a key: whoever reads this wants to know what holds.
+    /// Every key with its value; tables as `table.key`. No hash of a key: whoever reads this wants
+    /// to know what holds.
     pub(in crate::cmd) fn effective(&self, settings: &Settings) -> Vec<(String, String)> {
         let mut rows: Vec<(String, String)> = [
             ("listen", format!("{:?}", self.listen)),

@@ -1,4 +1,5 @@
-//! `[limits]`, `[timeouts]`, `[retention]`: what a file says of them is laid over the gateway's defaults.
+//! `[limits]`, `[timeouts]`, `[retention]`: what a file says of them is laid over the gateway's
+//! defaults.
 
 use std::time::Duration;
 
@@ -33,18 +34,25 @@ macro_rules! overlay {
 }
 
 overlay! { LimitsConfig over Limits {
-    requests_per_minute: u32, tokens_per_minute: u64, tokens_per_day: u64, sessions: u64, messages_per_session: usize, runs_per_tenant: usize, deliveries_per_tenant: usize,
+    requests_per_minute: u32, tokens_per_minute: u64, tokens_per_day: u64, sessions: u64,
+    messages_per_session: usize, runs_per_tenant: usize, deliveries_per_tenant: usize,
     waiting_per_tenant: usize, bytes_per_session: u64, bytes_per_tenant: u64,
-    unstored_bytes_per_tenant: u64, bytes_in_flight_per_tenant: usize, bytes_in_flight: usize, share_per_tenant: u32, runs: usize,
-    readers_per_tenant: usize, connections_per_address: usize, body_bytes: usize, body_bytes_per_second: usize, body_values: usize, whole_bytes: usize, packets_per_stream: u64, bytes_per_stream: u64,
+    unstored_bytes_per_tenant: u64, bytes_in_flight_per_tenant: usize, bytes_in_flight: usize,
+    share_per_tenant: u32, runs: usize,
+    readers_per_tenant: usize, connections_per_address: usize, body_bytes: usize,
+    body_bytes_per_second: usize, body_values: usize, whole_bytes: usize, packets_per_stream: u64,
+    bytes_per_stream: u64,
 } }
 
 overlay! { TimeoutsConfig over Timeouts {
-    run: Seconds, idle: Seconds, request: Seconds, heartbeat: Seconds, waiting: Seconds, backoff: Seconds,
-    drain: Seconds, idle_connection: Seconds, ping: Seconds, stalled_reader: Seconds, unread_chat: Seconds,
+    run: Seconds, idle: Seconds, request: Seconds, heartbeat: Seconds, waiting: Seconds,
+    backoff: Seconds,
+    drain: Seconds, idle_connection: Seconds, ping: Seconds, stalled_reader: Seconds,
+    unread_chat: Seconds,
 } }
 
-overlay! { RetentionConfig over Retention { max_age: Seconds, max_bytes: u64, claim_age: Seconds, } }
+overlay! { RetentionConfig over Retention { max_age: Seconds, max_bytes: u64, claim_age: Seconds,
+} }
 
 /// A number of seconds; fractions are fine.
 #[derive(Debug, Clone, Copy)]
@@ -65,12 +73,16 @@ impl<'de> Deserialize<'de> for Seconds {
     }
 }
 
-/// A late duplicate must not start a second run, so the day that the protocol promises cannot be shortened.
+/// A late duplicate must not start a second run, so the day that the protocol promises cannot be
+/// shortened.
 pub(super) fn check_claim_age(claim_age: Duration) -> Result<(), Failure> {
     if claim_age >= PROMISED_CLAIM_AGE {
         return Ok(());
     }
     let (given, least) = (claim_age.as_secs_f64(), PROMISED_CLAIM_AGE.as_secs());
     Err(Failure::usage(format!("retention.claim_age: {given} s is less than {least} s (24 h)"))
-        .with_help("a key must start no second run for 24 h after its stream is gone; streams themselves may go sooner (max_age)"))
+        .with_help(
+            "a key must start no second run for 24 h after its stream is gone; streams \
+         themselves may go sooner (max_age)",
+        ))
 }

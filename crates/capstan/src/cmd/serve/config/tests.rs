@@ -196,7 +196,8 @@ fn a_key_in_plain_text_is_refused_and_not_repeated() {
 fn a_tenant_may_have_a_retention_of_its_own_and_need_not_be_stored() {
     let keys = format!("keys = [\"sha256:{}\"]\n", "0".repeat(64));
     let text = format!(
-        "[[tenants]]\nname = \"a\"\n{keys}no_store = true\nretention = {{ max_age = 60, max_bytes = 5 }}\n"
+        "[[tenants]]\nname = \"a\"\n{keys}no_store = true\nretention = {{ max_age = 60, max_bytes \
+         = 5 }}\n"
     );
     let tenants = toml::from_str::<Config>(&text).unwrap().tenants().unwrap();
     let own = tenants.first().map(|t| (t.no_store, t.max_age, t.max_bytes));
@@ -241,7 +242,8 @@ fn a_key_may_do_less_than_all() {
     let text = |scopes: &str| {
         let (all, some) = (hash("0"), hash("1"));
         format!(
-            "[[tenants]]\nname = \"a\"\nkeys = [\"{all}\", {{ hash = \"{some}\", scopes = [{scopes}] }}]\n"
+            "[[tenants]]\nname = \"a\"\nkeys = [\"{all}\", {{ hash = \"{some}\", scopes = \
+             [{scopes}] }}]\n"
         )
     };
     let tenants = toml::from_str::<Config>(&text("\"read\", \"stop\"")).unwrap().tenants().unwrap();

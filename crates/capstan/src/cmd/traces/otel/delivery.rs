@@ -49,7 +49,8 @@ struct Courier {
     timeout: Duration,
 }
 
-/// Why a batch did not arrive. Neither an address nor a header nor the collector's words are told: they may hold a key.
+/// Why a batch did not arrive. Neither an address nor a header nor the collector's words are told:
+/// they may hold a key.
 enum Undelivered {
     Unreachable,
     Refused { status: StatusCode, wait: Option<Duration> },
@@ -117,7 +118,8 @@ impl Courier {
 /// An exporter that tells once that spans do not arrive, and once that they do again.
 struct Exporter {
     courier: Courier,
-    /// The SDK exports from a thread of its own, which has no reactor; the server's runtime has one.
+    /// The SDK exports from a thread of its own, which has no reactor; the server's runtime has
+    /// one.
     runtime: Handle,
     resource: Resource,
     is_failing: AtomicBool,

@@ -33,7 +33,8 @@ const SAMPLERS: [(&str, bool); 6] = [
     ("parentbased_traceidratio", true),
 ];
 
-/// Refuses what would otherwise be replaced by a default without a word. Values are not repeated: they may hold keys.
+/// Refuses what would otherwise be replaced by a default without a word. Values are not repeated:
+/// they may hold keys.
 pub(super) fn check() -> Result<(), Failure> {
     endpoint()?;
     if let Some((name, _)) = first(PROTOCOLS).filter(|(_, value)| value != PROTOCOL) {
@@ -73,7 +74,8 @@ fn check_sampler() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where spans are sent: the address for traces as it is, that for everything with the standard's path.
+/// Where spans are sent: the address for traces as it is, that for everything with the standard's
+/// path.
 pub(super) fn endpoint() -> Result<Url, Failure> {
     let name = asked_by().unwrap_or(ENDPOINTS[1]);
     let mut address = variable(name).unwrap_or_default();

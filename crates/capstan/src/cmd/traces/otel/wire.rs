@@ -1,5 +1,5 @@
-//! Spans as OTLP's protobuf messages. They are few and only written, so no generated code is worth its crates; tests read
-//! them with the published types.
+//! Spans as OTLP's protobuf messages. They are few and only written, so no generated code is worth
+//! its crates; tests read them with the published types.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -82,7 +82,8 @@ fn kind(kind: &SpanKind) -> u64 {
     }
 }
 
-/// Those of the trace, and whether the other span is somebody else's; that this is known is a flag of its own.
+/// Those of the trace, and whether the other span is somebody else's; that this is known is a flag
+/// of its own.
 fn flags(context: &SpanContext, is_remote: bool) -> u32 {
     const KNOWN: u32 = 0x100;
     const REMOTE: u32 = 0x200;
@@ -94,7 +95,8 @@ fn nanos(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A message as far as it is written. What has its default value is left out, as the encoding has it.
+/// A message as far as it is written. What has its default value is left out, as the encoding has
+/// it.
 #[derive(Default)]
 struct Message(Vec<u8>);
 

@@ -63,7 +63,8 @@ impl Attack<'_> {
     async fn half_bodies(&self) -> Vec<TcpStream> {
         let half = |_| async move {
             let mut socket = self.connect().await;
-            let head = "POST /v1/assist HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer loud\r\n\
+            let head = "POST /v1/assist HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer \
+             loud\r\n\
                 content-type: application/json\r\ncontent-length: 4000000\r\n\r\n";
             socket.write_all(head.as_bytes()).await.unwrap();
             // The server may refuse it half-way.
@@ -127,7 +128,8 @@ impl Attack<'_> {
         (held, bodies)
     }
 
-    /// Bodies that are never sent to their end, over HTTP/2, as much of them as the other side lets come.
+    /// Bodies that are never sent to their end, over HTTP/2, as much of them as the other side lets
+    /// come.
     async fn half_bodies_over_http_2(&self) -> Vec<TcpStream> {
         let head = frames::post("/v1/assist", "loud");
         // As much as the window of a connection lets come.
@@ -135,7 +137,8 @@ impl Attack<'_> {
         let sent = Bytes::from([head, data].concat());
         let half = |sent: Bytes| async move {
             let mut socket = self.connect().await;
-            // The other side stops reading at some point, so nobody waits for all of it to be taken.
+            // The other side stops reading at some point, so nobody waits for all of it to be
+            // taken.
             let sending = socket.write_all(&sent);
             let _ = tokio::time::timeout(std::time::Duration::from_millis(500), sending).await;
             socket
@@ -146,13 +149,17 @@ impl Attack<'_> {
     /// Large bodies through every other face.
     async fn other_faces(&self) -> Vec<Response> {
         let text = format!("/hang {}", "x".repeat(3_000_000));
-        let agui = json!({ "threadId": Uuid::now_v7(), "runId": Uuid::now_v7(), "state": {}, "tools": [], "context": [],
+        let agui = json!({ "threadId": Uuid::now_v7(), "runId": Uuid::now_v7(), "state": {},
+        "tools": [], "context": [],
             "forwardedProps": {}, "messages": [{ "id": "1", "role": "user", "content": text }] });
-        let chat = json!({ "model": "demo", "stream": true, "messages": [{ "role": "user", "content": text }] });
+        let chat = json!({ "model": "demo", "stream": true, "messages": [{ "role": "user",
+        "content": text }] });
         let response = json!({ "model": "demo", "stream": true, "input": text });
-        let ui = json!({ "id": Uuid::now_v7(), "messages": [{ "id": "1", "role": "user", "parts": [{ "type": "text", "text": text }] }] });
+        let ui = json!({ "id": Uuid::now_v7(), "messages": [{ "id": "1", "role": "user",
+        "parts": [{ "type": "text", "text": text }] }] });
         let task = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/stream",
-            "params": { "message": { "role": "user", "messageId": Uuid::now_v7(), "parts": [{ "kind": "text", "text": text }] } } });
+            "params": { "message": { "role": "user", "messageId": Uuid::now_v7(),
+            "parts": [{ "kind": "text", "text": text }] } } });
         let posts = [
             ("/v1/ag-ui", agui),
             ("/v1/chat/completions", chat),
@@ -207,7 +214,8 @@ impl Attack<'_> {
     async fn unread_lists(&self) -> Vec<TcpStream> {
         let ask = |_| async move {
             let mut socket = self.connect().await;
-            let head = "GET /v1/streams?limit=1000 HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer loud\r\n\r\n";
+            let head = "GET /v1/streams?limit=1000 HTTP/1.1\r\nhost: localhost\r\nauthorization: \
+             Bearer loud\r\n\r\n";
             // One after the other: each is answered when the one before is taken, which none is.
             socket.write_all(head.repeat(20).as_bytes()).await.unwrap();
             socket

@@ -1,4 +1,5 @@
-//! An OTLP collector: what it was sent, as spans, as a tree in text, and as the bytes that they came in.
+//! An OTLP collector: what it was sent, as spans, as a tree in text, and as the bytes that they
+//! came in.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! A collector that is away or does not answer harms nobody; a variable that makes no sense is told at once.
+//! A collector that is away or does not answer harms nobody; a variable that makes no sense is told
+//! at once.
 
 use std::path::Path;
 use std::process::Command;

@@ -37,15 +37,18 @@ async fn a_run_is_a_span_of_the_callers_trace_with_a_child_for_its_attempt() {
     assert!(run.start_time_unix_nano <= attempt.start_time_unix_nano);
     assert!(run.end_time_unix_nano >= attempt.end_time_unix_nano);
     let run_attributes = json!({
-        "gen_ai.operation.name": "invoke_agent", "gen_ai.provider.name": "capstan", "gen_ai.agent.name": "demo",
+        "gen_ai.operation.name": "invoke_agent", "gen_ai.provider.name": "capstan",
+        "gen_ai.agent.name": "demo",
         "gen_ai.conversation.id": request.context.session_id, "gen_ai.response.model": "demo",
         "gen_ai.usage.input_tokens": "#2", "gen_ai.usage.output_tokens": "#3",
-        "capstan.stream_id": stream, "capstan.request_id": request.request_id, "capstan.attempts": "#1",
+        "capstan.stream_id": stream, "capstan.request_id": request.request_id,
+        "capstan.attempts": "#1",
         "capstan.packets": "#4", "capstan.close_reason": "completed",
     });
     assert_eq!(attributes(&run.attributes), expected(run_attributes));
     let attempt_attributes = json!({
-        "gen_ai.provider.name": "capstan", "gen_ai.agent.name": "demo", "gen_ai.usage.input_tokens": "#2", "gen_ai.usage.output_tokens": "#3",
+        "gen_ai.provider.name": "capstan", "gen_ai.agent.name": "demo",
+        "gen_ai.usage.input_tokens": "#2", "gen_ai.usage.output_tokens": "#3",
         "gen_ai.conversation.id": request.context.session_id, "gen_ai.response.model": "demo",
         "capstan.stream_id": stream, "capstan.attempt": "#1",
     });
@@ -61,7 +64,8 @@ async fn a_run_is_a_span_of_the_callers_trace_with_a_child_for_its_attempt() {
 async fn a_run_in_ag_ui_is_the_same_span_and_one_without_a_trace_begins_its_own() {
     let (folder, collector) = (tempfile::tempdir().unwrap(), Collector::start().await);
     let server = traced(folder.path(), &collector, &[("OTEL_SERVICE_NAME", "harbour")]);
-    let input = json!({ "threadId": "thread-1", "runId": "run-1", "state": {}, "tools": [], "context": [],
+    let input = json!({ "threadId": "thread-1", "runId": "run-1", "state": {}, "tools": [],
+    "context": [],
         "messages": [{ "id": "1", "role": "user", "content": "/tokens 1" }] });
     for (run, parent) in [("run-1", PARENT), ("run-2", "00-nonsense")] {
         let input =

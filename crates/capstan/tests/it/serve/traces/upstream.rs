@@ -1,4 +1,5 @@
-//! A model provider behind a traced gateway: its spans, what it is told of the trace, and what stays unsaid.
+//! A model provider behind a traced gateway: its spans, what it is told of the trace, and what
+//! stays unsaid.
 
 use std::fs;
 use std::path::Path;
@@ -22,13 +23,12 @@ const TENANT_HASH: &str = "sha256:4d360d3fb47c165c513ad3430449806a7f019537a1fe23
 async fn provider() -> Peer {
     Peer::start(|nth| async move {
         let chunk = |value: serde_json::Value| format!("data: {value}\n\n");
-        let said = chunk(
-            json!({ "model": "m-1-dated", "choices": [{ "index": 0, "delta": { "content": ANSWER } }] }),
-        );
+        let said = chunk(json!({ "model": "m-1-dated", "choices": [{ "index": 0,
+            "delta": { "content": ANSWER } }] }));
         let usage = json!({ "prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9 });
-        let rest = chunk(
-            json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }], "usage": usage }),
-        );
+        let rest =
+            chunk(json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }],
+            "usage": usage }));
         let body = if nth == 0 { said } else { format!("{said}{rest}data: [DONE]\n\n") };
         Response::builder().header("content-type", "text/event-stream").body(body.into()).unwrap()
     })
@@ -37,7 +37,8 @@ async fn provider() -> Peer {
 
 fn configure(folder: &Path, provider: &Peer) {
     let file = format!(
-        "[[agents]]\nname = \"writer\"\nkind = \"openai\"\nmodel = \"m-1\"\nurl = \"{}\"\nkey_env = \"UPSTREAM_KEY\"\n\
+        "[[agents]]\nname = \"writer\"\nkind = \"openai\"\nmodel = \"m-1\"\nurl = \"{}\"\nkey_env \
+         = \"UPSTREAM_KEY\"\n\
          [[tenants]]\nname = \"harbour\"\nkeys = [\"{TENANT_HASH}\"]\n",
         provider.url
     );
