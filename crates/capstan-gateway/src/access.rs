@@ -11,16 +11,16 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
 
+use crate::accounted_body::Payer;
 use crate::app::App;
 use crate::audit::{Who, mark_of};
-use crate::engine::lanes::Seat;
 use crate::face::{Face, durable};
 use crate::jwt::{Jwt, is_token};
-use crate::paid_body::Payer;
 use crate::refusal::{OfTenant, Refusal, refused_by_credentials};
 use crate::scopes::{Operation, Scope, Scopes};
 use crate::tenants::{KeyHash, TenantKey};
 use crate::tickets::Tickets;
+use capstan_engine::tenant_scheduler::TaskSlot;
 
 /// The tenant of a gateway without tenants.
 pub(crate) const LOCAL: &str = "local";
@@ -95,10 +95,10 @@ pub(crate) async fn authenticate(State(app): State<App>, request: Request, next:
             let (who, tenant) = (Who::from(&caller), caller.tenant.clone());
             Payer::name(&head.extensions, &tenant);
             head.extensions.insert(caller);
-            let is_in_lane = app.lanes.enter(&tenant);
+            let is_in_lane = app.scheduler.enter(&tenant);
             let answering = next.run(Request::from_parts(head, body));
             let mut response = if is_in_lane {
-                Seat::next_turn().await;
+                TaskSlot::next_turn().await;
                 answering.await
             } else {
                 // Somebody else's server knows nothing of lanes.

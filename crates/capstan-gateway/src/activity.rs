@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::doors::Entry;
-use crate::engine::lanes::Seat;
+use crate::admission::Entry;
 use crate::progress::Progress;
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use bytes::Bytes;
+use capstan_engine::tenant_scheduler::TaskSlot;
 use tokio::sync::Notify;
 
 /// Requests whose responses are not sent yet.
@@ -72,7 +72,7 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if self.activity.under_way.fetch_sub(1, Ordering::Relaxed) == 1 {
-            Seat::free_connection();
+            TaskSlot::free_connection();
         }
         self.activity.changed.notify_one();
     }

@@ -7,22 +7,19 @@ use std::time::Instant;
 use capstan_agent::{Agent, Clock};
 use capstan_journal::Journal;
 use tokio::net::TcpListener;
-use uuid::Uuid;
 
 use crate::access::CorsHeaders;
 use crate::audit::Audit;
 use crate::console::Console;
-use crate::engine::events::Observers;
-use crate::engine::traces::{TraceCollector, Traces};
-use crate::engine::wall_clock::WallClock;
-use crate::engine::{Engine, Parts, Registered};
 use crate::face::{self, Face, Faces};
 use crate::metrics::Metrics;
-use crate::passage::{Passage, Passages};
+use crate::replica_forwarding::{Forwarders, ReplicaForwarder};
 use crate::routes::page::Asset;
 use crate::run_log::RunLog;
 use crate::settings::Settings;
 use crate::webhooks::{Courier, WebhookSender};
+use capstan_engine::traces::TraceCollector;
+use capstan_engine::{Engine, EngineBuilder, Registered};
 
 /// A gateway: a journal, agents, settings. The first agent is the default one.
 ///
@@ -40,7 +37,7 @@ pub struct Gateway {
     page: &'static [Asset],
     traces: Option<Arc<dyn TraceCollector>>,
     webhooks: Option<Arc<dyn WebhookSender>>,
-    passage: Option<Arc<dyn Passage>>,
+    replica_forwarding: Option<Arc<dyn ReplicaForwarder>>,
     clock: Clock,
     console_listeners: Vec<TcpListener>,
 }
@@ -57,7 +54,7 @@ impl Gateway {
             page: &[],
             traces: None,
             webhooks: None,
-            passage: None,
+            replica_forwarding: None,
             clock,
             console_listeners,
         }
@@ -66,9 +63,7 @@ impl Gateway {
     /// Adds an agent. Its id is derived from its name, so that it stays the same.
     #[must_use]
     pub fn agent(mut self, name: &str, agent: impl Agent) -> Self {
-        let digest = <sha2::Sha256 as sha2::Digest>::digest(name.as_bytes());
-        let id = Uuid::from_slice(digest.get(..16).unwrap_or_default()).unwrap_or_default();
-        self.agents.push(Registered { name: name.into(), id, agent: Arc::new(agent) });
+        self.agents.push(Registered::new(name, agent));
         self
     }
 
@@ -105,8 +100,8 @@ impl Gateway {
     /// Passes requests on to other processes that share the journal, for tenants of whom nothing is
     /// stored. Without, only the process that such a tenant lives in can serve it.
     #[must_use]
-    pub fn passage(mut self, passage: impl Passage) -> Self {
-        self.passage = Some(Arc::new(passage));
+    pub fn replica_forwarding(mut self, replica_forwarding: impl ReplicaForwarder) -> Self {
+        self.replica_forwarding = Some(Arc::new(replica_forwarding));
         self
     }
 
@@ -136,20 +131,18 @@ impl Gateway {
         let faces = face::all();
         let (metrics, cors) = (Arc::new(Metrics::new(&faces)), CorsHeaders::new(&faces));
         let (courier, console) = (Arc::new(Courier::default()), Arc::new(Console::default()));
-        let log = Arc::new(RunLog(self.settings.exposure));
-        let engine = Engine::new(Parts {
-            journal,
-            settings: self.settings.for_engine(),
-            agents: self.agents,
-            courier: courier.registered(),
-            wall: WallClock::new(self.clock.clone()),
-            clock: self.clock,
-            traces: Traces::new(self.traces),
-            observers: Observers::new(vec![metrics.clone(), log, console.clone()]),
-            protocols: Arc::new(Faces(faces.clone())),
-            tenants: Arc::new(self.settings.tenants.clone()),
-            before_work: courier.clone(),
-        });
+        let engine = Engine::builder(journal)
+            .settings(self.settings.for_engine())
+            .internal_agent(courier.registered())
+            .clock(self.clock)
+            .traces(self.traces)
+            .observer(metrics.clone())
+            .observer(Arc::new(RunLog(self.settings.exposure)))
+            .observer(console.clone())
+            .protocols(Faces(faces.clone()))
+            .tenants(self.settings.tenants.clone())
+            .before_work(courier.clone());
+        let engine = self.agents.into_iter().fold(engine, EngineBuilder::registered).build();
         let app = App(Arc::new(Shared {
             engine,
             settings: self.settings,
@@ -161,7 +154,7 @@ impl Gateway {
             cors,
             started: Instant::now(),
             webhooks: self.webhooks,
-            passages: Passages::new(self.passage),
+            forwarders: Forwarders::new(self.replica_forwarding),
         }));
         courier.employ(&app);
         app
@@ -183,7 +176,7 @@ pub(crate) struct Shared {
     pub(crate) cors: CorsHeaders,
     pub(crate) started: Instant,
     pub(crate) webhooks: Option<Arc<dyn WebhookSender>>,
-    pub(crate) passages: Passages,
+    pub(crate) forwarders: Forwarders,
 }
 
 /// What serves runs is what most parts of the gateway ask.

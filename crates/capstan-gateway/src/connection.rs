@@ -2,8 +2,8 @@
 
 use axum::response::Response;
 
-use crate::engine::live::{Departure, Stalled};
 use crate::progress::Progress;
+use capstan_engine::live::{Departure, Stalled};
 
 /// An answer goes by this connection, and to a reader of its own, if answers have one each.
 pub(crate) fn goes_by(connection: &Stalled, mut response: Response) -> Response {

@@ -24,7 +24,7 @@ use feed::{Feed, What};
 use rollups::Rollups;
 
 use crate::app::App;
-use crate::engine::events::{Happened, RunEvent, RunObserver};
+use capstan_engine::events::{Happened, RunEvent, RunObserver};
 use refusals::Refusals;
 pub(crate) use refusals::Refused;
 

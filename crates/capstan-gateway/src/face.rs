@@ -28,13 +28,14 @@ use http::request::Parts;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::engine::ask::Ask;
-use crate::engine::ports::Protocols;
-use crate::engine::resume::ResumePoint;
+use crate::last_event_id::resume_point;
 use crate::openapi::{Model, Routes};
-use crate::reader::View;
+use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
-pub(crate) use writer::{FaceWriter, Next, Telling};
+use capstan_engine::ask::Ask;
+use capstan_engine::ports::Protocols;
+use capstan_engine::resume::ResumePoint;
+pub(crate) use writer::{BodyStep, Emit, FaceWriter};
 
 /// The protocols that a gateway speaks.
 pub fn faces() -> Vec<&'static str> {
@@ -158,7 +159,7 @@ pub(crate) trait Face: Send + Sync + 'static {
 
     /// Where a request says that it reads on.
     fn resume_point(&self, request: &Parts) -> Result<ResumePoint, Fault> {
-        ResumePoint::of_headers(&request.headers)
+        resume_point(&request.headers)
     }
 
     /// Whether a reset can be told to whoever sent this request.
@@ -199,7 +200,7 @@ pub(crate) trait Face: Send + Sync + 'static {
     }
 
     /// A refusal in the protocol's own shape; `None` for problem details.
-    fn refuse(&self, _app: &App, _fault: &Fault, _asker: Asker<'_>) -> Option<Response> {
+    fn refuse(&self, _app: &App, _fault: &Fault, _asker: RefusalTarget<'_>) -> Option<Response> {
         None
     }
 
@@ -210,7 +211,8 @@ pub(crate) trait Face: Send + Sync + 'static {
     }
 
     /// Begins to tell a run.
-    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault>;
+    async fn open(&self, app: &App, opening: ViewRequest<'_>)
+    -> Result<Box<dyn FaceWriter>, Fault>;
 
     /// A stream was erased: nothing of it may be remembered.
     fn forget(&self, _stream: Uuid) {}
@@ -219,7 +221,7 @@ pub(crate) trait Face: Send + Sync + 'static {
     async fn keep_house(&self, _app: &App) {}
 
     /// Whether this viewer has all that the run will ever say.
-    async fn has_all(&self, _app: &App, opening: &Opening<'_>) -> Result<bool, Fault> {
+    async fn has_all(&self, _app: &App, opening: &ViewRequest<'_>) -> Result<bool, Fault> {
         let after = opening.point.in_run(opening.run)?;
         Ok(opening.run.state == RunState::Closed && after >= opening.run.last_seq)
     }
@@ -228,7 +230,7 @@ pub(crate) trait Face: Send + Sync + 'static {
     async fn headers(
         &self,
         _app: &App,
-        _opening: &Opening<'_>,
+        _opening: &ViewRequest<'_>,
         _headers: &mut HeaderMap,
     ) -> Result<(), Fault> {
         Ok(())
@@ -237,7 +239,7 @@ pub(crate) trait Face: Send + Sync + 'static {
 
 /// Who is refused.
 #[derive(Clone, Copy)]
-pub(crate) enum Asker<'a> {
+pub(crate) enum RefusalTarget<'a> {
     /// Whoever came to this path: its request was refused before its face saw it.
     Stranger(&'a str),
     /// Its request could not be read.
@@ -248,7 +250,7 @@ pub(crate) enum Asker<'a> {
     Client(&'a Parts, &'a Ask),
 }
 
-impl<'a> Asker<'a> {
+impl<'a> RefusalTarget<'a> {
     /// Where it came to.
     pub(crate) fn path(self) -> &'a str {
         match self {
@@ -281,17 +283,22 @@ pub(crate) struct Request<'a> {
 
 /// A viewer that comes to a run.
 #[derive(Clone, Copy)]
-pub(crate) struct Opening<'a> {
+pub(crate) struct ViewRequest<'a> {
     pub(crate) run: &'a Run,
     pub(crate) point: ResumePoint,
-    pub(crate) view: View,
+    pub(crate) view: ViewerKind,
     pub(crate) parts: &'a Parts,
     /// What was posted, if it comes by POST.
     pub(crate) posted: Option<&'a Ask>,
 }
 
 /// The answer to a request of this face that failed.
-pub(crate) fn refusal(app: &App, face: &dyn Face, fault: Fault, asker: Asker<'_>) -> Refusal {
+pub(crate) fn refusal(
+    app: &App,
+    face: &dyn Face,
+    fault: Fault,
+    asker: RefusalTarget<'_>,
+) -> Refusal {
     let shaped = face.refuse(app, &fault, asker);
     Refusal::from(fault).shaped_as(shaped)
 }

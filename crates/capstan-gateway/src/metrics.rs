@@ -16,10 +16,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::engine::Engine;
-use crate::engine::events::{Happened, RunEvent, RunObserver};
-use crate::engine::resume::ResumePoint;
 use crate::face::Face;
+use capstan_engine::Engine;
+use capstan_engine::events::{Happened, RunEvent, RunObserver};
+use capstan_engine::resume::ResumePoint;
 pub(crate) use journal::JournalMetrics;
 pub(crate) use routes::RouteMetrics;
 

@@ -14,18 +14,18 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access::Caller;
 use crate::app::App;
-use crate::engine::ask::{self, body_hash, body_values};
-use crate::engine::heavy;
-use crate::engine::limits::Load;
-use crate::engine::relay::Origin;
-use crate::engine::resume::ResumePoint;
-use crate::engine::runs::{self, Start};
-use crate::face::{self, Asker, Face, Opening, Request};
-use crate::reader::{self, View};
+use crate::face::{self, Face, RefusalTarget, Request, ViewRequest};
+use crate::reader::{self, ViewerKind};
 use crate::refusal::{Refusal, RequestId};
 use crate::server::RECEIVE_WINDOW;
 use crate::settings::Limits;
 use crate::trace_context;
+use capstan_engine::ask::{self, body_hash, body_values};
+use capstan_engine::cpu_offload;
+use capstan_engine::limits::MemoryReservation;
+use capstan_engine::relay::Origin;
+use capstan_engine::resume::ResumePoint;
+use capstan_engine::runs::{self, Start};
 
 /// Answers a POST to a face; `agent` is the one that the path names.
 pub(crate) async fn post(
@@ -47,7 +47,7 @@ pub(crate) async fn read(
     face: &dyn Face,
     parts: &Parts,
     body: Body,
-) -> Result<(Bytes, Load), Refusal> {
+) -> Result<(Bytes, MemoryReservation), Refusal> {
     let mut load = app.limiter.load(&caller.tenant);
     let read = async {
         check_content_type(face, &parts.headers)?;
@@ -55,13 +55,15 @@ pub(crate) async fn read(
         unread.grow(unread_bytes(parts, &body), &app.settings.limits)?;
         let body = read_body(app, &caller.tenant, body, &mut load).await?;
         drop(unread);
-        let _begun = app.limiter.heavy.begin(&caller.tenant, body.len()).await;
-        heavy::aside(body.len(), || body_values::check(&body, app.settings.limits.body_values))?;
+        let _begun = app.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
+        cpu_offload::run(body.len(), || {
+            body_values::check(&body, app.settings.limits.body_values)
+        })?;
         // What is made of it: text, twice at most.
         load.grow(body.len().saturating_mul(2), &app.settings.limits)?;
         Ok((body, load))
     };
-    read.await.map_err(|fault| face::refusal(app, face, fault, Asker::Unread(parts)))
+    read.await.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Unread(parts)))
 }
 
 /// Answers a POST whose body is read. A route that serves more than one kind of request looks into
@@ -73,22 +75,22 @@ pub(crate) async fn answer(
     face: &dyn Face,
     agent: Option<&str>,
     parts: &Parts,
-    (body, load): (Bytes, Load),
+    (body, load): (Bytes, MemoryReservation),
 ) -> Result<Response, Refusal> {
-    let begun = app.limiter.heavy.begin(&caller.tenant, body.len()).await;
+    let begun = app.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
     let decode = || face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
-    let decoded = heavy::aside(body.len(), decode);
+    let decoded = cpu_offload::run(body.len(), decode);
     let (point, mut ask) =
-        decoded.map_err(|fault| face::refusal(app, face, fault, Asker::Unread(parts)))?;
+        decoded.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Unread(parts)))?;
     let completed = face.complete(app, &caller.tenant, parts, &mut ask).await;
     if let Err(fault) = completed.and_then(|()| ask.check()) {
-        return Err(face::refusal(app, face, fault, Asker::Client(parts, &ask)));
+        return Err(face::refusal(app, face, fault, RefusalTarget::Client(parts, &ask)));
     }
-    let hash = heavy::aside(body.len(), || body_hash(&body, agent, face.name()));
+    let hash = cpu_offload::run(body.len(), || body_hash(&body, agent, face.name()));
     let ask = Arc::new(ask);
     let request = Request { tenant: &caller.tenant, parts, body: &body, agent, hash, ask: &ask };
     let answered = start(app, face, &request, point, (load, begun)).await;
-    answered.map_err(|fault| face::refusal(app, face, fault, Asker::Client(parts, &ask)))
+    answered.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Client(parts, &ask)))
 }
 
 async fn start(
@@ -96,7 +98,7 @@ async fn start(
     face: &dyn Face,
     request: &Request<'_>,
     point: ResumePoint,
-    (load, begun): (Load, Option<OwnedSemaphorePermit>),
+    (load, begun): (MemoryReservation, Option<OwnedSemaphorePermit>),
 ) -> Result<Response, Fault> {
     let slot = app.limiter.take_reader(request.tenant, &app.settings.limits)?;
     app.metrics.resumed(point);
@@ -127,7 +129,8 @@ async fn start(
     }
     point.in_run(&run)?;
     let posted = Some(request.ask.as_ref());
-    let opening = Opening { run: &run, point, view: View::Post, parts: request.parts, posted };
+    let opening =
+        ViewRequest { run: &run, point, view: ViewerKind::Post, parts: request.parts, posted };
     reader::respond(app, face, opening, slot).await
 }
 
@@ -146,7 +149,7 @@ fn mark_of(parts: &Parts) -> Option<String> {
 pub(crate) async fn watch(
     app: &App,
     face: &dyn Face,
-    opening: Opening<'_>,
+    opening: ViewRequest<'_>,
 ) -> Result<Response, Fault> {
     app.metrics.resumed(opening.point);
     opening.point.in_run(opening.run)?;
@@ -177,7 +180,12 @@ fn unread_bytes(parts: &Parts, body: &Body) -> usize {
 
 const WINDOW: usize = RECEIVE_WINDOW as usize;
 
-async fn read_body(app: &App, tenant: &str, body: Body, load: &mut Load) -> Result<Bytes, Fault> {
+async fn read_body(
+    app: &App,
+    tenant: &str,
+    body: Body,
+    load: &mut MemoryReservation,
+) -> Result<Bytes, Fault> {
     let limit = app.settings.limits.body_bytes;
     let too_large = || {
         Fault::new(FaultKind::PayloadTooLarge)
@@ -207,11 +215,12 @@ async fn take(
     app: &App,
     tenant: &str,
     body: Body,
-    load: &mut Load,
+    load: &mut MemoryReservation,
 ) -> Result<Result<Option<Bytes>, Fault>, axum::Error> {
     let Limits { body_bytes: limit, body_bytes_per_second, .. } = app.settings.limits;
     let (mut kept, mut size, mut refused) = (BytesMut::new(), 0_usize, None);
-    let mut intake = app.limiter.heavy.intake(tenant, body, body_bytes_per_second);
+    let mut intake =
+        app.limiter.cpu_offload.intake(tenant, body.into_data_stream(), body_bytes_per_second);
     while let Some(data) = intake.next().await {
         let data = data?;
         size = size.saturating_add(data.len());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 
-use crate::engine::live::Stalled;
+use capstan_engine::live::Stalled;
 
 tokio::task_local! {
     static CURRENT: Arc<Progress>;

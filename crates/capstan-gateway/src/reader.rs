@@ -19,18 +19,18 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::app::App;
-use crate::engine::limits::Slot;
-use crate::engine::live::{Parting, Viewing};
-use crate::engine::readers::Reading;
-use crate::engine::relay;
-use crate::face::{Face, FaceWriter, Next, Opening, Telling};
+use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest};
 use crate::handover::Lasting;
+use capstan_engine::limits::Slot;
+use capstan_engine::live::{Parting, Viewing};
+use capstan_engine::readers::ReaderGuard;
+use capstan_engine::relay;
 pub(crate) use poll::poll;
 pub(crate) use whole::{Fold, Whole, follow, so_far};
 
 /// How a viewer came, which decides what happens when the run waits for its client, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum View {
+pub(crate) enum ViewerKind {
     /// By POST: it is the client. When the run waits, the body ends and it comes back; past the end
     /// it gets the CLOSE again, so that it knows.
     Post,
@@ -43,7 +43,7 @@ struct Open {
     app: App,
     reader: Reader,
     writer: Box<dyn FaceWriter>,
-    view: View,
+    view: ViewerKind,
     opening: Option<Bytes>,
     /// The face has said its last word.
     is_over: bool,
@@ -62,7 +62,7 @@ struct Open {
     rest: Option<Pin<Box<Sleep>>>,
     viewing: Viewing,
     _slot: Slot,
-    _reading: Reading,
+    _reading: ReaderGuard,
 }
 
 /// What is asked of the store takes as much as so many packets.
@@ -101,7 +101,7 @@ impl Drop for Open {
 pub(crate) async fn respond(
     app: &App,
     face: &dyn Face,
-    viewer: Opening<'_>,
+    viewer: ViewRequest<'_>,
     slot: Slot,
 ) -> Result<Response, Fault> {
     let mut writer = face.open(app, viewer).await?;
@@ -129,7 +129,7 @@ pub(crate) async fn respond(
         rest,
         viewing,
         _slot: slot,
-        _reading: Reading::new(app, run),
+        _reading: ReaderGuard::new(app, run),
     });
     let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
     response.extensions_mut().insert(departure);
@@ -165,20 +165,20 @@ async fn next_chunk(mut open: Box<Open>) -> Option<(io::Result<Bytes>, Box<Open>
         return None;
     }
     match open.wait().await {
-        Next::Write(bytes) => {
+        BodyStep::Write(bytes) => {
             open.silent_since = Instant::now();
             Some((Ok(bytes), open))
         }
-        Next::Last(bytes) => {
+        BodyStep::Last(bytes) => {
             open.is_over = true;
             open.viewing.ends(Parting::Done);
             Some((Ok(bytes), open))
         }
-        Next::End => {
+        BodyStep::End => {
             open.viewing.ends(Parting::Done);
             None
         }
-        Next::Cut => {
+        BodyStep::Cut => {
             open.viewing.ends(Parting::Cut);
             Some((Err(io::Error::other("the stream cannot be read on")), open))
         }
@@ -186,7 +186,7 @@ async fn next_chunk(mut open: Box<Open>) -> Option<(io::Result<Bytes>, Box<Open>
 }
 
 impl Open {
-    async fn wait(&mut self) -> Next {
+    async fn wait(&mut self) -> BodyStep {
         loop {
             let step = tokio::select! {
                 biased;
@@ -194,7 +194,7 @@ impl Open {
                 () = self.ended.as_mut() => return self.end(),
                 () = over(&mut self.rest) => return self.writer.closing(),
                 () = self.heartbeat.as_mut() => match self.beat() {
-                    true => return Next::Write(Bytes::from_static(self.writer.heartbeat())),
+                    true => return BodyStep::Write(Bytes::from_static(self.writer.heartbeat())),
                     false => continue,
                 },
             };
@@ -202,30 +202,32 @@ impl Open {
                 Ok(Step::Frames(frames)) => self.show(frames).await,
                 Ok(Step::State(state)) => self.writer.caught_up(&self.app, state, self.view),
                 Err(error) if error.kind() == ErrorKind::Corrupt => self.lose(&error).await,
-                Err(_) => Next::Cut,
+                Err(_) => BodyStep::Cut,
             };
             // Not everything that happens is worth a write.
-            if !matches!(&next, Next::Write(bytes) if bytes.is_empty()) {
+            if !matches!(&next, BodyStep::Write(bytes) if bytes.is_empty()) {
                 return next;
             }
         }
     }
 
     /// The server stops, or the journal failed: then the body must not look finished.
-    fn end(&mut self) -> Next {
-        if self.app.broken.is_cancelled() { Next::Cut } else { self.writer.closing() }
+    fn end(&mut self) -> BodyStep {
+        if self.app.broken.is_cancelled() { BodyStep::Cut } else { self.writer.closing() }
     }
 
     /// What comes next is damaged: the viewer is told so, for good, in packets that stand in no
     /// journal.
-    async fn lose(&mut self, error: &JournalError) -> Next {
+    async fn lose(&mut self, error: &JournalError) -> BodyStep {
         if self.is_lost {
             return self.writer.caught_up(&self.app, RunState::Closed, self.view);
         }
         self.is_lost = true;
         let (stream, after) = (self.reader.stream_id(), self.reader.cursor());
         tracing::error!(%stream, after, %error, "a stream is damaged; its reader is told");
-        let Ok(Some(run)) = self.app.journal.store().run(stream).await else { return Next::Cut };
+        let Ok(Some(run)) = self.app.journal.store().run(stream).await else {
+            return BodyStep::Cut;
+        };
         self.app.metrics.damaged_reads.inc();
         self.app.metrics.fault(FaultKind::StreamLost, self.app.agent_label(&run.agent));
         let frames = relay::last_words_of_lost(&self.app, &run, after);
@@ -240,7 +242,7 @@ impl Open {
         is_due
     }
 
-    async fn show(&mut self, frames: Frames) -> Next {
+    async fn show(&mut self, frames: Frames) -> BodyStep {
         if let Some(behind) = &mut self.behind
             && behind.catch_up(&self.app, &frames)
         {
@@ -248,8 +250,8 @@ impl Open {
         }
         self.viewing.at(self.reader.cursor());
         match self.writer.frames(&self.app, frames) {
-            Telling::Now(next) => next,
-            Telling::Later(next) => next.await.unwrap_or(Next::Cut),
+            Emit::Now(next) => next,
+            Emit::Later(next) => next.await.unwrap_or(BodyStep::Cut),
         }
     }
 }

@@ -15,9 +15,9 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::console::Refused;
-use crate::engine::faults::journal_fault;
-use crate::face::Asker;
+use crate::face::RefusalTarget;
 use crate::metrics::NO_AGENT;
+use capstan_engine::faults::journal_fault;
 
 /// A fault on its way to becoming a response.
 #[derive(Debug)]
@@ -156,7 +156,8 @@ pub(crate) async fn render(State(app): State<App>, mut request: Request, next: N
         if !is_shaped {
             // Refused before its face saw it, by credentials for example.
             let face = app.faces.iter().find(|face| face.owns(&path));
-            let shaped = face.and_then(|face| face.refuse(&app, &fault, Asker::Stranger(&path)));
+            let shaped =
+                face.and_then(|face| face.refuse(&app, &fault, RefusalTarget::Stranger(&path)));
             response = match shaped {
                 Some(shaped) => with_headers_of(shaped, &response),
                 None => problem_response(&app, &fault, &id, &response),

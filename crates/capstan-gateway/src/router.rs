@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 use crate::routes::{
     agents, console, docs, errors, health, page, replicas, sessions, streams, tickets,
 };
-use crate::{access, paid_body, passage, refusal};
+use crate::{access, accounted_body, refusal, replica_forwarding};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
 fn for_tenants(faces: &[Arc<dyn Face>]) -> Routes {
@@ -115,7 +115,7 @@ fn for_all(app: &App) -> Router<App> {
     let for_tenants = for_tenants(&app.faces)
         .into_router()
         // Whoever is not stored lives in one process.
-        .route_layer(from_fn_with_state(app.clone(), passage::pass_on))
+        .route_layer(from_fn_with_state(app.clone(), replica_forwarding::pass_on))
         .route_layer(from_fn_with_state(app.clone(), access::authenticate));
     open(&app.faces).into_router().merge(for_tenants)
 }
@@ -133,7 +133,7 @@ fn layered(app: &App, routes: Router<App>) -> Router {
         // What is said in JSON is somebody's own.
         .layer(map_response(no_storing))
         // What is answered in one piece is its asker's memory.
-        .layer(from_fn_with_state(app.clone(), paid_body::count))
+        .layer(from_fn_with_state(app.clone(), accounted_body::count))
         // Everything that was refused becomes a problem, here and nowhere else.
         .layer(from_fn_with_state(app.clone(), refusal::render))
         .with_state(app.clone())

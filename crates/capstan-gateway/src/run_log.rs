@@ -2,8 +2,8 @@
 
 use capstan_protocol::Exposure;
 
-use crate::engine::events::{Happened, RunEvent, RunObserver};
-use crate::engine::loggable;
+use capstan_engine::events::{Happened, RunEvent, RunObserver};
+use capstan_engine::loggable;
 
 pub(crate) struct RunLog(pub(crate) Exposure);
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::activity::Activity;
-use crate::doors::{Doors, Entry};
+use crate::admission::{Admission, Entry};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::response::Response;
@@ -29,9 +29,6 @@ use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
 use crate::connection::goes_by;
-use crate::engine::lanes::{InLane, Seat};
-use crate::engine::live::Stalled;
-use crate::engine::recovery;
 use crate::face;
 use crate::handover::{self, After, Handover, Noted};
 use crate::progress;
@@ -39,6 +36,9 @@ use crate::router::Behind;
 use crate::socket::Socket;
 use crate::stall_timeout::StallTimeout;
 use crate::{console, router};
+use capstan_engine::live::Stalled;
+use capstan_engine::recovery;
+use capstan_engine::tenant_scheduler::{ScheduledTask, TaskSlot};
 
 /// What a connection may buffer before it asks for no more: the least there is, so that a thousand
 /// readers that never read cost little. It is not the size of a write.
@@ -130,12 +130,18 @@ pub async fn serve(
     let listeners =
         listeners.chain(of_console.into_iter().map(|listener| (listener, Behind::Console)));
     // Streams are served, and questions about health answered, while recovery is at work.
-    let (connections, doors) = (TaskTracker::new(), Doors::new(&app.settings.limits));
+    let (connections, admission) = (TaskTracker::new(), Admission::new(&app.settings.limits));
     for (listener, behind) in listeners {
         // Connections inherit it. Without it they work as well.
         let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
         let routers = Routers { all: router::router(&app, behind), health: router::health(&app) };
-        tokio::spawn(accept(app.clone(), listener, routers, connections.clone(), doors.clone()));
+        tokio::spawn(accept(
+            app.clone(),
+            listener,
+            routers,
+            connections.clone(),
+            admission.clone(),
+        ));
     }
     tokio::pin!(shutdown);
     let service = tokio::select! {
@@ -179,7 +185,7 @@ struct Routers {
 #[derive(Clone)]
 struct Inside {
     routers: Routers,
-    doors: Doors,
+    admission: Admission,
     /// Let in only to ask how the server feels.
     is_reserved: bool,
 }
@@ -190,7 +196,7 @@ impl Inside {
         if self.is_reserved {
             return (self.routers.health.clone(), None);
         }
-        let place = activity.is_busy().then(|| self.doors.another(address));
+        let place = activity.is_busy().then(|| self.admission.another(address));
         match place {
             Some(None) => (self.routers.health.clone(), None),
             Some(place) => (self.routers.all.clone(), place),
@@ -204,7 +210,7 @@ impl Inside {
 #[derive(Clone)]
 struct Answering {
     app: App,
-    connection: Option<Arc<Seat>>,
+    connection: Option<Arc<TaskSlot>>,
 }
 
 impl<F> hyper::rt::Executor<F> for Answering
@@ -219,7 +225,7 @@ where
                 app.metrics.stalled_readers.inc();
             }
         };
-        tokio::spawn(InLane::request(self.connection.as_ref(), answer));
+        tokio::spawn(ScheduledTask::request(self.connection.as_ref(), answer));
     }
 }
 
@@ -228,28 +234,28 @@ async fn accept(
     listener: TcpListener,
     routers: Routers,
     connections: TaskTracker,
-    doors: Doors,
+    admission: Admission,
 ) {
     loop {
         let accepted = tokio::select! {
             () = app.closing.cancelled() => return,
-            accepted = doors.next(&listener) => accepted,
+            accepted = admission.next(&listener) => accepted,
         };
         match accepted {
             Ok((socket, peer, Some(entry))) => {
                 let inside = Inside {
                     routers: routers.clone(),
-                    doors: doors.clone(),
+                    admission: admission.clone(),
                     is_reserved: entry.is_reserved(),
                 };
                 // The very future, not one that awaits it: that would hold it twice, for every idle
                 // viewer.
                 let work = connection(app.clone(), socket, peer, inside, entry);
-                let has_lanes = app.engine.settings.has_lanes;
-                connections.spawn(if has_lanes {
-                    InLane::connection(work)
+                let has_tenant_shares = app.engine.settings.has_tenant_shares;
+                connections.spawn(if has_tenant_shares {
+                    ScheduledTask::connection(work)
                 } else {
-                    InLane::without(work)
+                    ScheduledTask::without(work)
                 });
                 // One at a time: nobody waits behind a crowd that comes at once.
                 tokio::task::yield_now().await;
@@ -419,7 +425,7 @@ async fn http2<S, Q>(
 {
     let ping = Some(app.settings.timeouts.ping).filter(|ping| !ping.is_zero());
     let mut builder =
-        http2::Builder::new(Answering { app: app.clone(), connection: Seat::current() });
+        http2::Builder::new(Answering { app: app.clone(), connection: TaskSlot::current() });
     builder
         .timer(TokioTimer::new())
         // A peer that is gone without a word is found out.

@@ -3,12 +3,12 @@
 use capstan_journal::Retention;
 use capstan_protocol::Exposure;
 
-use crate::engine::settings::EngineSettings;
-pub use crate::engine::settings::{Limits, Timeouts};
 use crate::jwt::Jwt;
 use crate::operators::Operators;
 use crate::tenants::{KeyHash, Tenants};
 use crate::tls::Tls;
+use capstan_engine::settings::EngineSettings;
+pub use capstan_engine::settings::{Limits, Timeouts};
 
 /// How the gateway behaves. Options are consuming setters on the fields' struct-update syntax.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ impl Settings {
 
     /// Whether tenants are kept apart on their way to the threads of this process: if there is more
     /// than one, and each has a share.
-    fn has_lanes(&self) -> bool {
+    fn has_tenant_shares(&self) -> bool {
         !self.is_local() && self.limits.share_per_tenant > 0
     }
 
@@ -81,7 +81,7 @@ impl Settings {
             timeouts: self.timeouts.clone(),
             retention: self.retention.clone(),
             exposure: self.exposure,
-            has_lanes: self.has_lanes(),
+            has_tenant_shares: self.has_tenant_shares(),
         }
     }
 }

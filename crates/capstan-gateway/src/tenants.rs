@@ -11,11 +11,11 @@ use capstan_journal::{Quota, Retention, TenantRetention};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-use crate::engine::ports::TenantRules;
-use crate::engine::settings::Limits;
 use crate::origin::Origin;
 use crate::scopes::{Scope, Scopes};
 use crate::webhooks::Webhook;
+use capstan_engine::ports::TenantRules;
+use capstan_engine::settings::Limits;
 
 /// A key as it is stored: its SHA-256. Keys are long and random, so a plain hash is enough.
 #[derive(Clone, PartialEq, Eq)]

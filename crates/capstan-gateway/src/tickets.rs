@@ -13,8 +13,8 @@ use sha2::Sha256;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::engine::faults::journal_fault;
 use crate::tenants::KeyHash;
+use capstan_engine::faults::journal_fault;
 
 /// Long enough to open a page and to come back after a restart; what leaks with a URL is soon worth
 /// nothing.

@@ -21,14 +21,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
 use crate::app::{App, Shared};
-use crate::engine::Registered;
-use crate::engine::ask::{Ask, body_hash};
-use crate::engine::faults::journal_fault;
-use crate::engine::limits::Slot;
-use crate::engine::ports::BeforeWork;
-use crate::engine::relay::{self, Room};
 use crate::face::a2a::push::{self, Parcel};
 use crate::tenants;
+use capstan_engine::Registered;
+use capstan_engine::ask::{Ask, body_hash};
+use capstan_engine::faults::journal_fault;
+use capstan_engine::ports::BeforeWork;
+use capstan_engine::runs;
 
 /// The agent's name; no request can ask for it.
 pub(crate) const COURIER: &str = "capstan:webhook";
@@ -334,21 +333,14 @@ pub(crate) async fn begin(app: &App, tenant: &str, delivery: Delivery<'_>) -> Re
     };
     let most = Some(app.settings.limits.deliveries_per_tenant as u64);
     let quota = Quota { running: most, waiting: most, ..Quota::UNLIMITED };
-    let claimed = app.journal.claim(claim, &quota).await.map_err(|error| {
+    runs::start_internal(app, claim, &quota, ask).await.map_err(|error| {
         if !matches!(error.kind(), ErrorKind::Refused(_)) {
             return journal_fault(error);
         }
         app.metrics.undelivered.inc();
         Fault::new(FaultKind::SessionLimitExceeded)
             .with_message("As many deliveries are under way as may be: their receiver may be away.")
-    })?;
-    if claimed.is_new {
-        // It mostly waits, so it takes no place of a run.
-        let room =
-            Room { slot: Some(Slot::none(&app.limiter, &tenant)), load: app.limiter.load(&tenant) };
-        relay::spawn(app, app.courier.clone(), claimed.run, Arc::new(ask), None, room, None);
-    }
-    Ok(())
+    })
 }
 
 #[cfg(test)]

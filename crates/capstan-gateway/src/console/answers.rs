@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::sentence;
 use super::visitor::{Act, Visitor};
 use crate::app::App;
-use crate::engine::live::{Parting, Viewer};
+use capstan_engine::live::{Parting, Viewer};
 
 /// Who looks, and what they may do.
 #[derive(Debug, Serialize, JsonSchema)]

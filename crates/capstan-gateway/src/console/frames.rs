@@ -13,9 +13,9 @@ use futures_util::stream;
 use http::request::Parts;
 
 use crate::app::App;
-use crate::engine::resume::ResumePoint;
-use crate::face::{Face, FaceWriter, Next, Opening, Telling, cap};
-use crate::reader::{View, name_stream, sse_response};
+use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest, cap};
+use crate::reader::{ViewerKind, name_stream, sse_response};
+use capstan_engine::resume::ResumePoint;
 
 /// How much is read at once, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);
@@ -57,7 +57,8 @@ pub(crate) async fn respond(
     let point =
         ResumePoint::default().or_after(Some(from.saturating_sub(1)).filter(|after| *after > 0));
     let parts = parts(face.1);
-    let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
+    let opening =
+        ViewRequest { run: &run, point, view: ViewerKind::Get, parts: &parts, posted: None };
     let mut writer = face.0.open(app, opening).await?;
     let (after, opening) = (writer.base(), writer.opening(app));
     let to = to.min(run.last_seq);
@@ -116,8 +117,8 @@ impl Account {
         let frames =
             frames.into_iter().filter(|frame| frame.seq <= to).map(|frame| frame.bytes).collect();
         let next = match self.writer.frames(&self.app, frames) {
-            Telling::Now(next) => Ok(next),
-            Telling::Later(next) => next.await,
+            Emit::Now(next) => Ok(next),
+            Emit::Later(next) => next.await,
         };
         match next {
             Ok(next) => self.told(next),
@@ -131,21 +132,21 @@ impl Account {
         if self.run.state != RunState::Closed || self.to < self.run.last_seq {
             return None;
         }
-        match self.writer.caught_up(&self.app, RunState::Closed, View::Get) {
-            Next::Write(bytes) | Next::Last(bytes) => Some(Ok(bytes)),
-            Next::End | Next::Cut => None,
+        match self.writer.caught_up(&self.app, RunState::Closed, ViewerKind::Get) {
+            BodyStep::Write(bytes) | BodyStep::Last(bytes) => Some(Ok(bytes)),
+            BodyStep::End | BodyStep::Cut => None,
         }
     }
 
-    fn told(&mut self, next: Next) -> Option<io::Result<Bytes>> {
+    fn told(&mut self, next: BodyStep) -> Option<io::Result<Bytes>> {
         match next {
-            Next::Write(bytes) => Some(Ok(bytes)),
-            Next::Last(bytes) => {
+            BodyStep::Write(bytes) => Some(Ok(bytes)),
+            BodyStep::Last(bytes) => {
                 self.is_over = true;
                 Some(Ok(bytes))
             }
-            Next::End => None,
-            Next::Cut => self.cut("the stream cannot be read on"),
+            BodyStep::End => None,
+            BodyStep::Cut => self.cut("the stream cannot be read on"),
         }
     }
 

@@ -10,8 +10,8 @@ use capstan_protocol::{Fault, FaultKind};
 use http::Method;
 
 use crate::app::App;
-use crate::engine::faults::JOURNAL_RETRY;
 use crate::refusal::Refusal;
+use capstan_engine::faults::JOURNAL_RETRY;
 
 /// Twice as long as the server is without a sign of life while all is well.
 const PATIENCE: Duration = Duration::from_secs(2);

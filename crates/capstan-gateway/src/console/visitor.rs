@@ -10,16 +10,16 @@ use http::{Method, header};
 use uuid::Uuid;
 
 use crate::access::{self, Caller, LOCAL, bearer};
+use crate::accounted_body::Payer;
 use crate::app::App;
 use crate::audit::{Target, Who};
-use crate::engine::faults::journal_fault;
-use crate::engine::lanes::Seat;
 use crate::operators::{EVERY_TENANT, Operator, Right};
-use crate::paid_body::Payer;
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
 use crate::settings::ContentRule;
 use crate::tenants::{deliveries_of, owner_of};
+use capstan_engine::faults::journal_fault;
+use capstan_engine::tenant_scheduler::TaskSlot;
 
 /// Whoever looks.
 #[derive(Debug, Clone)]
@@ -302,8 +302,8 @@ impl FromRequestParts<App> for Visitor {
         }
         let visitor = visitor(app, parts).await;
         if let Ok(Self::Tenant(caller)) = &visitor {
-            app.lanes.enter(&caller.tenant);
-            Seat::next_turn().await;
+            app.scheduler.enter(&caller.tenant);
+            TaskSlot::next_turn().await;
         }
         visitor.inspect(|visitor| Payer::name(&parts.extensions, &visitor.payer())).map_err(
             |fault| {

@@ -26,12 +26,12 @@ use capstan_journal::{ArmedBy, Run, RunState};
 use capstan_protocol::Fault;
 use http::request::Parts;
 
-use super::{Asker, Face, FaceWriter, Opening, Request};
+use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::app::App;
-use crate::engine::ask::Ask;
 use crate::openapi::{Model, Routes, model};
-use crate::reader::{self, View};
+use crate::reader::{self, ViewerKind};
 use call::{Call, Wrong};
+use capstan_engine::ask::Ask;
 use fold::Fold;
 use words::TaskState;
 use writer::A2aWriter;
@@ -70,7 +70,7 @@ impl Face for A2a {
     }
 
     fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
-        Ask::from_a2a(body)
+        kept::from_a2a(body)
     }
 
     /// An artifact can be told anew.
@@ -108,14 +108,14 @@ impl Face for A2a {
             };
             Ok(call.version.task_event(task::of_whole(call.version, &ids, &whole)))
         };
-        let asker = Asker::Client(request.parts, request.ask);
+        let asker = RefusalTarget::Client(request.parts, request.ask);
         Some(match told.await {
             Ok(task) => call.answer(task),
             Err(fault) => super::refusal(app, self, fault, asker).of_a_run(),
         })
     }
 
-    fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
+    fn refuse(&self, app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
         let call = match asker.parts().and_then(|parts| parts.extensions.get::<Call>()) {
             Some(call) => call.clone(),
             None => Call::at(asker.path()),
@@ -123,12 +123,16 @@ impl Face for A2a {
         Some(call.refuse(&Wrong::of(fault, app.settings.exposure)))
     }
 
-    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+    async fn open(
+        &self,
+        app: &App,
+        opening: ViewRequest<'_>,
+    ) -> Result<Box<dyn FaceWriter>, Fault> {
         let (run, call) = (opening.run, Call::of(opening.parts));
         let posted = opening.posted.map(|ask| ask.extras.payload.get());
         let ids = task::ids_of(app, run, posted).await?;
         let version = call.version;
-        if opening.view == View::Post {
+        if opening.view == ViewerKind::Post {
             push::promise(app, &call, run, &ids).await?;
         }
         if let Some(cursor) = opening.point.cursor_in(run) {
@@ -137,7 +141,7 @@ impl Face for A2a {
             let part = cursor.part.unwrap_or(if cursor.seq == 0 { 0 } else { u32::MAX });
             return Ok(Box::new(A2aWriter::resume(call, fold, (cursor.seq, part))));
         }
-        if opening.view == View::Post {
+        if opening.view == ViewerKind::Post {
             let fold = Fold::new(version, ids, run.stream_id, false);
             let status = fold.status(TaskState::Working, run.created_at, 0, None);
             let task = version.task(&fold.ids, &status, Vec::new());

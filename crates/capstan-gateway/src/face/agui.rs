@@ -34,13 +34,13 @@ use capstan_protocol::{
 use http::request::Parts;
 use uuid::Uuid;
 
-use super::{Asker, Face, FaceWriter, Next, Opening, Telling};
+use super::{BodyStep, Emit, Face, FaceWriter, RefusalTarget, ViewRequest};
 use crate::access::Caller;
 use crate::app::App;
-use crate::engine::ask::Ask;
-use crate::engine::faults::journal_fault;
 use crate::openapi::{Model, Routes, model};
-use crate::reader::{View, sse_response};
+use crate::reader::{ViewerKind, sse_response};
+use capstan_engine::ask::Ask;
+use capstan_engine::faults::journal_fault;
 use facts::{Facts, declares_version, form};
 use fold::{Fold, State, is_transient, reset_of};
 use fold_states::FoldStates;
@@ -106,7 +106,7 @@ impl Face for Agui {
     }
 
     fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
-        Ask::from_agui(body)
+        ask::from_agui(body)
     }
 
     /// A reset becomes MESSAGES_SNAPSHOT, which every client knows.
@@ -116,12 +116,12 @@ impl Face for Agui {
 
     /// Its clients read neither `Retry-After` nor a problem, but a stream whose only event is
     /// RUN_ERROR. What cannot be read as AG-UI, or makes no sense, is refused as HTTP.
-    fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
+    fn refuse(&self, app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
         let is_v1 = match asker {
-            Asker::Stranger(_) | Asker::Unread(_) => return None,
-            Asker::Client(..) if fault.kind() == FaultKind::InvalidRequest => return None,
-            Asker::Viewer(_) => false,
-            Asker::Client(_, ask) => ask.protocol_version.is_some(),
+            RefusalTarget::Stranger(_) | RefusalTarget::Unread(_) => return None,
+            RefusalTarget::Client(..) if fault.kind() == FaultKind::InvalidRequest => return None,
+            RefusalTarget::Viewer(_) => false,
+            RefusalTarget::Client(_, ask) => ask.protocol_version.is_some(),
         };
         let now = Some(Timestamp::now().as_millis());
         let error = fault.to_run_error(app.settings.exposure).to_event(form(is_v1), now);
@@ -130,7 +130,11 @@ impl Face for Agui {
         Some(sse_response(Body::from(frame)))
     }
 
-    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+    async fn open(
+        &self,
+        app: &App,
+        opening: ViewRequest<'_>,
+    ) -> Result<Box<dyn FaceWriter>, Fault> {
         let (run, facts) = (opening.run, self.facts(app, &opening).await?);
         // Without a cursor, whoever comes to a stream that has begun may hold some of it already.
         let begin = match opening.point.cursor_in(run) {
@@ -147,7 +151,7 @@ impl Face for Agui {
         self.states.forget(stream);
     }
 
-    async fn has_all(&self, app: &App, opening: &Opening<'_>) -> Result<bool, Fault> {
+    async fn has_all(&self, app: &App, opening: &ViewRequest<'_>) -> Result<bool, Fault> {
         let run = opening.run;
         let Some(cursor) = opening.point.cursor_in(run) else { return Ok(false) };
         let facts = self.facts(app, opening).await?;
@@ -157,7 +161,7 @@ impl Face for Agui {
 
 impl Agui {
     /// Whoever looks gets what the client that started the run gets.
-    async fn facts(&self, app: &App, opening: &Opening<'_>) -> Result<Facts, Fault> {
+    async fn facts(&self, app: &App, opening: &ViewRequest<'_>) -> Result<Facts, Fault> {
         let run = opening.run;
         let declares_version = match opening.posted {
             Some(ask) => ask.protocol_version.is_some(),
@@ -266,14 +270,14 @@ impl AguiWriter {
         }
     }
 
-    async fn tell(&mut self, app: &App, frames: &Frames) -> Result<Next, JournalError> {
+    async fn tell(&mut self, app: &App, frames: &Frames) -> Result<BodyStep, JournalError> {
         let mut is_over = false;
         for packet in frames.iter().filter_map(sse::decode_packet) {
             is_over = is_over || self.take(app, packet).await?;
         }
         let mut out = Vec::new();
         self.write_due(app, &mut out);
-        Ok(if is_over { Next::Last(out.into()) } else { Next::Write(out.into()) })
+        Ok(if is_over { BodyStep::Last(out.into()) } else { BodyStep::Write(out.into()) })
     }
 
     /// Takes one packet; true if the response is complete.
@@ -382,17 +386,17 @@ impl FaceWriter for AguiWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a> {
-        Telling::Later(Box::pin(async move { self.tell(app, &frames).await }))
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a> {
+        Emit::Later(Box::pin(async move { self.tell(app, &frames).await }))
     }
 
-    fn caught_up(&mut self, app: &App, state: RunState, view: View) -> Next {
+    fn caught_up(&mut self, app: &App, state: RunState, view: ViewerKind) -> BodyStep {
         match state {
-            RunState::Running => return Next::Write(Bytes::new()),
+            RunState::Running => return BodyStep::Write(Bytes::new()),
             RunState::Waiting => {
-                let came_back = self.reopened.take().filter(|_| view == View::Post);
+                let came_back = self.reopened.take().filter(|_| view == ViewerKind::Post);
                 let Some(packet) = self.held.take().or(came_back) else {
-                    return Next::Write(Bytes::new());
+                    return BodyStep::Write(Bytes::new());
                 };
                 let ending = ending::interruption(&self.fold, &packet);
                 // Whoever came back and finds the run still waiting is told so again.
@@ -402,18 +406,18 @@ impl FaceWriter for AguiWriter {
             RunState::Closed => {
                 // The reader has it all. It is told how it ended once more, under no id: ids never
                 // repeat.
-                let Some(end) = self.end.take() else { return Next::Cut };
+                let Some(end) = self.end.take() else { return BodyStep::Cut };
                 self.due.push((None, end));
             }
         }
         let mut out = Vec::new();
         self.write_due(app, &mut out);
-        Next::Last(out.into())
+        BodyStep::Last(out.into())
     }
 
     /// A clean end without a terminal event would be read as success.
-    fn closing(&mut self) -> Next {
-        Next::Cut
+    fn closing(&mut self) -> BodyStep {
+        BodyStep::Cut
     }
 }
 

@@ -26,15 +26,15 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use uuid::Uuid;
 
-use super::{Asker, Face, FaceWriter, Opening, Request};
+use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::app::App;
-use crate::engine::ask::Ask;
-use crate::engine::faults::journal_fault;
-use crate::engine::lookup;
 use crate::openapi::{Model, Routes, model};
 use crate::post;
-use crate::reader::View;
+use crate::reader::ViewerKind;
 use ask::{Manner, regenerates};
+use capstan_engine::ask::Ask;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::lookup;
 use chunk::{Chunk, KINDS};
 use fold::Facts;
 pub(super) use items::Items;
@@ -75,7 +75,7 @@ impl Face for AiSdk {
     }
 
     fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
-        Ask::from_ai_sdk(body)
+        ask::from_ai_sdk(body)
     }
 
     /// The key that was given. Else the same body attaches, unless its run came to nothing: then a
@@ -113,7 +113,7 @@ impl Face for AiSdk {
 
     /// A chat shows the body of a refusal as it is, so that it is a sentence; who reads problems
     /// says so.
-    fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
+    fn refuse(&self, app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
         let problem = fault.to_problem(app.settings.exposure);
         let (kind, body) = match asker.parts().is_some_and(wants_problem) {
             true => (problem::CONTENT_TYPE, serde_json::to_string(&problem).unwrap_or_default()),
@@ -133,7 +133,11 @@ impl Face for AiSdk {
         Some(response)
     }
 
-    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+    async fn open(
+        &self,
+        app: &App,
+        opening: ViewRequest<'_>,
+    ) -> Result<Box<dyn FaceWriter>, Fault> {
         let run = opening.run;
         let manner = match opening.posted {
             Some(ask) => Manner::of(ask.extras.payload.get().as_bytes()),
@@ -141,11 +145,11 @@ impl Face for AiSdk {
         };
         let (facts, cursor) = (Facts::new(run, manner), opening.point.cursor_in(run));
         // Who posts holds the message that it answers.
-        let has_continued = opening.view == View::Post;
+        let has_continued = opening.view == ViewerKind::Post;
         Ok(Box::new(AiSdkWriter::new(run.stream_id, facts, cursor, has_continued)))
     }
 
-    async fn has_all(&self, _: &App, opening: &Opening<'_>) -> Result<bool, Fault> {
+    async fn has_all(&self, _: &App, opening: &ViewRequest<'_>) -> Result<bool, Fault> {
         let (run, after) = (opening.run, opening.point.in_run(opening.run)?);
         let is_whole = opening.point.cursor_in(run).is_some_and(|cursor| cursor.part.is_none());
         Ok(run.state == RunState::Closed && is_whole && after >= run.last_seq)
@@ -156,14 +160,14 @@ impl Face for AiSdk {
             return None;
         }
         let told = elsewhere::response(app, run, request.parts).await;
-        let asker = Asker::Client(request.parts, request.ask);
+        let asker = RefusalTarget::Client(request.parts, request.ask);
         Some(told.unwrap_or_else(|fault| super::refusal(app, self, fault, asker).of_a_run()))
     }
 
     async fn headers(
         &self,
         app: &App,
-        opening: &Opening<'_>,
+        opening: &ViewRequest<'_>,
         headers: &mut HeaderMap,
     ) -> Result<(), Fault> {
         headers.insert("x-vercel-ai-ui-message-stream", HeaderValue::from_static("v1"));

@@ -16,16 +16,17 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 
 use self::routes::Params;
-use super::{Face, FaceWriter, Next, Opening, Request, Telling};
+use super::{BodyStep, Emit, Face, FaceWriter, Request, ViewRequest};
 use crate::access::Caller;
 use crate::app::App;
-use crate::engine::ask::Ask;
-use crate::engine::resume::ResumePoint;
+use crate::last_event_id::resume_point;
 use crate::openapi::{Model, Routes};
 use crate::post::header_lists;
-use crate::reader::View;
+use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
 use crate::{query, tickets};
+use capstan_engine::ask::Ask;
+use capstan_engine::resume::ResumePoint;
 
 /// The reconnection time that a response opens with, in milliseconds.
 const RETRY_MS: u32 = 500;
@@ -54,12 +55,12 @@ impl Face for Cap {
     }
 
     fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
-        Ask::from_cap(body)
+        ask::from_cap(body)
     }
 
     fn resume_point(&self, request: &Parts) -> Result<ResumePoint, Fault> {
         let params: Params = query::parse(&request.uri)?;
-        Ok(ResumePoint::of_headers(&request.headers)?.or_after(params.after))
+        Ok(resume_point(&request.headers)?.or_after(params.after))
     }
 
     fn accepts_reset(&self, request: &Parts) -> bool {
@@ -84,14 +85,18 @@ impl Face for Cap {
         })
     }
 
-    async fn open(&self, _app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+    async fn open(
+        &self,
+        _app: &App,
+        opening: ViewRequest<'_>,
+    ) -> Result<Box<dyn FaceWriter>, Fault> {
         let params: Params = query::parse(&opening.parts.uri)?;
         let asked = opening.posted.map(|ask| ask.profile);
         let profile = params.profile.or(asked).unwrap_or_default();
         let (run, after) = (opening.run, opening.point.in_run(opening.run)?);
         // At the end a client gets the CLOSE again, so that it knows. It opens at its own cursor
         // all the same: a lower one would take back what the client has.
-        let is_over = opening.view == View::Post && !run.is_open() && after >= run.last_seq;
+        let is_over = opening.view == ViewerKind::Post && !run.is_open() && after >= run.last_seq;
         let base = if is_over { run.last_seq.saturating_sub(1) } else { after };
         Ok(Box::new(CapWriter { profile, cursor: Cursor::new(run.stream_id, after), base }))
     }
@@ -100,11 +105,11 @@ impl Face for Cap {
     async fn headers(
         &self,
         app: &App,
-        opening: &Opening<'_>,
+        opening: &ViewRequest<'_>,
         headers: &mut HeaderMap<HeaderValue>,
     ) -> Result<(), Fault> {
         let key = opening.parts.extensions.get::<Caller>().and_then(|caller| caller.key.as_ref());
-        let key = key.filter(|_| opening.view == View::Post);
+        let key = key.filter(|_| opening.view == ViewerKind::Post);
         tickets::attach(app, opening.run, key, headers).await
     }
 }
@@ -130,23 +135,23 @@ impl FaceWriter for CapWriter {
     }
 
     /// Joined: one write instead of many when a reader catches up.
-    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Telling<'a> {
-        Telling::Now(Next::Write(match self.profile {
+    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Emit<'a> {
+        Emit::Now(BodyStep::Write(match self.profile {
             Profile::V1 => frames.into_bytes(),
             Profile::V2 => frames.iter().flat_map(to_v2).collect(),
         }))
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, view: View) -> Next {
+    fn caught_up(&mut self, _: &App, state: RunState, view: ViewerKind) -> BodyStep {
         match (state, view) {
-            (RunState::Closed, _) | (RunState::Waiting, View::Post) => Next::End,
+            (RunState::Closed, _) | (RunState::Waiting, ViewerKind::Post) => BodyStep::End,
             // A viewer stays: the next step comes when the run goes on.
-            (RunState::Waiting | RunState::Running, _) => Next::Write(Bytes::new()),
+            (RunState::Waiting | RunState::Running, _) => BodyStep::Write(Bytes::new()),
         }
     }
 
-    fn closing(&mut self) -> Next {
-        Next::End
+    fn closing(&mut self) -> BodyStep {
+        BodyStep::End
     }
 }
 

@@ -18,10 +18,10 @@ use capstan_agent::async_trait;
 use capstan_protocol::{Fault, FaultKind, StreamPacket, problem};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::{Asker, Face, FaceWriter, Opening};
+use super::{Face, FaceWriter, RefusalTarget, ViewRequest};
 use crate::app::App;
-use crate::engine::ask::Ask;
 use crate::openapi::{Model, Routes, model};
+use capstan_engine::ask::Ask;
 use items::{Items, Shape};
 pub(crate) use routes::READ;
 use writer::DurableWriter;
@@ -62,7 +62,7 @@ impl Face for Durable {
     }
 
     /// Problems, which its clients hand out as they are. Whoever would write is told who does.
-    fn refuse(&self, app: &App, fault: &Fault, _: Asker<'_>) -> Option<Response> {
+    fn refuse(&self, app: &App, fault: &Fault, _: RefusalTarget<'_>) -> Option<Response> {
         let mut problem = fault.to_problem(app.settings.exposure);
         if fault.kind() == FaultKind::MethodNotAllowed {
             problem.detail = Some(WHO_WRITES.to_owned());
@@ -79,7 +79,11 @@ impl Face for Durable {
         Some(response)
     }
 
-    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+    async fn open(
+        &self,
+        app: &App,
+        opening: ViewRequest<'_>,
+    ) -> Result<Box<dyn FaceWriter>, Fault> {
         let after = opening.point.in_run(opening.run)?;
         let shape = opening.parts.extensions.get::<Shape>().copied().unwrap_or_default();
         let items = Items::after(app, opening.run, after, shape).await?;
@@ -89,7 +93,7 @@ impl Face for Durable {
     async fn headers(
         &self,
         _: &App,
-        _: &Opening<'_>,
+        _: &ViewRequest<'_>,
         headers: &mut HeaderMap,
     ) -> Result<(), Fault> {
         headers.insert(

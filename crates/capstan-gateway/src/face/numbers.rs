@@ -22,12 +22,12 @@ use http::{HeaderMap, StatusCode};
 use serde_json::json;
 
 use self::routes::{Question, own_id, stream_of};
-use super::{Asker, Face, FaceWriter, Next, Opening, Request, Telling};
+use super::{BodyStep, Emit, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::app::App;
-use crate::engine::ask::{Ask, invalid};
-use crate::engine::lookup;
 use crate::openapi::{Model, Routes, model};
-use crate::reader::{self, View};
+use crate::reader::{self, ViewerKind};
+use capstan_engine::ask::{Ask, invalid};
+use capstan_engine::lookup;
 
 pub(super) struct Numbers;
 
@@ -112,7 +112,7 @@ impl Face for Numbers {
         path.starts_with("/v1/numbers")
     }
 
-    fn refuse(&self, _: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
+    fn refuse(&self, _: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
         let status =
             StatusCode::from_u16(routes::status_of(fault.kind().entry())).unwrap_or_default();
         let told = json!({ "wrong": fault.code(), "at": asker.path(),
@@ -126,7 +126,7 @@ impl Face for Numbers {
         if question.stream {
             return None;
         }
-        let asker = Asker::Client(request.parts, request.ask);
+        let asker = RefusalTarget::Client(request.parts, request.ask);
         let told = match reader::follow::<Transcript>(app, run).await {
             Ok(whole) => whole.fault().map_or_else(|| Ok(routes::told(&whole)), Err),
             Err(fault) => Err(fault),
@@ -134,7 +134,7 @@ impl Face for Numbers {
         Some(told.unwrap_or_else(|fault| super::refusal(app, self, fault, asker).of_a_run()))
     }
 
-    async fn open(&self, _: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+    async fn open(&self, _: &App, opening: ViewRequest<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
         let seconds =
             opening.parts.headers.get("numbers-lasts").and_then(|s| s.to_str().ok()?.parse().ok());
         let base = opening.point.in_run(opening.run)?;
@@ -144,7 +144,7 @@ impl Face for Numbers {
     async fn headers(
         &self,
         _: &App,
-        opening: &Opening<'_>,
+        opening: &ViewRequest<'_>,
         headers: &mut HeaderMap,
     ) -> Result<(), Fault> {
         headers.insert("numbers-id", own_id(opening.run).parse().unwrap());
@@ -166,23 +166,23 @@ impl FaceWriter for NumbersWriter {
         Bytes::new()
     }
 
-    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Telling<'a> {
+    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Emit<'a> {
         let packets = frames.iter().filter_map(sse::decode_packet);
         let told: String = packets
             .map(|packet| format!("{}={}\n", packet.seq * PER_PACKET, said(&packet.payload)))
             .collect();
-        Telling::Now(Next::Write(told.into()))
+        Emit::Now(BodyStep::Write(told.into()))
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, _: View) -> Next {
+    fn caught_up(&mut self, _: &App, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
-            RunState::Closed => Next::Last("over\n".into()),
-            RunState::Running | RunState::Waiting => Next::Write(Bytes::new()),
+            RunState::Closed => BodyStep::Last("over\n".into()),
+            RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
         }
     }
 
-    fn closing(&mut self) -> Next {
-        Next::Last("come back\n".into())
+    fn closing(&mut self) -> BodyStep {
+        BodyStep::Last("come back\n".into())
     }
 
     fn lasts(&self) -> Option<Duration> {

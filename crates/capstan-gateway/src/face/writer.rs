@@ -8,7 +8,7 @@ use capstan_protocol::sse;
 use futures_util::future::BoxFuture;
 
 use crate::app::App;
-use crate::reader::View;
+use crate::reader::ViewerKind;
 
 /// One response. It turns what the reader meets (frames, and where the run stands) into the bytes
 /// of a body. What it writes depends on the stream alone, never on the clock: that is what makes a
@@ -21,13 +21,13 @@ pub(crate) trait FaceWriter: Send {
     fn opening(&mut self, app: &App) -> Bytes;
 
     /// Frames that are due.
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a>;
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a>;
 
     /// All frames were read and the run stands still.
-    fn caught_up(&mut self, app: &App, state: RunState, view: View) -> Next;
+    fn caught_up(&mut self, app: &App, state: RunState, view: ViewerKind) -> BodyStep;
 
     /// The server goes down while the body is open, or it has lasted as long as it may.
-    fn closing(&mut self) -> Next;
+    fn closing(&mut self) -> BodyStep;
 
     /// How long a body lasts at most, where caches between want to see an end.
     fn lasts(&self) -> Option<Duration> {
@@ -46,16 +46,16 @@ pub(crate) trait FaceWriter: Send {
 }
 
 /// How frames are told.
-pub(crate) enum Telling<'a> {
+pub(crate) enum Emit<'a> {
     /// As nearly always: nothing else is needed.
-    Now(Next),
+    Now(BodyStep),
     /// The journal has to be asked first.
-    Later(BoxFuture<'a, Result<Next, JournalError>>),
+    Later(BoxFuture<'a, Result<BodyStep, JournalError>>),
 }
 
 /// How a body goes on.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum BodyStep {
     /// With these bytes; there may be none.
     Write(Bytes),
     /// With these, and then it is complete.

@@ -6,8 +6,8 @@ use capstan_journal::{Frames, Run, RunState, Step};
 use capstan_protocol::Fault;
 
 use crate::app::App;
-use crate::engine::faults::journal_fault;
-use crate::engine::readers::Reading;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::readers::ReaderGuard;
 
 /// How much one answer holds, in packets and bytes.
 const MOST: (usize, usize) = (1024, 1024 * 1024);
@@ -28,7 +28,7 @@ pub(crate) struct Batch {
 /// a reader's place.
 pub(crate) async fn poll(app: &App, run: &Run, after: u64, wait: Duration) -> Result<Batch, Fault> {
     let _slot = app.limiter.take_reader(&run.tenant, &app.settings.limits)?;
-    let _reading = Reading::new(app, run);
+    let _reading = ReaderGuard::new(app, run);
     let found = app.journal.store().read_on(run.stream_id, after, MOST.0, MOST.1).await;
     let (mut frames, mut last) =
         found.map_err(journal_fault)?.unwrap_or_else(|| (Frames::none(), after));

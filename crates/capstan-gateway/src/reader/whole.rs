@@ -5,9 +5,9 @@ use capstan_protocol::{Fault, FaultKind, StreamError, StreamPacket, Transcript, 
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::engine::faults::journal_fault;
-use crate::engine::heavy;
-use crate::engine::limits::Load;
+use capstan_engine::cpu_offload;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::limits::MemoryReservation;
 
 /// How much is read at once, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);
@@ -43,7 +43,7 @@ pub(crate) struct Whole<T = Transcript> {
     /// Where it stood when the last of it was read: somebody may have armed a waiting run since.
     pub(crate) state: RunState,
     /// What all of it takes.
-    pub(crate) load: Load,
+    pub(crate) load: MemoryReservation,
 }
 
 impl<T: Fold> Whole<T> {
@@ -52,7 +52,7 @@ impl<T: Fold> Whole<T> {
     where
         T: Sync,
     {
-        heavy::aside(self.load.held(), || tell(self))
+        cpu_offload::run(self.load.held(), || tell(self))
     }
 
     /// Why there is no answer, or none yet: the fault of a run that failed, or that waits.
@@ -110,7 +110,7 @@ struct Gathering<'a, T> {
     stream: Uuid,
     transcript: T,
     bytes: usize,
-    load: Load,
+    load: MemoryReservation,
 }
 
 impl<'a, T: Fold> Gathering<'a, T> {
@@ -159,7 +159,7 @@ mod tests {
     use capstan_protocol::{Payload, Timestamp};
 
     use super::*;
-    use crate::engine::limits::Limiter;
+    use capstan_engine::limits::Limiter;
 
     #[test]
     fn a_run_that_was_seen_waiting_is_no_success_even_if_it_goes_on_since() {

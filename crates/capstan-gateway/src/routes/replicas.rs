@@ -12,9 +12,9 @@ use http::{HeaderMap, Uri};
 use super::health::check_operator;
 use crate::answers::{ListedReplica, ReplicaList};
 use crate::app::App;
-use crate::engine::faults::journal_fault;
 use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
+use capstan_engine::faults::journal_fault;
 
 pub(crate) const LIST: Row = Row {
     tag: &Tag::SERVER,

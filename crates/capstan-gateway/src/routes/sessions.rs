@@ -9,17 +9,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::access::Caller;
+use crate::accounted_body;
 use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::app::App;
 use crate::audit::Who;
-use crate::engine::ask::check_id;
-use crate::engine::conversation::TurnRecord;
-use crate::engine::{heavy, purge};
 use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
-use crate::paid_body;
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
+use capstan_engine::ask::check_id;
+use capstan_engine::conversation::TurnRecord;
+use capstan_engine::{cpu_offload, purge};
 
 /// The most turns of a page.
 const PAGE: usize = 1000;
@@ -91,7 +91,7 @@ pub(crate) async fn turns(
     let (after, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(100).clamp(1, PAGE));
     let store = app.journal.store();
     // Before anything is read: many that read at once must not hold a page each.
-    let _one = app.limiter.heavy.answer(&caller.tenant).await;
+    let _one = app.limiter.cpu_offload.answer(&caller.tenant).await;
     let page = store.turns(&caller.tenant, &id, after.saturating_add(1), limit, PAGE_BYTES).await?;
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
     let mut load = app.limiter.load(&caller.tenant);
@@ -104,18 +104,18 @@ pub(crate) async fn turns(
     for turn in page {
         turns.push(shown(&app, turn).await?);
     }
-    Ok(paid_body::json(&Session { session_id: &id, turns, next }, load)?)
+    Ok(accounted_body::json(&Session { session_id: &id, turns, next }, load)?)
 }
 
 pub(super) async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
     let (stream_id, closed_at, bytes) = (turn.stream_id, turn.closed_at, turn.said_bytes());
-    let mut said = heavy::aside(bytes, || TurnRecord::of(turn));
+    let mut said = cpu_offload::run(bytes, || TurnRecord::of(turn));
     let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));
     if !interrupts.is_empty() {
         let asked = app.journal.store().run(stream_id).await?.and_then(|run| run.asked);
         interrupts.retain(|_| asked.as_ref().is_some_and(|asked| asked.answered_by.is_none()));
     }
-    let messages = heavy::aside(bytes, || said.into_messages());
+    let messages = cpu_offload::run(bytes, || said.into_messages());
     Ok(SessionTurn { stream_id, messages, interrupts, partial, closed_at })
 }
 

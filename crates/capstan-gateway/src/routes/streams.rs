@@ -14,15 +14,16 @@ use crate::access::Caller;
 use crate::answers::{PacketPage, Stream, StreamPage};
 use crate::app::App;
 use crate::audit::{Deed, Who};
-use crate::engine::resume::ResumePoint;
-use crate::engine::{heavy, lookup, purge, runs};
-use crate::face::{Opening, cap};
+use crate::face::{ViewRequest, cap};
+use crate::last_event_id::resume_point;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
-use crate::reader::View;
+use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
-use crate::{paid_body, post};
+use crate::{accounted_body, post};
+use capstan_engine::resume::ResumePoint;
+use capstan_engine::{cpu_offload, lookup, purge, runs};
 
 /// A page holds at most this many entries.
 const PAGE: usize = 1000;
@@ -94,8 +95,9 @@ pub(crate) async fn watch(
     let (parts, _) = request.into_parts();
     let name = params.face.as_deref().unwrap_or(cap::NAME);
     let face = app.face(name).ok_or_else(|| unknown_face(&app, name))?;
-    let point = ResumePoint::of_headers(&parts.headers)?.or_after(params.after);
-    let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
+    let point = resume_point(&parts.headers)?.or_after(params.after);
+    let opening =
+        ViewRequest { run: &run, point, view: ViewerKind::Get, parts: &parts, posted: None };
     if face.has_all(&app, &opening).await? {
         // An EventSource stops at this.
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -135,13 +137,13 @@ pub(crate) async fn list(
     Query(params): Query<ListParams>,
 ) -> Result<Response, Refusal> {
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
-    let _one = app.limiter.heavy.answer(&caller.tenant).await;
+    let _one = app.limiter.cpu_offload.answer(&caller.tenant).await;
     let runs = app.journal.store().list(&caller.tenant, params.before, limit).await?;
     let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id);
     let mut load = app.limiter.load(&caller.tenant);
     // Whose requests take all that they may can still see which to stop.
     load.grow_beyond(runs.len().saturating_mul(RUN_BYTES), &app.settings.limits)?;
-    Ok(paid_body::json(
+    Ok(accounted_body::json(
         &StreamPage { streams: runs.iter().map(Stream::from).collect(), next },
         load,
     )?)
@@ -183,7 +185,7 @@ pub(crate) async fn packets(
 ) -> Result<Response, Refusal> {
     let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
-    let _one = app.limiter.heavy.answer(&caller.tenant).await;
+    let _one = app.limiter.cpu_offload.answer(&caller.tenant).await;
     let frames = app
         .journal
         .store()
@@ -197,9 +199,9 @@ pub(crate) async fn packets(
     let answer = || {
         let packets: Vec<_> =
             frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
-        paid_body::json(&PacketPage { stream: Stream::from(&run), packets, next }, load)
+        accounted_body::json(&PacketPage { stream: Stream::from(&run), packets, next }, load)
     };
-    Ok(heavy::aside(bytes, answer)?)
+    Ok(cpu_offload::run(bytes, answer)?)
 }
 
 /// How to stop.

@@ -9,12 +9,12 @@ use http::{HeaderValue, header};
 use crate::access::Caller;
 use crate::answers::StreamTicket;
 use crate::app::App;
-use crate::engine::lookup;
 use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
 use crate::tenants::KeyHash;
 use crate::tickets::{Holder, Tickets};
+use capstan_engine::lookup;
 
 pub(crate) const ISSUE: Row = Row {
     tag: &Tag::STREAMS,

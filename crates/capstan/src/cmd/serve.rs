@@ -8,9 +8,9 @@ mod descriptors;
 mod greeting;
 mod jwks;
 mod page;
-mod passage;
 mod plan;
 mod reload;
+mod replica_forwarding;
 mod tls;
 mod webhooks;
 
@@ -180,8 +180,10 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     tokio::spawn(reload::on_hangup(file, reloaded)?);
     let gateway = traces.collect(Gateway::new(journal).settings(settings).page(page::ASSETS));
     let sender = webhooks::Sender::new().map_err(|error| Failure::usage(error.to_string()))?;
-    let carrier = passage::Carrier::new().map_err(|error| Failure::usage(error.to_string()))?;
-    let gateway = gateway.webhooks(sender).passage(carrier).console_on(console_listeners);
+    let carrier =
+        replica_forwarding::Carrier::new().map_err(|error| Failure::usage(error.to_string()))?;
+    let gateway =
+        gateway.webhooks(sender).replica_forwarding(carrier).console_on(console_listeners);
     let gateway =
         agents.into_iter().fold(gateway, |gateway, named| gateway.agent(&named.name, named.agent));
     anstream::print!("{greeting}");

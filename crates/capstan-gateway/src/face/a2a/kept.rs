@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::push::Config;
 use super::words::Version;
-use crate::engine::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
+use capstan_engine::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
 
 /// What `SendMessage` and its like are given, in either version.
 #[derive(Debug, Deserialize)]
@@ -179,24 +179,22 @@ pub(super) struct Kept {
     pub(super) answers: Vec<ResumeEntry>,
 }
 
-impl Ask {
-    /// The message's id is the key, its context the session.
-    pub(super) fn from_a2a(body: &[u8]) -> Result<Self, Fault> {
-        let kept: Kept = decode::from_slice(body).map_err(|e| invalid(&e))?;
-        let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
-        let message = Message::of(&kept.message)?;
-        let parts = message.parts.iter().filter_map(MessagePart::to_part).collect();
-        let said = ChatMessage { role: Role::User, parts, name: None };
-        let session = kept.context.unwrap_or(message.context_id);
-        // An answer is no message beside it.
-        let messages = if kept.answers.is_empty() { vec![said] } else { Vec::new() };
-        let extras = Extras {
-            answers: kept.answers,
-            parameters: Arc::new(parameters_of(kept.metadata.as_ref())),
-            forwarded: kept.metadata.map(Arc::new),
-            payload: Arc::new(payload),
-            ..Extras::default()
-        };
-        Ok(Self { extras, ..Self::new(message.message_id, session, messages) })
-    }
+/// The message's id is the key, its context the session.
+pub(super) fn from_a2a(body: &[u8]) -> Result<Ask, Fault> {
+    let kept: Kept = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    let message = Message::of(&kept.message)?;
+    let parts = message.parts.iter().filter_map(MessagePart::to_part).collect();
+    let said = ChatMessage { role: Role::User, parts, name: None };
+    let session = kept.context.unwrap_or(message.context_id);
+    // An answer is no message beside it.
+    let messages = if kept.answers.is_empty() { vec![said] } else { Vec::new() };
+    let extras = Extras {
+        answers: kept.answers,
+        parameters: Arc::new(parameters_of(kept.metadata.as_ref())),
+        forwarded: kept.metadata.map(Arc::new),
+        payload: Arc::new(payload),
+        ..Extras::default()
+    };
+    Ok(Ask { extras, ..Ask::new(message.message_id, session, messages) })
 }

@@ -21,11 +21,11 @@ use super::call::Call;
 use super::words::{Ids, Version, with};
 use super::{NAME, task};
 use crate::app::App;
-use crate::engine::ask::{Ask, invalid};
-use crate::engine::faults::journal_fault;
 use crate::reader;
 use crate::tenants;
 use crate::webhooks::{self, Webhook};
+use capstan_engine::ask::{Ask, invalid};
+use capstan_engine::faults::journal_fault;
 
 /// Of one task.
 const MOST: usize = 8;
@@ -161,7 +161,7 @@ pub(super) async fn get(app: &App, tenant: &str, task: &str, id: &str) -> Result
 pub(super) async fn delete(app: &App, tenant: &str, task: &str, id: &str) -> Result<(), Fault> {
     for run in deliveries(app, tenant, task).await? {
         if of_run(app, &run).await?.is_some_and(|delivery| delivery.config.id == id) {
-            crate::engine::purge::stream(app, run).await?;
+            capstan_engine::purge::stream(app, run).await?;
         }
     }
     Ok(())
@@ -242,7 +242,7 @@ async fn claim(app: &App, of: &Run, delivery: &Delivery, key: &str) -> Result<()
     let message = json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER",
     "parts": [{ "text": text }] } });
     let body = Bytes::from(message.to_string());
-    let (ask, chat) = (Ask::from_a2a(&body)?, Some(place(&delivery.task)));
+    let (ask, chat) = (super::kept::from_a2a(&body)?, Some(place(&delivery.task)));
     webhooks::begin(app, &of.tenant, webhooks::Delivery { face: NAME, key, body, ask, chat }).await
 }
 

@@ -17,15 +17,16 @@ use super::words::{Ids, Version};
 use super::{A2a, NAME, task};
 use crate::access::Caller;
 use crate::app::App;
-use crate::engine::ask::invalid;
-use crate::engine::faults::journal_fault;
-use crate::engine::limits::Load;
-use crate::engine::resume::ResumePoint;
-use crate::engine::runs;
-use crate::face::{self, Asker, Opening};
+use crate::face::{self, RefusalTarget, ViewRequest};
+use crate::last_event_id::resume_point;
 use crate::post;
-use crate::reader::View;
+use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
+use capstan_engine::ask::invalid;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::limits::MemoryReservation;
+use capstan_engine::resume::ResumePoint;
+use capstan_engine::runs;
 
 /// A request on its way: who asks whom, and how.
 pub(super) struct Asked<'a> {
@@ -61,7 +62,7 @@ impl Asked<'_> {
         mut self,
         mut parts: Parts,
         params: &[u8],
-        load: Load,
+        load: MemoryReservation,
         is_stream: bool,
     ) -> Result<Response, Refusal> {
         let kept = match self.keep(params).await {
@@ -73,7 +74,12 @@ impl Asked<'_> {
             }
             Err(fault) => {
                 parts.extensions.insert(self.call.clone());
-                return Err(face::refusal(self.app, self.face, fault, Asker::Viewer(&parts)));
+                return Err(face::refusal(
+                    self.app,
+                    self.face,
+                    fault,
+                    RefusalTarget::Viewer(&parts),
+                ));
             }
         };
         parts.extensions.insert(self.call.clone());
@@ -180,7 +186,7 @@ impl Asked<'_> {
             |_| Fault::new(FaultKind::InvalidRequest).with_message("pageToken: is none of ours");
         let before: Option<Uuid> = before.map(|token| token.parse().map_err(wrong)).transpose()?;
         let (store, tenant) = (self.app.journal.store(), &self.caller.tenant);
-        let _one = self.app.limiter.heavy.answer(tenant).await;
+        let _one = self.app.limiter.cpu_offload.answer(tenant).await;
         let runs = match params.context_id.as_deref().filter(|context| !context.is_empty()) {
             Some(context) => store.named(tenant, NameKind::Session, context, before, limit).await,
             None => store.list(tenant, before, limit).await,
@@ -259,7 +265,7 @@ impl Asked<'_> {
         parts: &mut Parts,
         id: &str,
     ) -> Result<Result<Response, Wrong>, Fault> {
-        let point = ResumePoint::of_headers(&parts.headers)?;
+        let point = resume_point(&parts.headers)?;
         let runs = task::runs_of(self.app, &self.caller.tenant, self.agent, id).await?;
         let Some(run) = runs.last() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
         // One that asks is not over: it is told as it stands, and whoever answers reads on.
@@ -270,7 +276,7 @@ impl Asked<'_> {
             )));
         }
         parts.extensions.insert(self.call.clone());
-        let opening = Opening { run, point, view: View::Get, parts, posted: None };
+        let opening = ViewRequest { run, point, view: ViewerKind::Get, parts, posted: None };
         post::watch(self.app, self.face, opening).await.map(Ok)
     }
 }

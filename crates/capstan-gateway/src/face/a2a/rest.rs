@@ -17,12 +17,12 @@ use super::requests::{Asked, ListParams};
 use super::{A2a, rows};
 use crate::access::Caller;
 use crate::app::App;
-use crate::engine::ask::invalid;
-use crate::face::{self, Asker};
+use crate::face::{self, RefusalTarget};
 use crate::openapi::{self, Routes};
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
 use crate::{post, query};
+use capstan_engine::ask::invalid;
 
 /// The agent and the task that a path names.
 #[derive(Default)]
@@ -217,7 +217,7 @@ async fn list(
         let params: ListParams = query::parse(&parts.uri)?;
         Ok(asked.call.answer(asked.list(&params).await?))
     };
-    listed.await.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
+    listed.await.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// `GET tasks/{id}`, and `GET tasks/{id}:subscribe`.
@@ -237,7 +237,7 @@ async fn look(
         }
         None => asked.get(&places.task).await.map(|task| asked.call.answer(task)),
     };
-    looked.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
+    looked.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// `POST tasks/{id}:cancel`, and `POST tasks/{id}:subscribe`.
@@ -264,7 +264,7 @@ async fn act(
         };
         Ok(told.unwrap_or_else(|wrong| asked.call.refuse(&wrong)))
     };
-    done.await.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
+    done.await.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// Who wants to be told of a task: asked, answered, forgotten.
@@ -294,5 +294,5 @@ async fn push(
         Ok(value) => asked.call.answer(value),
         Err(wrong) => asked.call.refuse(&wrong),
     });
-    told.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
+    told.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
 }

@@ -16,12 +16,12 @@ use super::words::Version;
 use super::{A2a, card, rows};
 use crate::access::Caller;
 use crate::app::App;
-use crate::engine::ask::invalid;
-use crate::face::{self, Asker};
+use crate::face::{self, RefusalTarget};
 use crate::openapi::Routes;
 use crate::post;
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
+use capstan_engine::ask::invalid;
 
 #[derive(Deserialize)]
 struct Envelope {
@@ -164,7 +164,7 @@ async fn call(
     let call = Call { version, ..call };
     if let Err(fault) = caller.check(method.operation()) {
         parts.extensions.insert(call);
-        return Err(face::refusal(app, face, fault, Asker::Viewer(&parts)));
+        return Err(face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)));
     }
     let params = envelope.params.as_ref().map_or("{}", RawJson::get);
     let asked = Asked { face, app, caller, agent, call };

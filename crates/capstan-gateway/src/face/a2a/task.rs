@@ -11,10 +11,10 @@ use super::NAME;
 use super::kept::Kept;
 use super::words::{Ids, Status, TaskState, Version};
 use crate::app::App;
-use crate::engine::faults::journal_fault;
-use crate::engine::heavy;
-use crate::engine::lookup;
 use crate::reader::{self, Whole};
+use capstan_engine::cpu_offload;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::lookup;
 
 /// Runs of one task are followed so far; nobody answers more questions than that.
 const MOST_RUNS: usize = 64;
@@ -80,8 +80,8 @@ pub(super) async fn ids_of(app: &App, run: &Run, body: Option<&str>) -> Result<I
                 .await
                 .map_err(journal_fault)?
                 .unwrap_or_default();
-            let _begun = app.limiter.heavy.begin(&run.tenant, body.len()).await;
-            heavy::aside(body.len(), || serde_json::from_slice(&body).ok())
+            let _begun = app.limiter.cpu_offload.begin(&run.tenant, body.len()).await;
+            cpu_offload::run(body.len(), || serde_json::from_slice(&body).ok())
         }
     };
     let task = kept.and_then(|kept| kept.task);

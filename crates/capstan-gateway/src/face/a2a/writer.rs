@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::call::Call;
 use super::fold::Fold;
 use crate::app::App;
-use crate::face::{FaceWriter, Next, Telling};
-use crate::reader::View;
+use crate::face::{BodyStep, Emit, FaceWriter};
+use crate::reader::ViewerKind;
 
 /// The official Python client gives up after five seconds of silence.
 const HEARTBEAT: Duration = Duration::from_secs(3);
@@ -50,7 +50,7 @@ impl A2aWriter {
         sse::encode_json(Some(id), None, &self.call.result(value).to_string(), out);
     }
 
-    async fn tell(&mut self, app: &App, frames: &Frames) -> Result<Next, JournalError> {
+    async fn tell(&mut self, app: &App, frames: &Frames) -> Result<BodyStep, JournalError> {
         let (mut out, mut is_over) = (Vec::new(), false);
         for packet in frames.iter().filter_map(sse::decode_packet) {
             let (said, is_last) = match is_reset(&packet) {
@@ -69,7 +69,7 @@ impl A2aWriter {
                 }
             }
         }
-        Ok(if is_over { Next::Last(out.into()) } else { Next::Write(out.into()) })
+        Ok(if is_over { BodyStep::Last(out.into()) } else { BodyStep::Write(out.into()) })
     }
 
     /// The text as it counts after a reset: the artifact is told anew.
@@ -108,22 +108,22 @@ impl FaceWriter for A2aWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a> {
-        Telling::Later(Box::pin(async move { self.tell(app, &frames).await }))
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a> {
+        Emit::Later(Box::pin(async move { self.tell(app, &frames).await }))
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, _: View) -> Next {
+    fn caught_up(&mut self, _: &App, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
-            RunState::Running | RunState::Waiting => Next::Write(Bytes::new()),
+            RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
             // The reader has it all.
-            RunState::Closed if self.has_end => Next::End,
-            RunState::Closed => Next::Cut,
+            RunState::Closed if self.has_end => BodyStep::End,
+            RunState::Closed => BodyStep::Cut,
         }
     }
 
     /// A clean end would be read as the end of the task.
-    fn closing(&mut self) -> Next {
-        Next::Cut
+    fn closing(&mut self) -> BodyStep {
+        BodyStep::Cut
     }
 
     fn heartbeat_every(&self, set: Duration) -> Duration {

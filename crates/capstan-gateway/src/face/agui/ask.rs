@@ -8,40 +8,38 @@ use capstan_protocol::{
     Arguments, ChatMessage, DecodeError, Fault, Modality, Part, RawObject, Role, agui, decode,
 };
 
-use crate::engine::ask::{Ask, Extras, LONGEST_ID, invalid, is_whole, parameters_of};
+use capstan_engine::ask::{Ask, Extras, LONGEST_ID, invalid, is_whole, parameters_of};
 
-impl Ask {
-    /// Reads an AG-UI body. Tools, state, context and the rest go to the agent as they came.
-    pub(super) fn from_agui(body: &[u8]) -> Result<Self, Fault> {
-        let input: RunAgentInput = decode::from_slice(body).map_err(|e| invalid(&e))?;
-        for (name, value) in [("runId", &input.run_id), ("threadId", &input.thread_id)] {
-            if value.is_empty() || value.len() > LONGEST_ID {
-                let wrong = format!("must have 1 to {LONGEST_ID} bytes");
-                return Err(invalid(&DecodeError::value(name, wrong)));
-            }
+/// Reads an AG-UI body. Tools, state, context and the rest go to the agent as they came.
+pub(super) fn from_agui(body: &[u8]) -> Result<Ask, Fault> {
+    let input: RunAgentInput = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    for (name, value) in [("runId", &input.run_id), ("threadId", &input.thread_id)] {
+        if value.is_empty() || value.len() > LONGEST_ID {
+            let wrong = format!("must have 1 to {LONGEST_ID} bytes");
+            return Err(invalid(&DecodeError::value(name, wrong)));
         }
-        let messages: Vec<ChatMessage> = input.messages.iter().filter_map(message).collect();
-        let answers = input.resume.unwrap_or_default();
-        let is_whole = is_whole(&messages, !answers.is_empty(), "messages")?;
-        let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
-        let extras = Extras {
-            tools: input.tools.into(),
-            context: input.context.into(),
-            state: input.state.map(Arc::new),
-            parameters: Arc::new(parameters_of(input.forwarded_props.as_ref())),
-            forwarded: input.forwarded_props.map(Arc::new),
-            answers,
-            instructions: None,
-            payload: Arc::new(payload),
-        };
-        let protocol_version = input.protocol_version;
-        Ok(Self {
-            is_whole,
-            extras,
-            protocol_version,
-            ..Self::new(input.run_id, input.thread_id, messages)
-        })
     }
+    let messages: Vec<ChatMessage> = input.messages.iter().filter_map(message).collect();
+    let answers = input.resume.unwrap_or_default();
+    let is_whole = is_whole(&messages, !answers.is_empty(), "messages")?;
+    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    let extras = Extras {
+        tools: input.tools.into(),
+        context: input.context.into(),
+        state: input.state.map(Arc::new),
+        parameters: Arc::new(parameters_of(input.forwarded_props.as_ref())),
+        forwarded: input.forwarded_props.map(Arc::new),
+        answers,
+        instructions: None,
+        payload: Arc::new(payload),
+    };
+    let protocol_version = input.protocol_version;
+    Ok(Ask {
+        is_whole,
+        extras,
+        protocol_version,
+        ..Ask::new(input.run_id, input.thread_id, messages)
+    })
 }
 
 /// A message in the agent's words. Activities are the front end's own display and are left out.
@@ -144,7 +142,7 @@ mod tests {
     use super::*;
 
     fn ask(input: &Value) -> Result<Ask, Fault> {
-        Ask::from_agui(input.to_string().as_bytes())
+        from_agui(input.to_string().as_bytes())
     }
 
     #[test]

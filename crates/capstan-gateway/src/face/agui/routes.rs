@@ -15,15 +15,16 @@ use serde_json::{Value, json};
 use super::Agui;
 use crate::access::{Caller, WATCH};
 use crate::app::App;
-use crate::engine::lookup;
-use crate::engine::resume::ResumePoint;
-use crate::face::{self, Asker, Opening};
+use crate::face::{self, RefusalTarget, ViewRequest};
+use crate::last_event_id::resume_point;
 use crate::openapi::{
     self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user,
 };
-use crate::reader::View;
+use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
 use crate::{post, query};
+use capstan_engine::lookup;
+use capstan_engine::resume::ResumePoint;
 
 const TAG: Tag = Tag { name: "AG-UI", says: "The same runs in the words of AG-UI." };
 
@@ -99,17 +100,18 @@ pub(super) async fn join(
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
     let params: JoinParams = query::parse(&parts.uri)?;
-    let point = ResumePoint::of_headers(&parts.headers)?.or_cursor(params.cursor()?);
+    let point = resume_point(&parts.headers)?.or_cursor(params.cursor()?);
     let point = point.or_after(params.wants_all().then_some(0));
     let joined = async {
         let run = lookup::by_key(&app, &caller.tenant, &params.run).await?;
         if agent.is_some_and(|Path(name)| name != run.agent) {
             return Err(Fault::new(FaultKind::StreamNotFound));
         }
-        let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
+        let opening =
+            ViewRequest { run: &run, point, view: ViewerKind::Get, parts: &parts, posted: None };
         post::watch(&app, &*agui, opening).await
     };
-    joined.await.map_err(|fault| face::refusal(&app, &*agui, fault, Asker::Viewer(&parts)))
+    joined.await.map_err(|fault| face::refusal(&app, &*agui, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// Of AG-UI.

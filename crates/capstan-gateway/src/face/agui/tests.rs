@@ -88,15 +88,16 @@ impl World {
             after = last.seq;
             let frames = frames.into_iter().cloned().collect();
             match agui.tell(&self.app, &frames).await.unwrap() {
-                Next::Write(bytes) => out.extend(bytes),
-                Next::Last(bytes) => {
+                BodyStep::Write(bytes) => out.extend(bytes),
+                BodyStep::Last(bytes) => {
                     out.extend(bytes);
                     return out;
                 }
-                Next::End | Next::Cut => panic!("frames end nothing"),
+                BodyStep::End | BodyStep::Cut => panic!("frames end nothing"),
             }
         }
-        if let Next::Write(bytes) | Next::Last(bytes) = agui.caught_up(&self.app, state, View::Post)
+        if let BodyStep::Write(bytes) | BodyStep::Last(bytes) =
+            agui.caught_up(&self.app, state, ViewerKind::Post)
         {
             out.extend(bytes);
         }

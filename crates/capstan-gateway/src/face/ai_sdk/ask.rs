@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::message::{UiMessage, UiRole};
-use crate::engine::ask::{Ask, Extras, LONGEST_ID, Payload, invalid, is_whole};
+use capstan_engine::ask::{Ask, Extras, LONGEST_ID, Payload, invalid, is_whole};
 
 /// The trigger of whoever wants another answer.
 const REGENERATE: &str = "regenerate-message";
@@ -30,37 +30,34 @@ impl Posted {
     }
 }
 
-impl Ask {
-    /// The transport sends the whole chat; pages that keep it on the server send its last message.
-    pub(super) fn from_ai_sdk(body: &[u8]) -> Result<Self, Fault> {
-        let posted: Posted = decode::from_slice(body).map_err(|e| invalid(&e))?;
-        if posted.id.is_empty() || posted.id.len() > LONGEST_ID {
-            return Err(invalid(&DecodeError::value(
-                "id",
-                format!("must have 1 to {LONGEST_ID} bytes"),
-            )));
-        }
-        let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
-        let beside: Payload<IgnoredAny> = decode::from_slice(body).map_err(|e| invalid(&e))?;
-        let extras = beside.into_extras(payload);
-        let goes_on = posted.last().filter(|last| last.role == UiRole::Assistant);
-        let answers = goes_on.map(UiMessage::answers).unwrap_or_default();
-        let (messages, place) = match &posted.message {
-            Some(message) if message.role == UiRole::Assistant => (message.results(), "message"),
-            Some(message) => (message.to_chat(true), "message"),
-            None => {
-                let all = posted.messages.as_deref().unwrap_or_default();
-                let last = all.len().saturating_sub(1);
-                let told =
-                    all.iter().enumerate().flat_map(|(at, message)| message.to_chat(at == last));
-                (told.collect(), "messages")
-            }
-        };
-        let is_whole = is_whole(&messages, !answers.is_empty(), place)? && posted.message.is_none();
-        let chat = Some(posted.id.clone());
-        let extras = Extras { answers, ..extras };
-        Ok(Self { chat, is_whole, extras, ..Self::new(String::new(), posted.id, messages) })
+/// The transport sends the whole chat; pages that keep it on the server send its last message.
+pub(super) fn from_ai_sdk(body: &[u8]) -> Result<Ask, Fault> {
+    let posted: Posted = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    if posted.id.is_empty() || posted.id.len() > LONGEST_ID {
+        return Err(invalid(&DecodeError::value(
+            "id",
+            format!("must have 1 to {LONGEST_ID} bytes"),
+        )));
     }
+    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    let beside: Payload<IgnoredAny> = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    let extras = beside.into_extras(payload);
+    let goes_on = posted.last().filter(|last| last.role == UiRole::Assistant);
+    let answers = goes_on.map(UiMessage::answers).unwrap_or_default();
+    let (messages, place) = match &posted.message {
+        Some(message) if message.role == UiRole::Assistant => (message.results(), "message"),
+        Some(message) => (message.to_chat(true), "message"),
+        None => {
+            let all = posted.messages.as_deref().unwrap_or_default();
+            let last = all.len().saturating_sub(1);
+            let told = all.iter().enumerate().flat_map(|(at, message)| message.to_chat(at == last));
+            (told.collect(), "messages")
+        }
+    };
+    let is_whole = is_whole(&messages, !answers.is_empty(), place)? && posted.message.is_none();
+    let chat = Some(posted.id.clone());
+    let extras = Extras { answers, ..extras };
+    Ok(Ask { chat, is_whole, extras, ..Ask::new(String::new(), posted.id, messages) })
 }
 
 /// What the face itself asks a body again: after a restart, and for whoever comes later.
@@ -102,7 +99,7 @@ mod tests {
     use super::*;
 
     fn ask(body: &Value) -> Result<Ask, Fault> {
-        Ask::from_ai_sdk(body.to_string().as_bytes())
+        from_ai_sdk(body.to_string().as_bytes())
     }
 
     fn user() -> Value {

@@ -8,7 +8,7 @@ use super::chunk::Chunk;
 use super::fold::{Facts, Fold};
 use super::manner_of;
 use crate::app::App;
-use crate::engine::faults::journal_fault;
+use capstan_engine::faults::journal_fault;
 
 /// How much is read at once on the way to a place, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);

@@ -18,16 +18,17 @@ use super::chunk::Chunk;
 use super::{AiSdk, elsewhere};
 use crate::access::Caller;
 use crate::app::App;
-use crate::engine::resume::ResumePoint;
-use crate::engine::{lookup, runs};
-use crate::face::{self, Asker, Opening};
+use crate::face::{self, RefusalTarget, ViewRequest};
+use crate::last_event_id::resume_point;
 use crate::openapi::{
     self, Answer, Body, Content, Header, PathParameter, Refusals, Routes, Row, Tag, model,
     of_stream, of_user,
 };
 use crate::post;
-use crate::reader::View;
+use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
+use capstan_engine::resume::ResumePoint;
+use capstan_engine::{lookup, runs};
 
 /// How long after its end a run is told again. Who was away must not hold half an answer for a
 /// whole one; with equal ids it does no harm to those who were not.
@@ -277,15 +278,16 @@ async fn resume(
         if elsewhere::is_preferred(&parts) {
             return elsewhere::response(app, &run, &parts).await;
         }
-        let point = ResumePoint::of_headers(&parts.headers)?;
+        let point = resume_point(&parts.headers)?;
         // A cursor of the run before: the chat has gone on, and the newest run is told whole.
         let is_its =
             |point: &ResumePoint| point.cursor.is_none_or(|id| id.stream_id() == run.stream_id);
         let point = Some(point).filter(is_its).unwrap_or_default();
-        let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
+        let opening =
+            ViewRequest { run: &run, point, view: ViewerKind::Get, parts: &parts, posted: None };
         post::watch(app, face, opening).await
     };
-    resumed.await.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
+    resumed.await.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 async fn stop(
@@ -306,5 +308,5 @@ async fn stop(
         }
         Ok(StatusCode::NO_CONTENT.into_response())
     };
-    stopped.await.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
+    stopped.await.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
 }

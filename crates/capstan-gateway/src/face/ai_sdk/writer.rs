@@ -10,8 +10,8 @@ use super::chunk::Chunk;
 use super::fold::{Facts, Fold};
 use super::{NAME, restate};
 use crate::app::App;
-use crate::face::{FaceWriter, Next, Telling};
-use crate::reader::View;
+use crate::face::{BodyStep, Emit, FaceWriter};
+use crate::reader::ViewerKind;
 
 pub(super) struct AiSdkWriter {
     stream: Uuid,
@@ -47,7 +47,7 @@ impl AiSdkWriter {
         chunk.encode(id, out);
     }
 
-    fn tell(&mut self, app: &App, frames: &Frames) -> Next {
+    fn tell(&mut self, app: &App, frames: &Frames) -> BodyStep {
         let mut out = Vec::new();
         let mut is_over = false;
         for packet in frames.iter().filter_map(sse::decode_packet) {
@@ -64,7 +64,7 @@ impl AiSdkWriter {
                 Self::write(app, Some(&id), &chunk, &mut out);
             }
         }
-        if is_over { Next::Last(out.into()) } else { Next::Write(out.into()) }
+        if is_over { BodyStep::Last(out.into()) } else { BodyStep::Write(out.into()) }
     }
 }
 
@@ -89,25 +89,25 @@ impl FaceWriter for AiSdkWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a> {
-        Telling::Now(self.tell(app, &frames))
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a> {
+        Emit::Now(self.tell(app, &frames))
     }
 
-    fn caught_up(&mut self, app: &App, state: RunState, _: View) -> Next {
+    fn caught_up(&mut self, app: &App, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
-            RunState::Running | RunState::Waiting => Next::Write(Bytes::new()),
+            RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
             // The reader has it all.
             RunState::Closed if self.fold.is_over => {
                 let mut out = Vec::new();
                 Self::write(app, None, &Chunk::done(), &mut out);
-                Next::Last(out.into())
+                BodyStep::Last(out.into())
             }
-            RunState::Closed => Next::Cut,
+            RunState::Closed => BodyStep::Cut,
         }
     }
 
     /// A clean end without `finish` would be read as success.
-    fn closing(&mut self) -> Next {
-        Next::Cut
+    fn closing(&mut self) -> BodyStep {
+        BodyStep::Cut
     }
 }

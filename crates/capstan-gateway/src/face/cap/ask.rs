@@ -8,59 +8,52 @@ use capstan_protocol::{
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::engine::ask::{Ask, Payload, invalid, is_whole};
+use capstan_engine::ask::{Ask, Payload, invalid, is_whole};
 
 /// Where a v1 body keeps what is asked.
 const PAYLOAD: &str = "payload.payload";
 
-impl Ask {
-    /// One that is valid as v1 is answered in v1, else it is read as v2.
-    pub(super) fn from_cap(body: &[u8]) -> Result<Self, Fault> {
-        let first = match decode::from_slice(body) {
-            Ok(request) => return Self::from_v1(request),
-            Err(error) => error,
-        };
-        match decode::from_slice(body) {
-            Ok(request) => Self::from_v2(request),
-            // The default profile's complaint is the more helpful one, unless the body is plainly
-            // meant as v2.
-            Err(second) => Err(invalid(if is_v2(body) { &second } else { &first })),
-        }
+/// One that is valid as v1 is answered in v1, else it is read as v2.
+pub(super) fn from_cap(body: &[u8]) -> Result<Ask, Fault> {
+    let first = match decode::from_slice(body) {
+        Ok(request) => return from_v1(request),
+        Err(error) => error,
+    };
+    match decode::from_slice(body) {
+        Ok(request) => from_v2(request),
+        // The default profile's complaint is the more helpful one, unless the body is plainly
+        // meant as v2.
+        Err(second) => Err(invalid(if is_v2(body) { &second } else { &first })),
     }
+}
 
-    fn from_v1(request: ServiceRequest<RawObject>) -> Result<Self, Fault> {
-        let text = request.payload.payload;
-        let mut payload: Payload<Vec<ChatMessage>> =
-            text.decode().map_err(|e| invalid(&e.inside(PAYLOAD)))?;
-        let (messages, question) = (payload.messages.take(), question(&payload));
-        let extras = payload.into_extras(text);
-        let (messages, is_whole) = said(messages, question, !extras.answers.is_empty())?;
-        let (key, session) =
-            (request.request_id.to_string(), request.context.session_id.to_string());
-        Ok(Self {
-            agent_id: Some(request.context.agent_id),
-            is_whole,
-            supported_events: request.payload.capabilities.map(|c| c.supported_events),
-            extras,
-            ..Self::new(key, session, messages)
-        })
-    }
+fn from_v1(request: ServiceRequest<RawObject>) -> Result<Ask, Fault> {
+    let text = request.payload.payload;
+    let mut payload: Payload<Vec<ChatMessage>> =
+        text.decode().map_err(|e| invalid(&e.inside(PAYLOAD)))?;
+    let (messages, question) = (payload.messages.take(), question(&payload));
+    let extras = payload.into_extras(text);
+    let (messages, is_whole) = said(messages, question, !extras.answers.is_empty())?;
+    let (key, session) = (request.request_id.to_string(), request.context.session_id.to_string());
+    Ok(Ask {
+        agent_id: Some(request.context.agent_id),
+        is_whole,
+        supported_events: request.payload.capabilities.map(|c| c.supported_events),
+        extras,
+        ..Ask::new(key, session, messages)
+    })
+}
 
-    fn from_v2(request: v2::ServiceRequest<RawObject>) -> Result<Self, Fault> {
-        let v2::AgentRequest { meta, query, files, .. } = request.payload;
-        let (text, payload) =
-            meta_with(&meta, &query, &files).map_err(|e| invalid(&e.inside("payload.meta")))?;
-        let extras = payload.into_extras(text);
-        // Who answers has nothing else to say.
-        let is_answer = query.is_empty() && !extras.answers.is_empty();
-        let message = (!is_answer).then(|| ChatMessage::user(query));
-        let (key, messages) = (request.request_id.to_string(), message.into_iter().collect());
-        Ok(Self {
-            profile: Profile::V2,
-            extras,
-            ..Self::new(key, request.context.session_id, messages)
-        })
-    }
+fn from_v2(request: v2::ServiceRequest<RawObject>) -> Result<Ask, Fault> {
+    let v2::AgentRequest { meta, query, files, .. } = request.payload;
+    let (text, payload) =
+        meta_with(&meta, &query, &files).map_err(|e| invalid(&e.inside("payload.meta")))?;
+    let extras = payload.into_extras(text);
+    // Who answers has nothing else to say.
+    let is_answer = query.is_empty() && !extras.answers.is_empty();
+    let message = (!is_answer).then(|| ChatMessage::user(query));
+    let (key, messages) = (request.request_id.to_string(), message.into_iter().collect());
+    Ok(Ask { profile: Profile::V2, extras, ..Ask::new(key, request.context.session_id, messages) })
 }
 
 /// A payload as v1 would have it: what v2 says in members of its own stands beside the rest.
@@ -149,7 +142,7 @@ mod tests {
             json!({ "role": role, "parts": [{ "type": "text",
         "content": text }] })
         };
-        let ask = Ask::from_cap(&request(
+        let ask = from_cap(&request(
             json!({ "messages": [text("user", "a"), text("assistant", "b"), text("user", "c")] }),
         ))
         .unwrap();
@@ -160,10 +153,10 @@ mod tests {
     #[test]
     fn query_and_input_are_turns_without_history() {
         for name in ["query", "input"] {
-            let ask = Ask::from_cap(&request(json!({ name: "Hi" }))).unwrap();
+            let ask = from_cap(&request(json!({ name: "Hi" }))).unwrap();
             assert_eq!((ask.messages.turn[0].text().as_str(), ask.is_whole), ("Hi", false));
         }
-        let fault = Ask::from_cap(&request(json!({}))).unwrap_err();
+        let fault = from_cap(&request(json!({}))).unwrap_err();
         assert_eq!(fault.message(), "payload.payload: needs messages, query, input or resume");
     }
 
@@ -171,14 +164,14 @@ mod tests {
     fn results_and_answers_alone_are_a_request() {
         let result = json!({ "role": "tool", "parts": [{ "type": "tool_call_response", "id": "c",
         "response": 7 }] });
-        let ask = Ask::from_cap(&request(json!({ "messages": [result] }))).unwrap();
+        let ask = from_cap(&request(json!({ "messages": [result] }))).unwrap();
         assert_eq!((ask.messages.iter().count(), ask.is_whole), (1, false));
         let answer = json!({ "interruptId": "i", "status": "cancelled" });
-        let ask = Ask::from_cap(&request(json!({ "resume": [answer] }))).unwrap();
+        let ask = from_cap(&request(json!({ "resume": [answer] }))).unwrap();
         assert_eq!((ask.messages.iter().count(), ask.extras.answers.len()), (0, 1));
         let said = json!({ "role": "assistant", "parts": [] });
         for wrong in [json!([]), json!([said, result])] {
-            let fault = Ask::from_cap(&request(json!({ "messages": wrong }))).unwrap_err();
+            let fault = from_cap(&request(json!({ "messages": wrong }))).unwrap_err();
             assert!(
                 fault.message().starts_with("payload.payload.messages: holds no message"),
                 "{fault}"
@@ -188,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_stands_beside_the_messages_is_typed_or_refused() {
-        let ask = Ask::from_cap(&request(json!({ "query": "Hi", "temperature": 0.5,
+        let ask = from_cap(&request(json!({ "query": "Hi", "temperature": 0.5,
         "state": { "n": 1 },
             "tools": [{ "name": "f", "description": "d" }], "context": [{ "description": "d",
             "value": "v" }] })))
@@ -200,7 +193,7 @@ mod tests {
         );
         assert_eq!(ask.state.unwrap().get(), r#"{"n":1}"#);
         assert_eq!(ask.payload.to_map()["query"], "Hi");
-        let fault = Ask::from_cap(&request(json!({ "query": "Hi", "tools": [{}] }))).unwrap_err();
+        let fault = from_cap(&request(json!({ "query": "Hi", "tools": [{}] }))).unwrap_err();
         assert!(fault.message().starts_with("payload.payload.tools[0]"), "{fault}");
     }
 
@@ -209,12 +202,12 @@ mod tests {
         let id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
         let body = json!({ "request_id": id, "context": { "session_id": "sess_abc",
         "user": { "id": "u", "name": "n" } }, "payload": { "query": "Hi" } });
-        let ask = Ask::from_cap(body.to_string().as_bytes()).unwrap();
+        let ask = from_cap(body.to_string().as_bytes()).unwrap();
         assert_eq!((ask.profile, ask.session.as_str()), (Profile::V2, "sess_abc"));
         let wrong = json!({ "request_id": id, "context": { "session_id": 7, "user": { "id": "u",
         "name": "n" } }, "payload": { "query": "Hi" } });
         assert!(
-            Ask::from_cap(wrong.to_string().as_bytes())
+            from_cap(wrong.to_string().as_bytes())
                 .unwrap_err()
                 .message()
                 .starts_with("context.session_id: ")

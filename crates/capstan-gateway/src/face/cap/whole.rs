@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::answers::{RunMetrics, RunOutput};
 use crate::app::App;
-use crate::{paid_body, reader};
+use crate::{accounted_body, reader};
 
 /// The answer of a run as JSON, once it is there; the fault if there is none.
 pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<Response, Fault> {
@@ -40,7 +40,7 @@ pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<R
         output: object(&output),
         metrics: Some(object(&metrics)),
     };
-    paid_body::json(&answer, whole.load)
+    accounted_body::json(&answer, whole.load)
 }
 
 /// A struct as the map that the data contract has for it.

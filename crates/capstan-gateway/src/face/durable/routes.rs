@@ -20,12 +20,12 @@ use super::offset::Offset;
 use super::{CLOSED, CURSOR, Durable, NEXT_OFFSET, UP_TO_DATE};
 use crate::access::Caller;
 use crate::app::App;
-use crate::engine::lookup;
-use crate::engine::resume::ResumePoint;
-use crate::face::{self, Asker, Opening, ai_sdk};
+use crate::face::{self, RefusalTarget, ViewRequest, ai_sdk};
 use crate::openapi::{self, Answer, Content, Header, Routes, Row, Tag, model};
-use crate::reader::{self, View};
+use crate::reader::{self, ViewerKind};
 use crate::{post, query};
+use capstan_engine::lookup;
+use capstan_engine::resume::ResumePoint;
 
 pub(crate) const READ: &str = "/v1/durable/{id}";
 
@@ -118,7 +118,7 @@ pub(super) fn routes(face: &Arc<Durable>) -> Routes {
                               request: HttpRequest| {
         let (mut parts, _) = request.into_parts();
         let read = read(&face, &app, &caller, &id, &mut parts).await;
-        read.map_err(|fault| face::refusal(&app, &*face, fault, Asker::Viewer(&parts)))
+        read.map_err(|fault| face::refusal(&app, &*face, fault, RefusalTarget::Viewer(&parts)))
     };
     Routes::default().get(READ, handler, &ROW)
 }
@@ -144,7 +144,8 @@ async fn read(
         Some(Live::Sse) => {
             parts.extensions.insert(shape);
             let point = ResumePoint::at(Cursor::new(run.stream_id, after));
-            let opening = Opening { run: &run, point, view: View::Get, parts, posted: None };
+            let opening =
+                ViewRequest { run: &run, point, view: ViewerKind::Get, parts, posted: None };
             post::watch(app, face, opening).await
         }
         Some(Live::LongPoll | Live::Any) => batch(app, &run, after, shape, Some(PATIENCE)).await,

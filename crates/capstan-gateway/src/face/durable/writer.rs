@@ -11,8 +11,8 @@ use serde_json::json;
 use super::items::Items;
 use super::offset::Offset;
 use crate::app::App;
-use crate::face::{FaceWriter, Next, Telling};
-use crate::reader::View;
+use crate::face::{BodyStep, Emit, FaceWriter};
+use crate::reader::ViewerKind;
 
 /// After so long a reader comes anew, as the protocol wants it.
 const LASTS: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ impl DurableWriter {
         sse::encode_json(None, Some("control"), &told.to_string(), out);
     }
 
-    fn tell(&mut self, frames: &Frames) -> Next {
+    fn tell(&mut self, frames: &Frames) -> BodyStep {
         let mut out = Vec::new();
         let array = self.items.array(frames);
         sse::encode_json(None, Some("data"), &String::from_utf8_lossy(&array), &mut out);
@@ -55,7 +55,7 @@ impl DurableWriter {
             last.as_ref().is_some_and(|packet| matches!(packet.payload, Payload::Close(_)));
         self.last = last.map_or(self.last, |packet| packet.seq);
         self.control(is_closed, &mut out);
-        if is_closed { Next::Last(out.into()) } else { Next::Write(out.into()) }
+        if is_closed { BodyStep::Last(out.into()) } else { BodyStep::Write(out.into()) }
     }
 }
 
@@ -73,24 +73,24 @@ impl FaceWriter for DurableWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Telling<'a> {
-        Telling::Now(self.tell(&frames))
+    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Emit<'a> {
+        Emit::Now(self.tell(&frames))
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, _: View) -> Next {
+    fn caught_up(&mut self, _: &App, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
-            RunState::Running | RunState::Waiting => Next::Write(Bytes::new()),
+            RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
             RunState::Closed => {
                 let mut out = Vec::new();
                 self.control(true, &mut out);
-                Next::Last(out.into())
+                BodyStep::Last(out.into())
             }
         }
     }
 
     /// A clean end is how a reader is told to come again; every write ends with an offset.
-    fn closing(&mut self) -> Next {
-        Next::End
+    fn closing(&mut self) -> BodyStep {
+        BodyStep::End
     }
 
     fn lasts(&self) -> Option<Duration> {

@@ -17,16 +17,16 @@ use serde_json::json;
 use super::{Numbers, PER_PACKET, said};
 use crate::access::Caller;
 use crate::app::App;
-use crate::engine::resume::ResumePoint;
-use crate::engine::{lookup, runs};
-use crate::face::{self, Asker, Opening};
+use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::openapi::{
     Answer, Content, Does, Header, PathParameter, Refusals, Routes, Row, Tag, model,
 };
-use crate::reader::{self, View, Whole};
+use crate::reader::{self, ViewerKind, Whole};
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
 use crate::{post, query};
+use capstan_engine::resume::ResumePoint;
+use capstan_engine::{lookup, runs};
 
 const TAG: Tag = Tag { name: "Numbers", says: "A face for tests." };
 const POST: Row = Row {
@@ -159,14 +159,21 @@ async fn look(
             (Some(after), Some(wait)) => batch(&app, &run, after, Duration::from_secs(wait)).await,
             (Some(after), None) => {
                 let point = ResumePoint::at(Cursor::new(run.stream_id, after));
-                let opening =
-                    Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
+                let opening = ViewRequest {
+                    run: &run,
+                    point,
+                    view: ViewerKind::Get,
+                    parts: &parts,
+                    posted: None,
+                };
                 post::watch(&app, &*face, opening).await
             }
             (None, _) => Ok(told(&reader::so_far(&app, &run).await?)),
         }
     };
-    answered.await.map_err(|fault| face::refusal(&app, &*face, fault, Asker::Viewer(&parts)))
+    answered
+        .await
+        .map_err(|fault| face::refusal(&app, &*face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 async fn batch(app: &App, run: &Run, after: u64, wait: Duration) -> Result<Response, Fault> {
@@ -193,7 +200,7 @@ async fn stop(
         let run = runs::stop(&app, run).await?;
         Ok(told(&reader::so_far(&app, &run).await?))
     };
-    stopped.await.map_err(|fault| face::refusal(&app, &*face, fault, Asker::Viewer(&parts)))
+    stopped.await.map_err(|fault| face::refusal(&app, &*face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 async fn chat(
@@ -209,7 +216,9 @@ async fn chat(
         let run = newest.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
         Ok(told(&reader::so_far(&app, &run).await?))
     };
-    answered.await.map_err(|fault| face::refusal(&app, &*face, fault, Asker::Viewer(&parts)))
+    answered
+        .await
+        .map_err(|fault| face::refusal(&app, &*face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// A run in one object.

@@ -20,11 +20,11 @@ use super::output::{Output, TakenBack};
 use super::request::{self, Wants};
 use super::{errors, members, models, parameters, repeats};
 use crate::app::App;
-use crate::engine::ask::Ask;
-use crate::engine::resume::ResumePoint;
-use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
+use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
 use crate::reader;
+use capstan_engine::ask::Ask;
+use capstan_engine::resume::ResumePoint;
 
 /// The name under which runs of this face are kept.
 const NAME: &str = "openai-chat";
@@ -83,7 +83,7 @@ impl Face for Chat {
     }
 
     fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
-        Ask::from_chat(body)
+        ask::from_chat(body)
     }
 
     async fn complete(&self, app: &App, _: &str, _: &Parts, ask: &mut Ask) -> Result<(), Fault> {
@@ -123,11 +123,11 @@ impl Face for Chat {
                 .map_or_else(|| Ok(whole.told(|whole| Completion::of(whole).into_response())), Err),
             Err(fault) => Err(fault),
         };
-        let asker = Asker::Client(request.parts, request.ask);
+        let asker = RefusalTarget::Client(request.parts, request.ask);
         Some(told.unwrap_or_else(|fault| face::refusal(app, self, fault, asker).of_a_run()))
     }
 
-    fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
+    fn refuse(&self, app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
         Some(errors::response(app, fault, asker))
     }
 
@@ -137,7 +137,11 @@ impl Face for Chat {
         })
     }
 
-    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+    async fn open(
+        &self,
+        app: &App,
+        opening: ViewRequest<'_>,
+    ) -> Result<Box<dyn FaceWriter>, Fault> {
         let wants_usage =
             opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
         let taken_back = TakenBack::of(app, opening.run).await?;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::access::{Caller, LACKS};
 use crate::app::App;
-use crate::face::Asker;
+use crate::face::RefusalTarget;
 use crate::openapi::{Content, Header, Refusals, model};
 
 /// The body of a refusal, and what goes wrong in a stream.
@@ -129,9 +129,9 @@ fn status_of_kind(kind: FaultKind) -> u16 {
 }
 
 /// A fault as an answer.
-pub(super) fn response(app: &App, fault: &Fault, asker: Asker<'_>) -> Response {
+pub(super) fn response(app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Response {
     // OpenAI answers an unknown key with 401, one that may not do this with 403.
-    let is_stranger = matches!(asker, Asker::Stranger(_)) && !app.settings.is_local();
+    let is_stranger = matches!(asker, RefusalTarget::Stranger(_)) && !app.settings.is_local();
     let is_unknown_key = fault.kind() == FaultKind::TenantUnauthorized
         && is_stranger
         && !fault.details().contains_key(LACKS);
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn the_member_that_is_wrong_is_the_param() {
         let wrong = capstan_protocol::DecodeError::value("messages[0].role", "is none");
-        let error = ApiError::of(&crate::engine::ask::invalid(&wrong), Exposure::Production);
+        let error = ApiError::of(&capstan_engine::ask::invalid(&wrong), Exposure::Production);
         assert_eq!(
             (error.param.as_deref(), error.code.as_str()),
             (Some("messages[0].role"), "invalid_request")

@@ -10,10 +10,10 @@ use serde_json::json;
 
 use super::errors::{self, REFUSALS};
 use crate::app::App;
-use crate::engine::Registered;
-use crate::face::Asker;
+use crate::face::RefusalTarget;
 use crate::openapi::{Answer, Content, PathParameter, Row, Tag, model};
 use crate::refusal::Refusal;
+use capstan_engine::Registered;
 
 pub(super) const TAG: Tag =
     Tag { name: "OpenAI", says: "The same runs in the words of OpenAI's API." };
@@ -84,6 +84,6 @@ pub(super) async fn get(
     }
     let fault =
         Fault::new(FaultKind::AgentNotFound).with_message(format!("No agent is called {name:?}."));
-    let shaped = errors::response(&app, &fault, Asker::Stranger("/v1/models"));
+    let shaped = errors::response(&app, &fault, RefusalTarget::Stranger("/v1/models"));
     Err(Refusal::from(fault).shaped_as(Some(shaped)))
 }

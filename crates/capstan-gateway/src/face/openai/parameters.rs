@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::content::TextOr;
 use crate::app::App;
-use crate::engine::ask::{Ask, invalid};
+use capstan_engine::ask::{Ask, invalid};
 
 /// A tool: its members stand under `function` in Chat, beside `type` in Responses.
 #[derive(Debug, Deserialize)]

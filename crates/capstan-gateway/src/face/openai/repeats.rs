@@ -12,10 +12,10 @@ use uuid::Uuid;
 
 use super::request;
 use crate::app::App;
-use crate::engine::faults::journal_fault;
-use crate::engine::readers::Reading;
-use crate::engine::wall_clock::between;
 use crate::face::Request;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::readers::ReaderGuard;
+use capstan_engine::wall_clock::between;
 
 /// As long as the SDKs wait for an answer unless told otherwise.
 const WITHIN: Duration = Duration::from_secs(600);
@@ -27,10 +27,10 @@ const KEYLESS: &str = "keyless\u{b7}";
 
 /// Keeps the run that a repeat is for from others that repeat the same, until its answer has begun.
 #[derive(Clone, Default)]
-pub(super) struct Held(Arc<Mutex<Option<Reading>>>);
+pub(super) struct Held(Arc<Mutex<Option<ReaderGuard>>>);
 
 impl Held {
-    fn hold(&self, reading: Reading) {
+    fn hold(&self, reading: ReaderGuard) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
     }
 }
@@ -72,7 +72,7 @@ async fn repeated(app: &App, request: &Request<'_>, face: &str) -> Result<Option
             && is_worth_it(run)
     };
     for run in named.map_err(journal_fault)?.into_iter().filter(is_candidate) {
-        if let Some(reading) = Reading::alone(app, &run).await {
+        if let Some(reading) = ReaderGuard::alone(app, &run).await {
             if let Some(held) = request.parts.extensions.get::<Held>() {
                 held.hold(reading);
             }

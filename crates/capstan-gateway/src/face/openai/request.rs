@@ -17,12 +17,12 @@ use super::members::{self, Member};
 use super::repeats::Held;
 use crate::access::Caller;
 use crate::app::App;
-use crate::engine::ask::{LONGEST_ID, invalid};
-use crate::engine::limits::Load;
-use crate::face::{self, Asker, Face};
+use crate::face::{self, Face, RefusalTarget};
 use crate::openapi::Header;
 use crate::post;
 use crate::refusal::Refusal;
+use capstan_engine::ask::{LONGEST_ID, invalid};
+use capstan_engine::limits::MemoryReservation;
 
 /// How an answer is wanted. It travels in the extensions of the request's head.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -69,12 +69,13 @@ pub(super) async fn answer(
     app: App,
     caller: Caller,
     mut parts: Parts,
-    (body, load): (Bytes, Load),
+    (body, load): (Bytes, MemoryReservation),
 ) -> Result<Response, Refusal> {
     let wants: Result<Wants, _> = decode::from_slice(&body);
-    let wants = wants
-        .and_then(|wants| members::check(&body, own).map(|()| wants))
-        .map_err(|error| face::refusal(&app, &*face, invalid(&error), Asker::Unread(&parts)))?;
+    let wants =
+        wants.and_then(|wants| members::check(&body, own).map(|()| wants)).map_err(|error| {
+            face::refusal(&app, &*face, invalid(&error), RefusalTarget::Unread(&parts))
+        })?;
     parts.extensions.insert(wants);
     parts.extensions.insert(Held::default());
     post::answer(&app, &caller, &*face, None, &parts, (body, load)).await

@@ -25,13 +25,13 @@ use super::output::{Output, TakenBack};
 use super::request::{self, Wants};
 use super::{errors, parameters, repeats};
 use crate::app::App;
-use crate::engine::ask::{Ask, invalid};
-use crate::engine::faults::journal_fault;
-use crate::engine::resume::ResumePoint;
-use crate::engine::{interrupts, lookup};
-use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
+use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
 use crate::reader;
+use capstan_engine::ask::{Ask, invalid};
+use capstan_engine::faults::journal_fault;
+use capstan_engine::resume::ResumePoint;
+use capstan_engine::{interrupts, lookup};
 
 /// The name under which runs of this face are kept.
 const NAME: &str = "openai-responses";
@@ -57,7 +57,7 @@ impl Face for Responses {
     }
 
     fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
-        Ask::from_response(body)
+        ask::from_response(body)
     }
 
     /// An answer that goes on from another one stays in its conversation.
@@ -138,11 +138,11 @@ impl Face for Responses {
                 Json(ResponseObject::of(whole, &echo, app.settings.exposure)).into_response()
             }))
         };
-        let asker = Asker::Client(request.parts, request.ask);
+        let asker = RefusalTarget::Client(request.parts, request.ask);
         Some(told.await.unwrap_or_else(|fault| face::refusal(app, self, fault, asker).of_a_run()))
     }
 
-    fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
+    fn refuse(&self, app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
         Some(errors::response(app, fault, asker))
     }
 
@@ -156,7 +156,11 @@ impl Face for Responses {
         unstored::erase(app, &self.unstored).await;
     }
 
-    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+    async fn open(
+        &self,
+        app: &App,
+        opening: ViewRequest<'_>,
+    ) -> Result<Box<dyn FaceWriter>, Fault> {
         let echo = match opening.posted {
             Some(ask) => Echo::of(ask.extras.payload.get()),
             None => echo_of(app, opening.run).await?,

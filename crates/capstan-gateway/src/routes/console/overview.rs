@@ -48,7 +48,7 @@ pub(crate) async fn overview(
     State(app): State<App>,
     visitor: Visitor,
 ) -> Result<Json<Overview>, Refusal> {
-    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
+    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
     let attention = attention::of(&app, &visitor).await?;
     let now = app.wall.now();
     let mut counts = HashMap::<(String, String), u64>::new();

@@ -18,11 +18,11 @@ use crate::console::answers::{Findings, Marks, RunDetails, RunRow, RunRows, Stop
 use crate::console::marks::Span;
 use crate::console::visitor::{Act, Look, Visitor};
 use crate::console::{find as search, frames as telling, marks as packets};
-use crate::engine::faults::journal_fault;
-use crate::engine::{purge as erase, runs};
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::{purge as erase, runs};
 
 /// What may stand in the way of whoever looks at one run.
 const OF_ONE: &[FaultKind] = &[
@@ -58,7 +58,7 @@ pub(crate) async fn find(
     visitor: Visitor,
     Query(params): Query<FindParams>,
 ) -> Result<Json<Findings>, Refusal> {
-    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
+    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
     Ok(Json(search::find(&app, &visitor, &params.q).await?))
 }
 
@@ -112,7 +112,7 @@ pub(crate) async fn list(
     Query(params): Query<ListParams>,
 ) -> Result<Json<RunRows>, Refusal> {
     let by_session = params.session.is_some();
-    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
+    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
     let page = match query_of(&visitor, params)? {
         Some(query) => app.journal.store().page(query).await?,
         None => RunPage::default(),
@@ -218,7 +218,7 @@ async fn others(app: &App, visitor: &Visitor, run: &Run, code: &str) -> Result<u
     let (tenants, fault) = (visitor.names(), Some(code.to_owned()));
     // The run itself may be among them.
     let query = RunQuery { tenants, fault, from, limit: MOST_OTHERS + 1, ..RunQuery::default() };
-    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
+    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
     let page = app.journal.store().page(query).await?;
     let others = page.runs.iter().filter(|other| other.stream_id != run.stream_id);
     Ok(others.take(MOST_OTHERS).count() as u64)
@@ -269,7 +269,7 @@ pub(crate) async fn marks(
         to: params.to.unwrap_or(u64::MAX),
         columns: params.columns.unwrap_or(800),
     };
-    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
+    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
     Ok(Json(packets::of(&app, &run, span).await?))
 }
 

@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::runs::check_session;
+use crate::accounted_body;
 use crate::answers::SessionTurn;
 use crate::app::App;
 use crate::audit::Target;
 use crate::console::answers::RunRow;
 use crate::console::visitor::{Act, Look, Visitor};
-use crate::engine::purge as erase;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
-use crate::paid_body;
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::routes::sessions::shown;
+use capstan_engine::purge as erase;
 
 /// Turns and runs of a page.
 const PAGE: usize = 100;
@@ -80,7 +80,7 @@ pub(crate) async fn read(
     check_session(&app, &visitor, &tenant, &session).await?;
     visitor.look(&app, Look::Session, &tenant, None)?;
     let (store, after) = (app.journal.store(), params.from.unwrap_or(0));
-    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
+    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
     let page = store.turns(&tenant, &session, after.saturating_add(1), PAGE, PAGE_BYTES).await?;
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
     let mut load = app.limiter.load(&tenant);
@@ -96,7 +96,7 @@ pub(crate) async fn read(
     runs.iter().filter_map(|run| run.usage.as_ref()).for_each(|used| add(&mut usage, used));
     let runs = runs.iter().map(|run| RunRow::new(&app, &visitor, run)).collect();
     let next = Some(last).filter(|_| has_more);
-    Ok(paid_body::json(&Conversation { turns, runs, usage, next }, load)?)
+    Ok(accounted_body::json(&Conversation { turns, runs, usage, next }, load)?)
 }
 
 /// Adds up the numbers of the same name.

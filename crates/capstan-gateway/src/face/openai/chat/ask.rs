@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::super::content::{Contents, TextOr};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
-use crate::engine::ask::{Ask, Extras, invalid};
+use capstan_engine::ask::{Ask, Extras, invalid};
 
 #[derive(Deserialize)]
 struct ChatRequest {
@@ -79,13 +79,11 @@ pub(super) fn wants_usage(body: &str) -> bool {
     options.and_then(|options| options.stream_options?.include_usage).unwrap_or_default()
 }
 
-impl Ask {
-    /// Reads a chat request.
-    pub(super) fn from_chat(body: &[u8]) -> Result<Self, Fault> {
-        let request: ChatRequest = decode::from_slice(body).map_err(|e| invalid(&e))?;
-        let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
-        request.into_ask(payload).map_err(|e| invalid(&e))
-    }
+/// Reads a chat request.
+pub(super) fn from_chat(body: &[u8]) -> Result<Ask, Fault> {
+    let request: ChatRequest = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    request.into_ask(payload).map_err(|e| invalid(&e))
 }
 
 impl ChatRequest {
@@ -194,7 +192,7 @@ mod tests {
     use super::*;
 
     fn ask(body: &Value) -> Result<Ask, Fault> {
-        Ask::from_chat(body.to_string().as_bytes())
+        from_chat(body.to_string().as_bytes())
     }
 
     #[test]

@@ -11,8 +11,8 @@ use super::super::errors::{ApiError, ErrorBody};
 use super::super::output::{Output, Said, TakenBack, Usage, block};
 use super::completion::{Chunk, ChunkChoice, Delta, ToolCall, finish_reason, id_of, seconds};
 use crate::app::App;
-use crate::face::{FaceWriter, Next, Telling};
-use crate::reader::{self, View};
+use crate::face::{BodyStep, Emit, FaceWriter};
+use crate::reader::{self, ViewerKind};
 
 /// One response.
 pub(super) struct ChatWriter {
@@ -105,7 +105,7 @@ impl ChatWriter {
         None
     }
 
-    async fn end(&self, app: &App, end: End, mut out: Vec<u8>) -> Result<Next, JournalError> {
+    async fn end(&self, app: &App, end: End, mut out: Vec<u8>) -> Result<BodyStep, JournalError> {
         match end {
             End::Failed(fault) => self.fail(&fault, &mut out),
             End::Closed(close) => match reader::so_far::<Output>(app, &self.run).await {
@@ -117,7 +117,7 @@ impl ChatWriter {
             },
         }
         out.extend_from_slice(DONE);
-        Ok(Next::Last(out.into()))
+        Ok(BodyStep::Last(out.into()))
     }
 
     fn finish(
@@ -176,24 +176,24 @@ impl FaceWriter for ChatWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a> {
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a> {
         let mut out = Vec::new();
         match self.tell(&frames, &mut out) {
-            None => Telling::Now(Next::Write(out.into())),
-            Some(end) => Telling::Later(Box::pin(self.end(app, end, out))),
+            None => Emit::Now(BodyStep::Write(out.into())),
+            Some(end) => Emit::Later(Box::pin(self.end(app, end, out))),
         }
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, _: View) -> Next {
+    fn caught_up(&mut self, _: &App, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
-            RunState::Running | RunState::Waiting => Next::Write(Bytes::new()),
+            RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
             // Its end would have been told.
-            RunState::Closed => Next::Cut,
+            RunState::Closed => BodyStep::Cut,
         }
     }
 
     /// A clean end without a last word would be read as success.
-    fn closing(&mut self) -> Next {
-        Next::Cut
+    fn closing(&mut self) -> BodyStep {
+        BodyStep::Cut
     }
 }

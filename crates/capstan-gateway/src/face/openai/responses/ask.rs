@@ -16,8 +16,8 @@ use super::super::errors::CODE;
 use super::super::members::{self, Is};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
 use super::{PREVIOUS, stream_of, unstored};
-use crate::engine::ask::{Ask, Extras, invalid};
-use crate::engine::interrupts;
+use capstan_engine::ask::{Ask, Extras, invalid};
+use capstan_engine::interrupts;
 
 #[derive(Deserialize)]
 struct ResponseRequest {
@@ -85,15 +85,13 @@ struct Item {
     output: Contents,
 }
 
-impl Ask {
-    /// Reads a request for a response.
-    pub(super) fn from_response(body: &[u8]) -> Result<Self, Fault> {
-        let request: ResponseRequest = decode::from_slice(body).map_err(|e| invalid(&e))?;
-        let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
-        let previous = request.previous()?;
-        let ask = request.into_ask(payload).map_err(|e| invalid(&e))?;
-        Ok(Self { previous, ..ask })
-    }
+/// Reads a request for a response.
+pub(super) fn from_response(body: &[u8]) -> Result<Ask, Fault> {
+    let request: ResponseRequest = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    let previous = request.previous()?;
+    let ask = request.into_ask(payload).map_err(|e| invalid(&e))?;
+    Ok(Ask { previous, ..ask })
 }
 
 impl ResponseRequest {
@@ -313,7 +311,7 @@ mod tests {
     use super::*;
 
     fn ask(body: &Value) -> Result<Ask, Fault> {
-        Ask::from_response(body.to_string().as_bytes())
+        from_response(body.to_string().as_bytes())
     }
 
     #[test]

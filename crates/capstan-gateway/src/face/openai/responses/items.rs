@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::content::TextOr;
 use super::object::item_id;
-use crate::engine::ask::invalid;
+use capstan_engine::ask::invalid;
 
 /// A page of the list has this many, unless asked for more or less, and at most so many.
 const PAGE: usize = 20;

@@ -16,9 +16,9 @@ use super::NAME;
 use super::items::inputs;
 use super::object::items;
 use crate::app::App;
-use crate::engine::faults::journal_fault;
-use crate::engine::lookup;
 use crate::reader;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::lookup;
 
 /// What is followed into so many answers; more are left as they are, and refused.
 const MOST_ANSWERS: usize = 64;

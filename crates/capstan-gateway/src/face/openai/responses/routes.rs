@@ -25,16 +25,16 @@ use super::{NAME, Responses, echo_of, id_of, references, stream_of};
 use crate::access::Caller;
 use crate::app::App;
 use crate::audit::{Deed, Who};
-use crate::engine::ask::invalid;
-use crate::engine::faults::journal_fault;
-use crate::engine::resume::ResumePoint;
-use crate::engine::{heavy, lookup, purge, runs};
-use crate::face::{self, Asker, Opening};
+use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Routes, Row, model};
-use crate::reader::{self, View};
+use crate::reader::{self, ViewerKind};
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
-use crate::{paid_body, post, query};
+use crate::{accounted_body, post, query};
+use capstan_engine::ask::invalid;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::resume::ResumePoint;
+use capstan_engine::{cpu_offload, lookup, purge, runs};
 
 pub(super) fn routes(face: Arc<Responses>) -> Routes {
     let about = |face: &Arc<Responses>, answer: Answering| {
@@ -54,7 +54,7 @@ pub(super) fn routes(face: Arc<Responses>) -> Routes {
         let (body, load) = post::read(&app, &caller, &*posted, &parts, body).await?;
         let followed = references::follow(&app, &caller.tenant, body).await;
         let body = followed
-            .map_err(|fault| face::refusal(&app, &*posted, fault, Asker::Unread(&parts)))?;
+            .map_err(|fault| face::refusal(&app, &*posted, fault, RefusalTarget::Unread(&parts)))?;
         request::answer(posted, members::RESPONSES, app, caller, parts, (body, load)).await
     };
     Routes::default()
@@ -105,7 +105,7 @@ impl About {
     }
 
     fn refusal(&self, fault: Fault) -> Refusal {
-        face::refusal(&self.app, &*self.face, fault, Asker::Viewer(&self.parts))
+        face::refusal(&self.app, &*self.face, fault, RefusalTarget::Viewer(&self.parts))
     }
 }
 
@@ -134,8 +134,13 @@ async fn look(mut about: About) -> Result<Response, Refusal> {
             about.parts.extensions.insert(after);
         }
         let point = ResumePoint::default();
-        let opening =
-            Opening { run: &run, point, view: View::Get, parts: &about.parts, posted: None };
+        let opening = ViewRequest {
+            run: &run,
+            point,
+            view: ViewerKind::Get,
+            parts: &about.parts,
+            posted: None,
+        };
         post::watch(&about.app, &*about.face, opening).await
     };
     looked.await.map_err(|fault| about.refusal(fault))
@@ -186,9 +191,9 @@ async fn input_items(about: About) -> Result<Response, Refusal> {
         // The body, its items, and the answer's text.
         let mut load = limiter.load(&run.tenant);
         load.grow(body.len().saturating_mul(3), &about.app.settings.limits)?;
-        let _begun = limiter.heavy.begin(&run.tenant, body.len()).await;
-        let page = heavy::aside(body.len(), || ItemPage::of(run.stream_id, &body, &params))?;
-        paid_body::json(&page, load)
+        let _begun = limiter.cpu_offload.begin(&run.tenant, body.len()).await;
+        let page = cpu_offload::run(body.len(), || ItemPage::of(run.stream_id, &body, &params))?;
+        accounted_body::json(&page, load)
     };
     listed.await.map_err(|fault| about.refusal(fault))
 }

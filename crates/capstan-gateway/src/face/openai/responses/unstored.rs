@@ -11,9 +11,9 @@ use capstan_protocol::Fault;
 
 use crate::access::LOCAL;
 use crate::app::App;
-use crate::engine::faults::journal_fault;
-use crate::engine::purge;
-use crate::engine::wall_clock::between;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::purge;
+use capstan_engine::wall_clock::between;
 
 /// Under which their runs are found.
 pub(super) const NAME: &str = "openai:unstored";

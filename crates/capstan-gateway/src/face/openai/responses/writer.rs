@@ -15,8 +15,8 @@ use super::super::errors::ApiError;
 use super::super::output::{Call, Output, Said, Source, TakenBack, block};
 use super::object::{Echo, Item, ResponseObject, Summary, TextPart, item_id, items};
 use crate::app::App;
-use crate::face::{FaceWriter, Next, Telling};
-use crate::reader::{self, View, Whole};
+use crate::face::{BodyStep, Emit, FaceWriter};
+use crate::reader::{self, ViewerKind, Whole};
 
 /// So many numbers a packet has: the first event of packet 3 is 3072.
 const PER_PACKET: u64 = 1024;
@@ -226,7 +226,12 @@ impl ResponsesWriter {
         self.tell("error", &body, out);
     }
 
-    async fn end(&mut self, app: &App, end: End, mut out: Vec<u8>) -> Result<Next, JournalError> {
+    async fn end(
+        &mut self,
+        app: &App,
+        end: End,
+        mut out: Vec<u8>,
+    ) -> Result<BodyStep, JournalError> {
         let whole = match end {
             End::Closed => reader::so_far::<Output>(app, &self.run).await,
             End::Diverged => Err(Fault::new(FaultKind::AttemptDiverged)),
@@ -242,7 +247,7 @@ impl ResponsesWriter {
                 self.tell("response.failed", &Told { response: &response }, &mut out);
             }
         }
-        Ok(Next::Last(out.into()))
+        Ok(BodyStep::Last(out.into()))
     }
 
     fn finish(&mut self, whole: &Whole<Output>, out: &mut Vec<u8>) {
@@ -359,7 +364,7 @@ impl FaceWriter for ResponsesWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a> {
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a> {
         let mut out = Vec::new();
         let mut end = None;
         for packet in frames.iter().filter_map(sse::decode_packet) {
@@ -369,21 +374,21 @@ impl FaceWriter for ResponsesWriter {
             }
         }
         match end {
-            None => Telling::Now(Next::Write(out.into())),
-            Some(end) => Telling::Later(Box::pin(self.end(app, end, out))),
+            None => Emit::Now(BodyStep::Write(out.into())),
+            Some(end) => Emit::Later(Box::pin(self.end(app, end, out))),
         }
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, _: View) -> Next {
+    fn caught_up(&mut self, _: &App, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
-            RunState::Running | RunState::Waiting => Next::Write(Bytes::new()),
+            RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
             // Its end would have been told.
-            RunState::Closed => Next::Cut,
+            RunState::Closed => BodyStep::Cut,
         }
     }
 
     /// A clean end without a last event would be read as success.
-    fn closing(&mut self) -> Next {
-        Next::Cut
+    fn closing(&mut self) -> BodyStep {
+        BodyStep::Cut
     }
 }

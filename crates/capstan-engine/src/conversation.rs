@@ -1,0 +1,422 @@
+//! A conversation: what a session remembers, what a request adds to it, and how both become what an
+//! agent is given.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use capstan_journal::StoredTurn;
+use capstan_protocol::{Arguments, ChatMessage, DecodeError, Fault, Part, Role, Timestamp};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::Engine;
+use crate::ask::{Ask, invalid};
+use crate::faults::journal_fault;
+
+/// What is read of a session at once.
+const PAGE_TURNS: usize = 64;
+const PAGE_BYTES: usize = 1024 * 1024;
+
+/// Messages, oldest first, split where an agent's turn begins: at the last user message. Clones
+/// share them.
+#[derive(Debug, Clone, Default)]
+pub struct Messages {
+    pub(crate) history: Arc<[Arc<ChatMessage>]>,
+    pub(crate) turn: Arc<[ChatMessage]>,
+}
+
+impl From<Vec<ChatMessage>> for Messages {
+    fn from(messages: Vec<ChatMessage>) -> Self {
+        messages.into_iter().map(Arc::new).collect::<Vec<_>>().into()
+    }
+}
+
+impl From<Vec<Arc<ChatMessage>>> for Messages {
+    fn from(mut messages: Vec<Arc<ChatMessage>>) -> Self {
+        let last = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+        let turn = messages.split_off(last).into_iter().map(Arc::unwrap_or_clone).collect();
+        Self { history: messages.into(), turn }
+    }
+}
+
+impl Messages {
+    /// The messages in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &ChatMessage> {
+        self.history.iter().map(Arc::as_ref).chain(self.turn.iter())
+    }
+
+    fn has_user(&self) -> bool {
+        self.turn.first().is_some_and(|first| first.role == Role::User)
+    }
+}
+
+/// The whole conversation for an agent. A request that does not tell it itself goes on from what is
+/// stored.
+pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Messages, Fault> {
+    if ask.is_whole {
+        return Ok(ask.messages.clone());
+    }
+    let stored = told(&line(stored, ask.previous), &ask.messages);
+    check(&ask.messages, &stored)?;
+    if ask.messages.has_user() {
+        let told = stored.into_iter().chain(ask.messages.history.iter().cloned()).collect();
+        return Ok(Messages { history: tidy(told).into(), turn: Arc::clone(&ask.messages.turn) });
+    }
+    let added = ask.messages.iter().cloned().map(Arc::new);
+    Ok(tidy(stored.into_iter().chain(added).collect()).into())
+}
+
+/// Refuses results of calls that the conversation does not have, before there is a run to fail: a
+/// model would refuse all of it. `turns` is how many the session has.
+pub(crate) async fn check_results(
+    engine: &Engine,
+    tenant: &str,
+    ask: &Ask,
+    turns: u64,
+) -> Result<(), Fault> {
+    if results(ask.messages.iter()).next().is_none() {
+        return Ok(());
+    }
+    if ask.is_whole {
+        return check(&ask.messages, &[]);
+    }
+    // They nearly always answer what the last turn called; else it may have been any. Looked for
+    // page by page: of each, only the ids of its calls are kept.
+    let mut open: HashSet<&str> = results(ask.messages.iter()).collect();
+    for message in ask.messages.iter() {
+        message.parts.iter().filter_map(called).for_each(|id| {
+            open.remove(id);
+        });
+    }
+    for first in [turns.max(1), 1] {
+        let mut from = first;
+        while !open.is_empty() {
+            let page = engine
+                .journal
+                .store()
+                .turns(tenant, &ask.session, from, PAGE_TURNS, PAGE_BYTES)
+                .await;
+            let page = page.map_err(journal_fault)?;
+            let Some(last) = page.last().map(|turn| turn.number) else { break };
+            from = last + 1;
+            for said in page.into_iter().map(TurnRecord::of) {
+                // A call that broke off in a run that did cannot be answered.
+                let is_partial = said.is_partial;
+                let parts = said.into_messages().into_iter().flat_map(|message| message.parts);
+                for part in parts.filter(|part| !is_partial || is_complete(part)) {
+                    if let Some(id) = called(&part) {
+                        open.remove(id);
+                    }
+                }
+            }
+        }
+    }
+    open.into_iter().next().map_or(Ok(()), |id| Err(unknown_call(id)))
+}
+
+/// Results must answer calls of the conversation.
+fn check(messages: &Messages, stored: &[Arc<ChatMessage>]) -> Result<(), Fault> {
+    if results(messages.iter()).next().is_none() {
+        return Ok(());
+    }
+    let known = stored.iter().map(Arc::as_ref).chain(messages.iter());
+    let calls: HashSet<&str> =
+        known.flat_map(|message| &message.parts).filter_map(called).collect();
+    results(messages.iter())
+        .find(|id| !calls.contains(id))
+        .map_or(Ok(()), |id| Err(unknown_call(id)))
+}
+
+fn unknown_call(id: &str) -> Fault {
+    let what = format!("hold a result of the call {id:?}, which this conversation does not have");
+    invalid(&DecodeError::value("messages", what)).with_detail("tool_call_id", id)
+}
+
+fn results<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> impl Iterator<Item = &'a str> {
+    messages.flat_map(|message| &message.parts).filter_map(answered)
+}
+
+/// What agents are told of stored turns. Of a run that broke off that is what its tools did, up to
+/// the last call that was answered, in its own stream or later: a caller may have acted on what it
+/// saw.
+fn told(stored: &[&PastTurn], added: &Messages) -> Vec<Arc<ChatMessage>> {
+    let with_calls = stored.iter().filter(|turn| turn.has_calls).flat_map(|turn| &turn.messages);
+    let results: HashSet<&str> = results(with_calls.map(Arc::as_ref).chain(added.iter())).collect();
+    let is_done = |part: &Part| {
+        answered(part).is_some()
+            || called(part).is_some_and(|id| results.contains(id)) && is_complete(part)
+    };
+    let mut messages = Vec::with_capacity(stored.iter().map(|turn| turn.messages.len()).sum());
+    for turn in stored {
+        match turn.is_partial {
+            true => messages.extend(up_to(&turn.messages, is_done)),
+            false => messages.extend_from_slice(&turn.messages),
+        }
+    }
+    messages
+}
+
+/// Messages up to the last part that is wanted; none if no part is.
+fn up_to(
+    messages: &[Arc<ChatMessage>],
+    is_wanted: impl Fn(&Part) -> bool,
+) -> Vec<Arc<ChatMessage>> {
+    let last = messages.iter().rposition(|message| message.parts.iter().any(&is_wanted));
+    let mut messages: Vec<_> = messages.iter().take(last.map_or(0, |at| at + 1)).cloned().collect();
+    if let Some(message) = messages.last_mut() {
+        let last = message.parts.iter().rposition(is_wanted).map_or(0, |at| at + 1);
+        if last < message.parts.len() {
+            Arc::make_mut(message).parts.truncate(last);
+        }
+    }
+    messages
+}
+
+/// Models refuse a call without a result and a result without its call. A stored conversation has
+/// such ones where a caller went on without answering; they are left out.
+fn tidy(mut messages: Vec<Arc<ChatMessage>>) -> Vec<Arc<ChatMessage>> {
+    let ids = |of: fn(&Part) -> Option<&str>| -> HashSet<String> {
+        messages
+            .iter()
+            .flat_map(|message| &message.parts)
+            .filter_map(of)
+            .map(str::to_owned)
+            .collect()
+    };
+    let (calls, results) = (ids(called), ids(answered));
+    let is_whole = |part: &Part| {
+        called(part).is_none_or(|id| results.contains(id))
+            && answered(part).is_none_or(|id| calls.contains(id))
+    };
+    for message in &mut messages {
+        // Others may share it: only one that changes is made anew.
+        if !message.parts.iter().all(is_whole) {
+            Arc::make_mut(message).parts.retain(is_whole);
+        }
+    }
+    messages.retain(|message| !message.parts.is_empty());
+    messages
+}
+
+fn called(part: &Part) -> Option<&str> {
+    if let Part::ToolCall { id, .. } = part { id.as_deref() } else { None }
+}
+
+fn answered(part: &Part) -> Option<&str> {
+    if let Part::ToolCallResponse { id, .. } = part { id.as_deref() } else { None }
+}
+
+/// A call that broke off has but a part of its arguments.
+fn is_complete(part: &Part) -> bool {
+    let Part::ToolCall { arguments: Arguments::Text(text), .. } = part else { return true };
+    text.trim().is_empty() || serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// What a request adds to its session. One that tells the whole conversation adds what follows the
+/// last answer in it, unless the session's last turn has said so already: a client that answers a
+/// question repeats what it was about.
+pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessage> {
+    let is_known = |message: &&ChatMessage| ask.is_whole && message.role == Role::Assistant;
+    let is_repeated =
+        |message: &ChatMessage| !ask.extras.answers.is_empty() && last.contains(message);
+    let mut added: Vec<_> =
+        ask.messages.iter().rev().take_while(|message| !is_known(message)).collect();
+    added.reverse();
+    added.retain(|message| !is_repeated(message));
+    added
+}
+
+/// The turns of a session that a run goes on from: all of them, or those of the line that leads to
+/// one, where answers form a tree. Each was closed before the next one on its line began.
+fn line(turns: &[Arc<PastTurn>], last: Option<Uuid>) -> Vec<&PastTurn> {
+    if last.is_none() {
+        return turns.iter().map(Arc::as_ref).collect();
+    }
+    let (mut next, mut line) = (last, Vec::new());
+    for turn in turns.iter().rev() {
+        if next == Some(turn.stream) {
+            next = turn.previous;
+            line.push(turn.as_ref());
+        }
+    }
+    line.reverse();
+    line
+}
+
+/// A stored turn, decoded once and shared by all runs that are told of it.
+#[derive(Debug)]
+pub(crate) struct PastTurn {
+    pub(crate) number: u64,
+    stream: Uuid,
+    previous: Option<Uuid>,
+    is_partial: bool,
+    /// Calls or results are among its messages.
+    has_calls: bool,
+    messages: Vec<Arc<ChatMessage>>,
+    /// What it says, as text.
+    pub(crate) bytes: usize,
+}
+
+impl PastTurn {
+    pub(crate) fn of(turn: StoredTurn) -> Self {
+        let (number, stream, bytes) = (turn.number, turn.stream_id, turn.said_bytes());
+        let said = TurnRecord::of(turn);
+        let (previous, is_partial) = (said.previous, said.is_partial);
+        let messages: Vec<_> = said.into_messages().into_iter().map(Arc::new).collect();
+        let mut parts = messages.iter().flat_map(|message| &message.parts);
+        let has_calls = parts.any(|part| called(part).or_else(|| answered(part)).is_some());
+        Self { number, stream, previous, is_partial, has_calls, messages, bytes }
+    }
+
+    /// Whether both are the same turn of the same session: no other run can have left it.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (self.number, self.stream) == (other.number, other.stream)
+    }
+
+    /// About how many bytes it takes in memory.
+    pub(crate) fn memory(&self) -> usize {
+        const MESSAGE: usize = 256;
+        self.bytes + (self.messages.len() + 1) * MESSAGE
+    }
+}
+
+/// What a stored turn says; the journal itself does not look into it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnRecord {
+    /// What the run added to the conversation, oldest first: what was asked, called, answered and
+    /// said.
+    messages: Vec<Value>,
+    /// The run that this one went on from, where that is not the one before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<Uuid>,
+    /// What the run ended by asking.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<Value>,
+    /// The run failed or was stopped: shown, but sent to agents only as far as its calls were
+    /// answered.
+    pub is_partial: bool,
+    /// The user's message, in turns of version 1.
+    #[serde(skip_serializing)]
+    user: Value,
+    /// The whole answer, likewise.
+    #[serde(skip_serializing)]
+    assistant: String,
+}
+
+impl TurnRecord {
+    /// Version 1 was a question and its answer.
+    const VERSION: u32 = 2;
+
+    pub(crate) fn new<'a>(
+        messages: impl Iterator<Item = &'a ChatMessage>,
+        is_partial: bool,
+    ) -> Self {
+        let messages =
+            messages.map(|message| serde_json::to_value(message).unwrap_or_default()).collect();
+        Self { messages, is_partial, ..Self::default() }
+    }
+
+    /// The same, as it went on from another run.
+    pub(crate) fn after(self, previous: Option<Uuid>) -> Self {
+        Self { previous, ..self }
+    }
+
+    /// What a turn says; nothing, and partial, if a later version says it in a way of its own.
+    pub fn of(turn: StoredTurn) -> Self {
+        serde_json::from_value(turn.said).unwrap_or(Self { is_partial: true, ..Self::default() })
+    }
+
+    pub(crate) fn into_turn(self, stream: Uuid, closed_at: Timestamp) -> StoredTurn {
+        StoredTurn::new(
+            stream,
+            closed_at,
+            Self::VERSION,
+            serde_json::to_value(self).unwrap_or_default(),
+        )
+    }
+
+    /// The messages of the turn.
+    pub fn into_messages(self) -> Vec<ChatMessage> {
+        if self.messages.is_empty() && !self.user.is_null() {
+            let user = serde_json::from_value(self.user).ok();
+            return user.into_iter().chain([ChatMessage::assistant(self.assistant)]).collect();
+        }
+        self.messages
+            .into_iter()
+            .filter_map(|message| serde_json::from_value(message).ok())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn turn(version: u32, said: Value) -> StoredTurn {
+        StoredTurn::new(Uuid::nil(), Timestamp::from_micros(0), version, said)
+    }
+
+    #[test]
+    fn turns_are_read_as_they_were_written_by_every_version() {
+        let messages = [ChatMessage::user("q"), ChatMessage::assistant("a")];
+        let first = json!({"user": messages[0], "assistant": "a", "is_partial": false});
+        let said = TurnRecord::of(turn(1, first));
+        assert!(!said.is_partial);
+        assert_eq!(said.into_messages(), messages);
+        let mut said = TurnRecord::new(messages.iter(), true);
+        said.interrupts.push("?".into());
+        let said = TurnRecord::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0)));
+        assert_eq!((said.is_partial, said.interrupts.clone()), (true, vec!["?".into()]));
+        assert_eq!(said.into_messages(), messages);
+        let unknown = TurnRecord::of(turn(3, json!("a word")));
+        assert!(unknown.is_partial && unknown.into_messages().is_empty());
+    }
+
+    #[test]
+    fn where_answers_form_a_tree_only_the_line_that_leads_to_one_counts() {
+        let ids: Vec<_> = (0..4).map(Uuid::from_u128).collect();
+        // The second and the third both go on from the first, and the fourth from the second.
+        let previous = [None, Some(ids[0]), Some(ids[0]), Some(ids[1])];
+        let turns: Vec<_> = ids
+            .iter()
+            .zip(previous)
+            .map(|(stream, previous)| {
+                let said = TurnRecord::new([ChatMessage::user("q")].iter(), false).after(previous);
+                Arc::new(PastTurn::of(said.into_turn(*stream, Timestamp::from_micros(0))))
+            })
+            .collect();
+        let line = |last: Option<Uuid>| -> Vec<_> {
+            line(&turns, last).iter().map(|turn| turn.stream).collect()
+        };
+        assert_eq!(line(None), ids);
+        assert_eq!(line(Some(ids[3])), [ids[0], ids[1], ids[3]]);
+        assert_eq!(line(Some(ids[2])), [ids[0], ids[2]]);
+        assert!(line(Some(Uuid::max())).is_empty());
+    }
+
+    #[test]
+    fn messages_are_shared_with_whoever_is_told_of_them_and_only_what_changes_is_copied() {
+        let call = Part::ToolCall {
+            id: Some("c".into()),
+            name: "f".into(),
+            arguments: Arguments::Text("{}".into()),
+        };
+        let mut calls = ChatMessage::assistant("I call.");
+        calls.parts.push(call);
+        let said = TurnRecord::new([ChatMessage::user("q"), calls].iter(), false);
+        let turn = Arc::new(PastTurn::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0))));
+        let ask = Ask::new("k".into(), "s".into(), vec![ChatMessage::user("And now?")]);
+        let history = whole(&ask, &[Arc::clone(&turn)]).unwrap().history;
+        assert!(Arc::ptr_eq(&history[0], &turn.messages[0]));
+        assert_eq!(
+            (history[1].parts.len(), turn.messages[1].parts.len()),
+            (1, 2),
+            "nobody answered the call"
+        );
+    }
+}

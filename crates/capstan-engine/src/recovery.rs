@@ -1,0 +1,343 @@
+//! What happens without being asked: after a restart, and when something is due.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use capstan_journal::{Retention, Run, RunState};
+use capstan_protocol::{Fault, FaultKind, Timestamp};
+use futures_util::{Stream, StreamExt as _, stream};
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::Engine;
+use crate::faults::journal_fault;
+use crate::relay::{self, Ending, Origin};
+use crate::waits::Wait;
+use crate::{readers, runs};
+
+/// How many runs are recovered at once.
+const AT_ONCE: usize = 1024;
+/// How often old streams are dropped, unless there is a reason to do it sooner, and how often that
+/// is looked for.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60);
+/// How often it is looked for what other processes have left.
+const ATTEND_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// A conversation that was silent for so long is read anew when it goes on.
+const RESTING: Duration = Duration::from_secs(600);
+/// So much more than after the last time is reason enough: fast streams fill a disk within a
+/// minute.
+const GROWTH: u64 = 64 * 1024 * 1024;
+/// After a run that could not be ended, it is tried again in a while; the others do not wait for
+/// it.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// After a restart every stream that was running is interrupted. An agent is never run again
+/// unasked, except for clients of a face in which nobody asks again: there the gateway goes on.
+///
+/// Where several processes share the journal there is no such moment: the runs of one that is gone
+/// are looked for all the time, see [`attend`].
+pub async fn recover(engine: &Engine) -> Result<usize, Fault> {
+    let store = engine.journal.store();
+    engine.wall.compare(store.newest());
+    if store.is_shared() {
+        engine.recovered.cancel();
+        return Ok(0);
+    }
+    let mut running = store.orphans(usize::MAX).await.map_err(journal_fault)?;
+    let waiting =
+        store.waiting(Timestamp::from_micros(i64::MAX), usize::MAX).await.map_err(journal_fault)?;
+    // One that waits and of which something was lost would be continued with less than was seen.
+    let (lost, waiting): (Vec<_>, Vec<_>) =
+        waiting.into_iter().partition(|run| run.lost_after.is_some());
+    running.extend(lost);
+    let now = engine.wall.now();
+    waiting.iter().for_each(|run| engine.waits.recover(run, engine.settings.timeouts.waiting, now));
+    engine.unrecovered.store(running.len(), Ordering::Relaxed);
+    let (mut interrupted, mut lost, waiting) = (0, 0, waiting.len());
+    let mut outcomes = end_orphans(engine, running);
+    while let Some(outcome) = outcomes.next().await {
+        engine.unrecovered.fetch_sub(1, Ordering::Relaxed);
+        if outcome? { interrupted += 1 } else { lost += 1 }
+    }
+    if interrupted + lost + waiting > 0 {
+        tracing::info!(
+            interrupted,
+            lost,
+            waiting,
+            "recovered the runs that an earlier life left open"
+        );
+    }
+    engine.recovered.cancel();
+    arm_own(engine).await?;
+    Ok(interrupted + lost)
+}
+
+/// Ends runs that nobody is at work on: together, so that the journal writes and syncs them in
+/// groups; each in a task, so that all cores work on them.
+fn end_orphans(
+    engine: &Engine,
+    runs: Vec<Run>,
+) -> impl Stream<Item = Result<bool, Fault>> + Unpin + use<> {
+    let engine = engine.clone();
+    let ending = runs
+        .into_iter()
+        .map(move |run| AbortOnDropHandle::new(tokio::spawn(recover_one(engine.clone(), run))));
+    let outcomes = stream::iter(ending).buffer_unordered(AT_ONCE);
+    outcomes.map(|outcome| outcome.unwrap_or_else(|panic| Err(Fault::from_error(panic))))
+}
+
+/// Interrupts a run that nobody is at work on, or ends it if some of it may be lost, or if somebody
+/// has stopped it; false if it is lost.
+async fn recover_one(engine: Engine, run: Run) -> Result<bool, Fault> {
+    let store = engine.journal.store();
+    engine.prepare_again(&run).await?;
+    if !store.is_tail_certain(run.stream_id).await.map_err(journal_fault)? {
+        relay::lose(&engine, &run).await?;
+        return Ok(false);
+    }
+    if store.is_stop_asked(run.stream_id).await.map_err(journal_fault)? {
+        relay::close_waiting(&engine, &run, Ending::Cancelled).await?;
+    } else {
+        relay::interrupt(&engine, &run).await?;
+    }
+    Ok(true)
+}
+
+/// Arms the runs that wait for the gateway itself. Their relays sleep until the attempt may begin.
+async fn arm_own(engine: &Engine) -> Result<(), Fault> {
+    for run in engine.journal.store().unarmed(usize::MAX).await.map_err(journal_fault)? {
+        go_on(engine, run).await?;
+    }
+    Ok(())
+}
+
+/// Arms a run that nobody asked for, and maybe nobody reads.
+async fn go_on(engine: &Engine, run: Run) -> Result<(), Fault> {
+    let armed = runs::arm(engine, run, None, Origin::default()).await?;
+    readers::look_after(engine, &armed);
+    Ok(())
+}
+
+/// Looks after what other processes have left, as long as this one may work on runs, and tells them
+/// what it has to do.
+async fn attend(engine: &Engine) {
+    if !engine.journal.store().is_shared() {
+        return std::future::pending().await;
+    }
+    let mut tenure = engine.journal.store().tenure();
+    loop {
+        tokio::select! {
+            biased;
+            // Its relays hear of it themselves, and leave their runs as they are.
+            Ok(()) = tenure.changed() => tracing::warn!("the runs of this process are no longer \
+             its own"),
+            () = tokio::time::sleep(ATTEND_EVERY) => {
+                if !engine.draining.is_cancelled()
+                    && let Err(fault) = look_after(engine).await
+                {
+                    tracing::warn!(code = fault.code(), cause = engine.loggable(&fault),
+                    "what others have left could not be looked after");
+                }
+            }
+        }
+    }
+}
+
+async fn look_after(engine: &Engine) -> Result<(), Fault> {
+    let store = engine.journal.store();
+    let orphans = store.orphans(AT_ONCE).await.map_err(journal_fault)?;
+    let mut outcomes = end_orphans(engine, orphans);
+    let (mut interrupted, mut lost) = (0, 0);
+    while let Some(outcome) = outcomes.next().await {
+        match outcome {
+            Ok(true) => interrupted += 1,
+            Ok(false) => lost += 1,
+            // The run stays this process's, and is told again.
+            Err(fault) => tracing::warn!(
+                code = fault.code(),
+                cause = engine.loggable(&fault),
+                "a run that another process left could not be ended"
+            ),
+        }
+    }
+    if interrupted + lost > 0 {
+        tracing::info!(interrupted, lost, "took over runs that another process left");
+    }
+    for run in store.unarmed(AT_ONCE).await.map_err(journal_fault)? {
+        go_on(engine, run).await?;
+    }
+    // Whoever suspended them may be gone.
+    let (now, patience) = (engine.wall.now(), engine.settings.timeouts.waiting);
+    let before = Timestamp::from_micros(
+        now.as_micros().saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX)),
+    );
+    for run in store.waiting(before, AT_ONCE).await.map_err(journal_fault)? {
+        engine.waits.recover(&run, patience, now);
+    }
+    Ok(())
+}
+
+/// Passes on to the relays of this process what others have asked of them.
+async fn hear_stops(engine: &Engine) {
+    let Some(mut stops) = engine.journal.store().stops() else {
+        return std::future::pending().await;
+    };
+    while let Some(stream) = stops.recv().await {
+        engine.runs.ask(stream);
+    }
+    std::future::pending().await
+}
+
+/// Keeps house until the server stops.
+pub async fn sweep(engine: Engine) {
+    tokio::select! {
+        () = engine.stopped.cancelled() => {}
+        why = engine.journal_broken() => {
+            tracing::error!(why, "the journal is broken: only a new process can mend that");
+            engine.break_off();
+        }
+        () = end_waits(&engine) => {}
+        () = attend(&engine) => {}
+        () = hear_stops(&engine) => {}
+        () = expire(&engine) => {}
+    }
+}
+
+/// Ends runs that wait for too long, one by one as they are due.
+async fn end_waits(engine: &Engine) {
+    loop {
+        let wait = engine.waits.due().await;
+        if let Err(fault) = end_wait(engine, wait).await {
+            tracing::warn!(stream = %wait.stream, code = fault.code(),
+            cause = engine.loggable(&fault), "a run that waits for too long could not be ended");
+            engine.waits.postpone(wait, AGAIN_AFTER);
+        }
+    }
+}
+
+async fn end_wait(engine: &Engine, wait: Wait) -> Result<(), Fault> {
+    let run = engine.journal.store().run(wait.stream).await.map_err(journal_fault)?;
+    let is_the_one = |run: &Run| (run.state, run.attempt) == (RunState::Waiting, wait.attempt);
+    let Some(run) = run.filter(is_the_one) else { return Ok(()) };
+    let kind = run.fault.as_deref().and_then(FaultKind::parse).unwrap_or(FaultKind::RunInterrupted);
+    relay::close_waiting(engine, &run, Ending::Failed(Fault::new(kind))).await
+}
+
+/// Drops what retention no longer covers, every now and then.
+async fn expire(engine: &Engine) {
+    let store = engine.journal.store();
+    let mut last = (Instant::now(), store.stats().live_bytes);
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let stats = store.stats();
+        let has_grown = stats.live_bytes.saturating_sub(last.1) >= GROWTH;
+        if last.0.elapsed() < EXPIRE_EVERY && !has_grown && !stats.is_low_on_space {
+            continue;
+        }
+        // Longer than any wait: who waits too long is ended with its span.
+        engine.traces.forget(engine.settings.timeouts.waiting.saturating_mul(3));
+        if let Some(then) = Instant::now().checked_sub(RESTING) {
+            engine.histories.drop_unused_since(then);
+        }
+        expire_now(engine).await;
+        last = (Instant::now(), store.stats().live_bytes);
+    }
+}
+
+async fn expire_now(engine: &Engine) {
+    let retention = Retention {
+        steps: engine.wall.steps(),
+        ..engine.tenants.retention(&engine.settings.retention, &engine.settings.limits)
+    };
+    if let Err(error) = engine.journal.store().expire(&retention, engine.wall.now()).await {
+        tracing::warn!(%error, "old streams could not be dropped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_agent::Clock;
+    use capstan_journal::{Claim, Found, Journal, Quota, TailLimits};
+    use capstan_stores::{Durability, open};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::wall_clock::later;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    async fn closed(engine: &Engine, key: &str, at: Timestamp) -> Run {
+        let claim = Claim { session: key.into(), ..Claim::new("t", key, Uuid::now_v7(), at) };
+        let run = engine.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
+        let to = Run { state: RunState::Closed, closed_at: Some(at), ..run.clone() };
+        assert!(
+            engine.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap()
+        );
+        run
+    }
+
+    async fn is_kept(engine: &Engine, run: &Run) -> bool {
+        engine.journal.store().run(run.stream_id).await.unwrap().is_some()
+    }
+
+    /// The claim of what is gone, as long as it is held.
+    async fn is_claimed(engine: &Engine, key: &str) -> bool {
+        matches!(engine.journal.store().find("t", key).await.unwrap(), Some(Found::Expired))
+    }
+
+    #[tokio::test]
+    async fn retention_does_not_act_on_a_clock_that_was_set() {
+        let folder = tempfile::tempdir().unwrap();
+        for url in ["memory:".to_owned(), format!("disk:{}", folder.path().display())] {
+            let clock = Clock::by_hand();
+            let journal =
+                Journal::new(open(&url, Durability::default()).unwrap(), TailLimits::default());
+            let engine = Engine::builder(journal).clock(clock.clone()).build();
+            let now = engine.wall.now();
+            let old = closed(
+                &engine,
+                "old",
+                Timestamp::from_micros(now.as_micros() - DAY.as_micros() as i64 * 8),
+            )
+            .await;
+            let (fresh, gone) =
+                (closed(&engine, "fresh", now).await, closed(&engine, "gone", now).await);
+            assert!(engine.journal.purge(gone.stream_id, now).await.unwrap());
+            for days in [8, -30, 60] {
+                clock.set_by(days * 24 * 3600);
+                expire_now(&engine).await;
+                assert!(is_kept(&engine, &fresh).await, "a stream of seconds, {days} days later");
+                assert!(engine.journal.store().has_session("t", "fresh").await.unwrap());
+                assert!(is_claimed(&engine, "gone").await, "a duplicate would run a second time");
+                assert!(!is_kept(&engine, &old).await, "what is old goes all the same");
+            }
+            assert_eq!(engine.wall.step_count(), 3);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clock_far_ahead_of_the_journal_is_not_believed_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::by_hand();
+        let open = || {
+            let store =
+                open(&format!("disk:{}", folder.path().display()), Durability::default()).unwrap();
+            Engine::builder(Journal::new(store, TailLimits::default())).clock(clock.clone()).build()
+        };
+        let engine = open();
+        let fresh = closed(&engine, "fresh", engine.wall.now()).await;
+        let gone = closed(&engine, "gone", engine.wall.now()).await;
+        assert!(engine.journal.purge(gone.stream_id, engine.wall.now()).await.unwrap());
+        engine.journal.store().close().await.unwrap();
+        drop(engine);
+        clock.set_by(30 * 24 * 3600);
+        let engine = open();
+        recover(&engine).await.unwrap();
+        expire_now(&engine).await;
+        assert!(is_kept(&engine, &fresh).await && is_claimed(&engine, "gone").await);
+        // What is of this life goes by this life's time.
+        let now = later(engine.wall.now(), Duration::ZERO);
+        assert!(engine.wall.steps().is_past(now, Duration::ZERO, now));
+    }
+}

@@ -1,0 +1,360 @@
+//! The relay: the only writer of a stream. It drives the agent through its attempts and writes what
+//! they say.
+
+mod attempt;
+mod attempt_diff;
+mod call_diff;
+mod calls;
+mod ending;
+mod ledger;
+mod marks;
+mod packet_writer;
+mod past;
+mod spending;
+mod tool_log;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use capstan_agent::{Canceller, Sent, Timer, TraceParent, Turn};
+use capstan_journal::{ArmedBy, ErrorKind, Health, JournalError, Run};
+use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
+use futures_util::FutureExt as _;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use crate::ask::Ask;
+use crate::conversation;
+use crate::events::Happened;
+use crate::faults::journal_fault;
+use crate::interrupts;
+use crate::limits::{MemoryReservation, Slot};
+use crate::live::Facts;
+use crate::runs::StopSender;
+use crate::traces::{self, RunTrace};
+use crate::{Engine, Registered};
+pub use ending::last_words_of_lost;
+pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
+pub use ledger::Origin;
+pub(crate) use ledger::add as add_attempt;
+use packet_writer::PacketWriter;
+use past::Untold;
+
+/// A wait up to this is slept through by the gateway itself; a longer one is the client's to come
+/// back after.
+const SHORT_WAIT: Duration = Duration::from_secs(5);
+
+/// How an attempt ended.
+enum Ended {
+    /// The agent is done.
+    Completed,
+    /// It failed; `true` if the gateway itself must not try again: another attempt is the client's
+    /// to ask for.
+    Failed(Fault, bool),
+    /// Somebody stopped the run and waits for its end.
+    Stopped(oneshot::Sender<()>),
+    /// The server is going down.
+    Drained,
+}
+
+/// Everything about one run that lives while this process works on it.
+struct Relay {
+    engine: Engine,
+    agent: Registered,
+    run: Run,
+    ask: Arc<Ask>,
+    stop: mpsc::Receiver<oneshot::Sender<()>>,
+    packets: PacketWriter,
+    trace: RunTrace,
+    /// Of the present attempt that go on.
+    calls: calls::OpenCalls,
+    /// Of the present attempt, or the last.
+    canceller: Option<Canceller>,
+    /// What is left of the run's total time.
+    budget: Duration,
+    started: Instant,
+    /// The next attempt begins then, if it has to wait.
+    ready: Option<Instant>,
+    room: RunReservation,
+    /// Bytes of the answer that are in `room`.
+    counted: usize,
+    /// What the console is told of it.
+    facts: Arc<Facts>,
+    /// Nobody has said anything in it yet.
+    is_silent: bool,
+}
+
+/// What a run takes of this process. Without a slot it waits for one before it begins.
+pub struct RunReservation {
+    /// Its place among the runs at work.
+    pub slot: Option<Slot>,
+    /// The memory that it takes.
+    pub load: MemoryReservation,
+}
+
+/// Sets a relay to work on a run that this process has just claimed or armed. It begins when it is
+/// `ready`.
+pub fn spawn(
+    engine: &Engine,
+    agent: Registered,
+    run: Run,
+    ask: Arc<Ask>,
+    request: Option<TraceParent>,
+    room: RunReservation,
+    ready: Option<Instant>,
+) {
+    let (sender, stop) = mpsc::channel(1);
+    let (at_work, tenant) = (AtWork::new(engine, &run, sender), run.tenant.clone());
+    let (tasks, mut tenure) =
+        (engine.tasks.clone(), engine.journal.store().tenure_of(run.stream_id));
+    let work = async move {
+        let (engine, stream, name) =
+            (&at_work.engine, at_work.run.stream_id, Arc::clone(&agent.name));
+        // A run whose relay is gone would never end, and a stop would never be heard.
+        let working =
+            AssertUnwindSafe(work(engine.clone(), agent, run, ask, request, stop, (room, ready)));
+        let worked = tokio::select! {
+            biased;
+            // Nothing more is written, not even an end: whoever takes the run over says what became
+            // of it.
+            Ok(()) = tenure.changed() => {
+                tracing::info!(%stream, agent = %name, "the run is no longer this process's");
+                return;
+            }
+            worked = working.catch_unwind() => worked,
+        };
+        if let Err(panic) = worked {
+            let fault = Fault::from_panic(panic.as_ref());
+            let cause = engine.loggable(&fault);
+            tracing::error!(%stream, agent = %name, cause, "the relay panicked; its run is ended");
+            if let Err(fault) = ending::close_abandoned(engine, stream, fault).await {
+                let cause = engine.loggable(&fault);
+                tracing::error!(%stream, code = fault.code(), cause, "the run could not be ended");
+            }
+        }
+    };
+    // Its lines carry the id of the request that started it.
+    tasks.spawn(engine.of_tenant(&tenant, work.in_current_span()));
+}
+
+async fn work(
+    engine: Engine,
+    agent: Registered,
+    run: Run,
+    ask: Arc<Ask>,
+    request: Option<TraceParent>,
+    stop: mpsc::Receiver<oneshot::Sender<()>>,
+    (room, ready): (RunReservation, Option<Instant>),
+) {
+    let (stream, name, budget) =
+        (run.stream_id, Arc::clone(&agent.name), engine.settings.timeouts.run);
+    let record = run.clone();
+    let packets = PacketWriter::new(&engine, &run);
+    let trace = engine.traces.begin(&run, agent.agent.about(), request);
+    let span = trace.span().clone();
+    let here = engine.clone();
+    let started = Instant::now();
+    let (calls, canceller) = (calls::OpenCalls::default(), None);
+    let facts = engine.live.of(&run);
+    let is_silent = run.last_seq == 0;
+    let relay = Relay {
+        engine,
+        agent,
+        run,
+        ask,
+        stop,
+        packets,
+        trace,
+        calls,
+        canceller,
+        budget,
+        started,
+        ready,
+        room,
+        counted: 0,
+        facts,
+        is_silent,
+    };
+    if let Err(error) = relay.work().await {
+        if error.kind() == ErrorKind::Fenced && here.journal.store().is_shared() {
+            // What was seen is safe, and whoever took over says the rest.
+            tracing::info!(%stream, agent = %name, "the run is another process's by now");
+            return;
+        }
+        // What was seen is safe. A journal that is well has something against this run alone, so it
+        // ends; one that is not leaves it to recovery.
+        tracing::error!(%stream, agent = %name, %error, "the journal refused what the run wrote");
+        here.emit(&record, Happened::JournalRefused { kind: FaultKind::JournalUnavailable });
+        traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
+        if here.journal_health() == Health::Well
+            && let Err(fault) = ending::close_abandoned(&here, stream, journal_fault(error)).await
+        {
+            tracing::error!(%stream, code = fault.code(), cause = here.loggable(&fault),
+            "the run could not be ended");
+        }
+    }
+}
+
+/// A run is known to be at work as long as this lives, whatever becomes of the work.
+struct AtWork {
+    engine: Engine,
+    run: Run,
+    facts: Arc<Facts>,
+}
+
+impl AtWork {
+    fn new(engine: &Engine, run: &Run, stop: StopSender) -> Self {
+        let facts = engine.live.of(run);
+        facts.is_at_work.store(true, Ordering::Relaxed);
+        engine.runs.register(run.stream_id, stop);
+        engine.emit(run, Happened::TakenUp);
+        Self { engine: engine.clone(), run: run.clone(), facts }
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.facts.is_at_work.store(false, Ordering::Relaxed);
+        self.engine.runs.forget(self.run.stream_id);
+        self.engine.emit(&self.run, Happened::LetGo);
+    }
+}
+
+impl Relay {
+    async fn work(mut self) -> Result<(), JournalError> {
+        let turn = match self.turn().await {
+            Ok(turn) => turn,
+            Err(Untold::Journal(error)) => return Err(error),
+            Err(Untold::Fault(fault)) => {
+                self.engine.emit(&self.run, Happened::AttemptFailed { fault: &fault });
+                return self.finish(Ending::Failed(fault)).await;
+            }
+        };
+        loop {
+            let ended = match self.wait().await {
+                Some(ended) => ended,
+                None => self.attempt(&turn).await?,
+            };
+            match ended {
+                Ended::Completed => return self.finish(Ending::Completed).await,
+                Ended::Stopped(done) => {
+                    self.finish(Ending::Cancelled).await?;
+                    drop(done);
+                    return Ok(());
+                }
+                Ended::Drained => return self.interrupted().await,
+                Ended::Failed(fault, is_final) => {
+                    if !self.next_attempt(fault, is_final).await? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the agent is asked, the same in all attempts.
+    async fn turn(&mut self) -> Result<Turn, Untold> {
+        let stored = match self.ask.is_whole {
+            true => Vec::new(),
+            false => past::before(&self.engine, &self.run, &mut self.room.load).await?,
+        };
+        let messages = conversation::whole(&self.ask, &stored)?;
+        let extras = &self.ask.extras;
+        let mut turn = Turn::talk(Vec::new());
+        (turn.history, turn.messages) = (messages.history, messages.turn);
+        if let Some(instructions) = &extras.instructions {
+            turn.history =
+                std::iter::once(instructions).chain(turn.history.iter()).cloned().collect();
+        }
+        turn.run = self.run.stream_id;
+        turn.agent = Arc::clone(&self.agent.name);
+        turn.session.clone_from(&self.run.session);
+        turn.tools = Arc::clone(&extras.tools);
+        turn.context = Arc::clone(&extras.context);
+        turn.state.clone_from(&extras.state);
+        turn.forwarded.clone_from(&extras.forwarded);
+        turn.answers = extras.answers.iter().map(interrupts::for_agent).collect();
+        turn.parameters = Arc::clone(&extras.parameters);
+        turn.payload = Arc::clone(&extras.payload);
+        Ok(turn)
+    }
+
+    /// Sleeps until the attempt may begin, and until there is room for it. Something else may
+    /// happen first.
+    async fn wait(&mut self) -> Option<Ended> {
+        let wait = self.ready.take().map(|ready| ready.saturating_duration_since(Instant::now()));
+        if wait.is_none() && self.room.slot.is_some() {
+            return None;
+        }
+        let engine = self.engine.clone();
+        let slot = &mut self.room.slot;
+        let ready = async {
+            if let Some(wait) = wait {
+                engine.clock.sleep(Timer::Again, wait).await;
+            }
+            if slot.is_none() {
+                *slot = Some(
+                    engine.limiter.wait_for_run(&self.run.tenant, &engine.settings.limits).await,
+                );
+            }
+        };
+        tokio::select! {
+            biased;
+            Some(done) = self.stop.recv() => Some(Ended::Stopped(done)),
+            () = engine.stopped.cancelled() => Some(Ended::Drained),
+            () = ready => None,
+        }
+    }
+
+    /// The three rules for a failed attempt. True if another attempt follows right here.
+    async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
+        self.engine.emit(&self.run, Happened::AttemptFailed { fault: &fault });
+        let is_last = self.run.attempt >= self.run.max_attempts;
+        let wait = self.engine.wait_after(&fault, self.run.attempt);
+        // A run that will be gone by then must not be promised to anybody.
+        let is_too_long = wait > self.engine.settings.timeouts.waiting;
+        if fault.severity() != ErrorSeverity::Transient || is_last || is_too_long {
+            self.finish(Ending::Failed(fault)).await?;
+            return Ok(false);
+        }
+        match self.run.armed_by {
+            ArmedBy::Client if wait > SHORT_WAIT || is_final => {
+                self.suspend(fault, wait).await?;
+            }
+            // Nobody will come: the gateway waits itself, unless that is of no use.
+            ArmedBy::Gateway if is_final => self.finish(Ending::Failed(fault)).await?,
+            ArmedBy::Client | ArmedBy::Gateway => return self.retry(fault, wait).await,
+        }
+        Ok(false)
+    }
+
+    async fn interrupted(mut self) -> Result<(), JournalError> {
+        let fault = Fault::new(FaultKind::RunInterrupted);
+        self.engine.emit(&self.run, Happened::AttemptFailed { fault: &fault });
+        if self.run.attempt >= self.run.max_attempts {
+            return self.finish(Ending::Failed(fault)).await;
+        }
+        let wait = self.engine.settings.timeouts.backoff;
+        self.hand_over(fault, wait).await
+    }
+
+    /// What earlier attempts sent, for the agent's eyes.
+    fn sent(&self) -> Sent {
+        let can_continue = self.packets.can_continue();
+        Sent { text: self.packets.text().to_owned(), events: self.packets.events(), can_continue }
+    }
+}
+
+impl Engine {
+    /// A fault's own wait, or backoff that doubles with each attempt; whichever is longer.
+    fn wait_after(&self, fault: &Fault, attempt: u32) -> Duration {
+        let first = self.settings.timeouts.backoff;
+        // Not spread: clients count on the wait that they are told.
+        let backoff = Backoff { first, least: Duration::ZERO, jitter: false, ..Backoff::DEFAULT };
+        let backoff = backoff.delay(attempt.saturating_sub(1), 1.0);
+        fault.retry_after().map_or(backoff, |seconds| Duration::from_secs(seconds).max(backoff))
+    }
+}

@@ -1,0 +1,484 @@
+//! How a run ends, waits, or goes on with the next attempt: the transitions of its record.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use capstan_agent::{CancelReason, END_LIMIT};
+use capstan_journal::{Asked, ErrorKind, Frame, JournalError, Quota, Run, RunState, StoredTurn};
+use capstan_protocol::cursor::LOST_TAIL_GAP;
+use capstan_protocol::{ChatMessage, Close, ErrorSeverity, Fault, FaultKind, Payload};
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::Relay;
+use super::ledger::{self, Origin};
+use super::packet_writer::PacketWriter;
+use crate::Engine;
+use crate::ask::Ask;
+use crate::conversation::{self, TurnRecord};
+use crate::cpu_offload;
+use crate::events::Happened;
+use crate::faults::journal_fault;
+use crate::traces;
+use crate::wall_clock::later;
+
+/// Why a run ends.
+#[derive(Debug, Clone)]
+pub(crate) enum Ending {
+    /// The answer is complete.
+    Completed,
+    /// Somebody stopped it.
+    Cancelled,
+    /// It failed and cannot be tried again.
+    Failed(Fault),
+}
+
+impl Ending {
+    /// The fault that it tells, as it tells it.
+    fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Completed | Self::Cancelled => None,
+            Self::Failed(fault) => Some(fault.clone().with_severity(ErrorSeverity::Fatal)),
+        }
+    }
+
+    fn reason(&self, packets: &PacketWriter) -> &'static str {
+        match self {
+            Self::Completed if !packets.asked().is_empty() => Close::INTERRUPT,
+            Self::Completed => Close::COMPLETED,
+            Self::Cancelled => Close::CANCELLED,
+            Self::Failed(_) => "error",
+        }
+    }
+
+    /// Why work elsewhere has to end; a complete answer leaves none.
+    fn cancel_reason(&self) -> Option<CancelReason> {
+        match self {
+            Self::Completed => None,
+            Self::Cancelled => Some(CancelReason::Stopped),
+            Self::Failed(fault) if fault.kind() == FaultKind::Timeout => {
+                Some(CancelReason::TimedOut)
+            }
+            Self::Failed(_) => Some(CancelReason::Failed),
+        }
+    }
+}
+
+impl Relay {
+    /// Writes the end and the turn, together.
+    pub(super) async fn finish(&mut self, ending: Ending) -> Result<(), JournalError> {
+        self.flush().await?;
+        let from = (self.run.state, self.run.attempt);
+        let now = self.engine.stamp(&self.run);
+        ledger::ends(&mut self.run, &self.packets, now, ending.fault().as_ref());
+        self.run.viewers = self.engine.live.close(self.run.stream_id);
+        write_end(&self.engine, &mut self.packets, &mut self.run, &ending);
+        let frames = self.packets.take_frames();
+        let turn = Some(self.remembered(!matches!(ending, Ending::Completed)).await?);
+        if self.engine.journal.transition(from, self.run.clone(), frames, turn).await? {
+            traces::ended(self.trace.span(), &self.run);
+            self.engine.emit(&self.run, Happened::Ended);
+            end_elsewhere(&self.engine, &self.run, &ending);
+        }
+        if let Some(reason) = ending.cancel_reason() {
+            self.cancel(reason);
+        }
+        Ok(())
+    }
+
+    /// Tells what outlives the attempt why it is over.
+    fn cancel(&mut self, reason: CancelReason) {
+        if let Some(canceller) = self.canceller.take() {
+            canceller.cancel(reason);
+        }
+    }
+
+    /// What the session remembers of this run.
+    async fn remembered(&mut self, is_partial: bool) -> Result<StoredTurn, JournalError> {
+        let last = last_messages(&self.engine, &self.run, &self.ask).await?;
+        let said = self.packets.take_messages().await?;
+        let asked = self.packets.asked().iter().filter(|_| !is_partial);
+        let interrupts: Vec<_> =
+            asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()).collect();
+        let closed_at = self.run.closed_at.unwrap_or(self.run.updated_at);
+        let turn = || {
+            let mut said = said_of(&self.ask, &last, &said, is_partial);
+            said.interrupts = interrupts;
+            said.into_turn(self.run.stream_id, closed_at)
+        };
+        Ok(cpu_offload::run(self.room.load.held(), turn))
+    }
+
+    /// Rule 1: the gateway tries again by itself; viewers see a warning.
+    pub(super) async fn retry(
+        &mut self,
+        fault: Fault,
+        wait: Duration,
+    ) -> Result<bool, JournalError> {
+        let warning =
+            fault.with_severity(ErrorSeverity::Warning).with_detail("attempt", self.run.attempt);
+        let now = self.engine.stamp(&self.run);
+        ledger::ends(&mut self.run, &self.packets, now, Some(&warning));
+        self.packets
+            .write(Payload::Error(warning.to_stream_error(self.engine.settings.exposure).into()));
+        self.flush().await?;
+        let from = (self.run.state, self.run.attempt);
+        self.run.attempt += 1;
+        self.run.usage = self.packets.usage();
+        self.run.updated_at = self.engine.stamp(&self.run);
+        let begins_at = later(self.run.updated_at, wait);
+        self.run.not_before = Some(begins_at);
+        ledger::add(&mut self.run, begins_at, &Origin::default());
+        self.ready = Some(Instant::now() + wait);
+        self.cancel(CancelReason::Retried);
+        let is_done =
+            self.engine.journal.transition(from, self.run.clone(), Vec::new(), None).await?;
+        if is_done {
+            self.engine.emit(&self.run, Happened::Retried);
+        }
+        Ok(is_done)
+    }
+
+    /// Rule 2: the run waits for its client to come back. If too many of its tenant's wait already,
+    /// rule 3: it ends.
+    pub(super) async fn suspend(
+        &mut self,
+        fault: Fault,
+        wait: Duration,
+    ) -> Result<(), JournalError> {
+        let quota = self.engine.quota_of(&self.run.tenant);
+        self.wait_for_client(fault, wait, CancelReason::Retried, &quota).await
+    }
+
+    /// The server goes down, so the run waits for the next one. What ran may wait, however many
+    /// wait already.
+    pub(super) async fn hand_over(
+        &mut self,
+        fault: Fault,
+        wait: Duration,
+    ) -> Result<(), JournalError> {
+        self.wait_for_client(fault, wait, CancelReason::Drained, &Quota::UNLIMITED).await
+    }
+
+    async fn wait_for_client(
+        &mut self,
+        fault: Fault,
+        wait: Duration,
+        reason: CancelReason,
+        quota: &Quota,
+    ) -> Result<(), JournalError> {
+        self.flush().await?;
+        let before = (self.run.clone(), self.packets.seq(), self.packets.bytes());
+        let from = (self.run.state, self.run.attempt);
+        let now = self.engine.stamp(&self.run);
+        ledger::ends(&mut self.run, &self.packets, now, Some(&told_to_wait(&fault)));
+        let ready = write_wait(&self.engine, &mut self.packets, &mut self.run, &fault, wait);
+        let frames = self.packets.take_frames();
+        // Before it can be armed again, which goes on with this span.
+        self.engine.traces.keep(self.run.stream_id, &self.trace);
+        match self.engine.journal.suspend(from, self.run.clone(), frames, quota).await {
+            Ok(true) => {
+                self.engine.waits.add(&self.run, ready, self.engine.settings.timeouts.waiting);
+                self.engine.emit(&self.run, Happened::Waiting);
+            }
+            Ok(false) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Refused(_)) => {
+                let _ = self.engine.traces.take(self.run.stream_id);
+                let (seq, bytes);
+                (self.run, seq, bytes) = before;
+                self.packets.take_back(seq, bytes);
+                return self.finish(Ending::Failed(fault)).await;
+            }
+            Err(error) => return Err(error),
+        }
+        self.cancel(reason);
+        Ok(())
+    }
+}
+
+fn write_end(engine: &Engine, packets: &mut PacketWriter, run: &mut Run, ending: &Ending) {
+    if let Ending::Failed(fault) = ending {
+        let fatal = fault.clone().with_severity(ErrorSeverity::Fatal);
+        packets.write(Payload::Error(fatal.to_stream_error(engine.settings.exposure).into()));
+    }
+    // A run that was healed has no fault.
+    run.fault =
+        if let Ending::Failed(fault) = ending { Some(fault.code().to_owned()) } else { None };
+    if matches!(ending, Ending::Completed) && !packets.asked().is_empty() {
+        packets.write_asked();
+        let questions =
+            packets.asked().iter().map(|asked| (asked.id.clone(), asked.deadline())).collect();
+        run.asked = Some(Asked::new(questions));
+    }
+    let close = packets.close(ending.reason(packets), &run.agent, ledger::calls(run));
+    run.reason = Some(close.reason());
+    packets.write(Payload::Close(close));
+    let now = engine.stamp(run);
+    (run.state, run.updated_at, run.closed_at) = (RunState::Closed, now, Some(now));
+    (run.model, run.usage) = (packets.model().cloned(), packets.usage());
+    (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
+}
+
+fn told_to_wait(fault: &Fault) -> Fault {
+    fault.clone().with_severity(ErrorSeverity::Transient)
+}
+
+/// The run waits; from when on it may go on.
+fn write_wait(
+    engine: &Engine,
+    packets: &mut PacketWriter,
+    run: &mut Run,
+    fault: &Fault,
+    wait: Duration,
+) -> Instant {
+    let told = told_to_wait(fault).with_retry_after(wait.as_secs_f64());
+    packets.write(Payload::Error(told.to_stream_error(engine.settings.exposure).into()));
+    run.state = RunState::Waiting;
+    run.fault = Some(fault.code().to_owned());
+    run.usage = packets.usage();
+    // Both from one look at the clock: what lies between them is the wait, whatever the clock says
+    // later.
+    run.updated_at = engine.stamp(run);
+    run.not_before = Some(later(run.updated_at, wait));
+    (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
+    Instant::now() + wait
+}
+
+/// Ends a run that nobody is at work on: one that waits, was stopped, or has waited for too long.
+/// Whoever is first wins.
+pub(crate) async fn close_waiting(engine: &Engine, run: &Run, ending: Ending) -> Result<(), Fault> {
+    let turn = turn_so_far(engine, run).await.map_err(journal_fault)?;
+    close(engine, run, ending, turn).await
+}
+
+async fn close(
+    engine: &Engine,
+    run: &Run,
+    ending: Ending,
+    turn: Option<StoredTurn>,
+) -> Result<(), Fault> {
+    let from = (run.state, run.attempt);
+    let mut run = run.clone();
+    let mut packets = PacketWriter::after_last(engine, &run).await;
+    ledger::recall_speech(engine, &mut run).await;
+    // Whoever was at work on it was last heard of then.
+    ledger::ends(&mut run, &packets, packets.latest(), ending.fault().as_ref());
+    run.viewers = engine.live.close(run.stream_id);
+    write_end(engine, &mut packets, &mut run, &ending);
+    let frames = packets.take_frames();
+    let turn = turn.map(|turn| StoredTurn { closed_at: run.updated_at, ..turn });
+    if engine.journal.transition(from, run.clone(), frames, turn).await.map_err(journal_fault)? {
+        if let Some(span) = engine.traces.take(run.stream_id) {
+            traces::ended(&span, &run);
+        }
+        engine.emit(&run, Happened::Ended);
+        end_elsewhere(engine, &run, &ending);
+    }
+    Ok(())
+}
+
+/// Ends what the run's agent has started elsewhere. Only a drain waits for it.
+fn end_elsewhere(engine: &Engine, run: &Run, ending: &Ending) {
+    let Some(reason) = ending.cancel_reason() else { return };
+    let (Some(far_id), Some(agent)) = (run.far_id.clone(), engine.agent(&run.agent).cloned())
+    else {
+        return;
+    };
+    let stream = run.stream_id;
+    engine.agents_at_work.spawn(async move {
+        match tokio::time::timeout(END_LIMIT, agent.agent.end(&far_id, reason)).await {
+            Ok(Ok(())) => tracing::debug!(%stream, far_id, ?reason, "ended what ran elsewhere"),
+            Ok(Err(fault)) => {
+                tracing::warn!(%stream, far_id, code = fault.code(),
+                cause = fault.cause().map(tracing::field::display),
+                "what runs elsewhere could not be ended");
+            }
+            Err(_) => tracing::warn!(%stream, far_id, "what runs elsewhere did not end in time"),
+        }
+    });
+}
+
+/// A run whose relay gave up. Its turn is left out if it is what cannot be told.
+pub(super) async fn close_abandoned(
+    engine: &Engine,
+    stream: Uuid,
+    fault: Fault,
+) -> Result<(), Fault> {
+    let mut failed = Ok(());
+    // What the relay was writing may reach the journal after the first look.
+    for _ in 0..3 {
+        let Some(run) = engine.journal.store().run(stream).await.map_err(journal_fault)? else {
+            return Ok(());
+        };
+        if run.state != RunState::Running {
+            return Ok(());
+        }
+        let turn = AssertUnwindSafe(turn_so_far(engine, &run)).catch_unwind().await;
+        let turn = turn.unwrap_or(Ok(None)).map_err(journal_fault)?;
+        failed = close(engine, &run, Ending::Failed(fault.clone()), turn).await;
+        if failed.is_ok() {
+            break;
+        }
+    }
+    failed
+}
+
+/// A run whose process died: it waits for its client, or ends if no attempt is left.
+pub(crate) async fn interrupt(engine: &Engine, run: &Run) -> Result<(), Fault> {
+    let fault = Fault::new(FaultKind::RunInterrupted);
+    engine.emit(run, Happened::AttemptFailed { fault: &fault });
+    if run.attempt >= run.max_attempts {
+        return close_waiting(engine, run, Ending::Failed(fault)).await;
+    }
+    let from = (run.state, run.attempt);
+    let (mut run, mut packets) = (run.clone(), PacketWriter::after_last(engine, run).await);
+    let wait = engine.wait_after(&fault, run.attempt);
+    ledger::recall_speech(engine, &mut run).await;
+    ledger::ends(&mut run, &packets, packets.latest(), Some(&told_to_wait(&fault)));
+    let ready = write_wait(engine, &mut packets, &mut run, &fault, wait);
+    let frames: Vec<Frame> = packets.take_frames();
+    if engine.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
+        engine.waits.add(&run, ready, engine.settings.timeouts.waiting);
+        engine.emit(&run, Happened::Waiting);
+    }
+    Ok(())
+}
+
+/// A run whose last packets may be missing is never continued: it is closed beyond the gap.
+pub(crate) async fn lose(engine: &Engine, run: &Run) -> Result<(), Fault> {
+    let fault = Fault::new(FaultKind::StreamLost);
+    engine.emit(run, Happened::AttemptFailed { fault: &fault });
+    let last_seq = run.last_seq + LOST_TAIL_GAP - 1;
+    let mut beyond = run.clone();
+    ledger::recall_speech(engine, &mut beyond).await;
+    beyond.last_seq = last_seq;
+    let at = PacketWriter::after_last(engine, run).await.latest();
+    ledger::ends_after(&mut beyond, run.last_seq, at, Some((&fault, last_seq + 1)));
+    close_waiting(engine, &beyond, Ending::Failed(fault)).await
+}
+
+/// What a reader is told of a run of which nothing can be read after a packet: that it is lost, for
+/// good. It is written nowhere, and stands beyond everything that was.
+pub fn last_words_of_lost(engine: &Engine, run: &Run, after: u64) -> Vec<Frame> {
+    let last_seq = run.last_seq.max(after).saturating_add(LOST_TAIL_GAP - 1);
+    let mut beyond = Run { last_seq, ..run.clone() };
+    let mut packets = PacketWriter::new(engine, &beyond);
+    write_end(
+        engine,
+        &mut packets,
+        &mut beyond,
+        &Ending::Failed(Fault::new(FaultKind::StreamLost)),
+    );
+    packets.take_frames()
+}
+
+/// The turn of a run that nobody is at work on, with what its viewers have seen.
+async fn turn_so_far(engine: &Engine, run: &Run) -> Result<Option<StoredTurn>, JournalError> {
+    let body = match engine.journal.store().body(run.stream_id).await {
+        Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
+        body => body?,
+    };
+    let Some(body) = body else { return Ok(None) };
+    let Ok(ask) = engine.asked(run, &body) else { return Ok(None) };
+    let mut packets = PacketWriter::new(engine, run);
+    // Resets among its packets count.
+    let so_far = match packets.compare().await {
+        // A run that is lost is closed all the same, with what can be read of it.
+        Err(error) if error.kind() == ErrorKind::Corrupt => packets.messages_so_far(),
+        compared => {
+            compared?;
+            packets.take_messages().await?
+        }
+    };
+    let last = last_messages(engine, run, &ask).await?;
+    let said = said_of(&ask, &last, &so_far, true);
+    Ok(Some(said.into_turn(run.stream_id, engine.stamp(run))))
+}
+
+/// Turns that ended while the run was at work are few, and one is enough.
+const LAST_TURNS: usize = 4 * 1024 * 1024;
+
+/// What the session's last turn said; only who answers a question may repeat it.
+async fn last_messages(
+    engine: &Engine,
+    run: &Run,
+    ask: &Ask,
+) -> Result<Vec<ChatMessage>, JournalError> {
+    if ask.extras.answers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let turns = engine
+        .journal
+        .store()
+        .turns(&run.tenant, &run.session, run.turns_before, usize::MAX, LAST_TURNS)
+        .await?;
+    Ok(turns
+        .into_iter()
+        .next_back()
+        .map(|turn| TurnRecord::of(turn).into_messages())
+        .unwrap_or_default())
+}
+
+/// What the session remembers of a run that ends: what the request added to it, and what was said.
+fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bool) -> TurnRecord {
+    TurnRecord::new(conversation::added(ask, last).into_iter().chain(said), is_partial)
+        .after(ask.previous)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use capstan_journal::{Claim, Journal, TailLimits};
+    use capstan_protocol::Timestamp;
+    use capstan_stores::{Durability, open};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::events::{RunEvent, RunObserver};
+
+    /// The codes of faults that observers heard of.
+    #[derive(Default)]
+    struct Faults(Mutex<Vec<String>>);
+
+    impl RunObserver for Faults {
+        fn observe(&self, event: &RunEvent<'_>) {
+            if let Happened::AttemptFailed { fault } = event.what {
+                self.0.lock().unwrap().push(fault.code().to_owned());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lost_tail_is_closed_beyond_the_gap_and_never_continued() {
+        let journal =
+            Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
+        let seen = Arc::new(Faults::default());
+        let engine = Engine::builder(journal.clone()).observer(seen.clone()).build();
+        let claim =
+            Claim { max_attempts: 3, ..Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()) };
+        let mut run = journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
+        let mut packets = PacketWriter::new(&engine, &run);
+        packets.write(Payload::Delta("half".into()));
+        journal.append(run.stream_id, 1, packets.take_frames()).await.unwrap();
+        run.last_seq = 1;
+        lose(&engine, &run).await.unwrap();
+        let frames = journal.store().read(run.stream_id, 1, 10, 10_000).await.unwrap();
+        let packets: Vec<_> = frames
+            .iter()
+            .filter_map(|frame| capstan_protocol::sse::decode_packet(&frame.bytes))
+            .collect();
+        assert_eq!(
+            packets.iter().map(|p| p.seq).collect::<Vec<_>>(),
+            [1 + (1 << 20), 2 + (1 << 20)]
+        );
+        assert!(matches!(&packets[0].payload,
+            Payload::Error(e) if e.code == "stream_lost" && e.severity == ErrorSeverity::Fatal));
+        assert_eq!(
+            journal.store().run(run.stream_id).await.unwrap().unwrap().state,
+            RunState::Closed
+        );
+        assert_eq!(*seen.0.lock().unwrap(), ["stream_lost"]);
+    }
+}
