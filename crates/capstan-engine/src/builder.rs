@@ -8,7 +8,7 @@ use capstan_journal::Journal;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::counts::PacketCounts;
+use crate::counts::{PacketCounts, ViewerCounts};
 use crate::events::{Observers, RunObserver};
 use crate::histories::Histories;
 use crate::limits::Limiter;
@@ -139,6 +139,7 @@ impl EngineBuilder {
             histories: Histories::default(),
             live: Live::default(),
             packets: PacketCounts::default(),
+            viewers: ViewerCounts::default(),
             traces: Traces::new(self.traces),
             observers: Observers::new(self.observers),
             protocols: self.protocols,

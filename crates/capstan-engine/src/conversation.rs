@@ -23,8 +23,10 @@ const PAGE_BYTES: usize = 1024 * 1024;
 /// share them.
 #[derive(Debug, Clone, Default)]
 pub struct Messages {
-    pub(crate) history: Arc<[Arc<ChatMessage>]>,
-    pub(crate) turn: Arc<[ChatMessage]>,
+    /// What was said before.
+    pub history: Arc<[Arc<ChatMessage>]>,
+    /// What is said now.
+    pub turn: Arc<[ChatMessage]>,
 }
 
 impl From<Vec<ChatMessage>> for Messages {

@@ -62,6 +62,8 @@ pub enum Happened<'a> {
         /// Why.
         kind: FaultKind,
     },
+    /// A viewer met packets that cannot be read any more.
+    ReadDamage,
     /// Another attempt follows by itself.
     Retried,
     /// It waits for its client to come back.

@@ -2,6 +2,11 @@
 //! agents. It knows no HTTP, no protocol, no console and no metrics: those observe it (`events`) or
 //! are asked through traits (`ports`).
 
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
 pub mod ask;
 mod builder;
 pub mod conversation;
@@ -41,7 +46,7 @@ use uuid::Uuid;
 
 use ask::Ask;
 pub use builder::EngineBuilder;
-use counts::PacketCounts;
+use counts::{PacketCounts, ViewerCounts};
 use events::{Happened, Observers, RunEvent};
 use histories::Histories;
 use limits::Limiter;
@@ -107,6 +112,8 @@ pub struct State {
     pub live: Live,
     /// Packets that were encoded.
     pub packets: PacketCounts,
+    /// Viewers of streams.
+    pub viewers: ViewerCounts,
     /// Spans of runs and attempts.
     pub traces: Traces,
     observers: Observers,
@@ -151,7 +158,7 @@ impl Engine {
     }
 
     /// Lets everybody know who observes runs. The only place where they are told.
-    pub(crate) fn emit(&self, run: &Run, what: Happened<'_>) {
+    pub fn emit(&self, run: &Run, what: Happened<'_>) {
         let agent = self.agent_label(&run.agent);
         self.observers.emit(&RunEvent { run, agent, at: self.clock.now(), what });
     }

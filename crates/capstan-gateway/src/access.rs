@@ -14,63 +14,17 @@ use http::{Method, StatusCode};
 use crate::accounted_body::Payer;
 use crate::app::App;
 use crate::audit::{Who, mark_of};
-use crate::face::{Face, durable};
+use crate::caller::Caller;
+use crate::face::Face;
 use crate::jwt::{Jwt, is_token};
 use crate::refusal::{OfTenant, Refusal, refused_by_credentials};
-use crate::scopes::{Operation, Scope, Scopes};
-use crate::tenants::{KeyHash, TenantKey};
-use crate::tickets::Tickets;
+use crate::scopes::Scope;
+use crate::tenants::TenantKey;
+use crate::tickets::{self, Tickets};
 use capstan_engine::tenant_scheduler::TaskSlot;
-
-/// The tenant of a gateway without tenants.
-pub(crate) const LOCAL: &str = "local";
-
-/// The tenant that a request belongs to.
-#[derive(Debug, Clone)]
-pub(crate) struct Caller {
-    pub(crate) tenant: String,
-    /// What its tickets are bound to: the key that was shown, if one was.
-    pub(crate) key: Option<KeyHash>,
-    /// What it may do.
-    pub(crate) scopes: Scopes,
-    /// By what logs know it.
-    pub(crate) mark: String,
-}
-
-impl Caller {
-    /// On a gateway without tenants.
-    fn local() -> Self {
-        Self { tenant: LOCAL.to_owned(), key: None, scopes: Scopes::ALL, mark: String::new() }
-    }
-
-    /// Refuses what its key or token is not for.
-    pub(crate) fn check(&self, operation: Operation) -> Result<(), Fault> {
-        let Some(scope) = self.scopes.lacks(operation) else { return Ok(()) };
-        let message =
-            format!("The key or token may not do this: it lacks the scope `{}`.", scope.word());
-        let fault = Fault::new(FaultKind::TenantUnauthorized).with_message(message);
-        Err(fault.with_detail(LACKS, scope.word()))
-    }
-}
-
-/// The detail that names the scope which a known key or token lacks.
-pub(crate) const LACKS: &str = "scope";
-
-/// Refuses a request whose key or token lacks a scope of its operation. Routes without a caller are
-/// open to everybody.
-pub(crate) async fn check_scopes(operation: Operation, request: Request, next: Next) -> Response {
-    let caller = request.extensions().get::<Caller>();
-    match caller.map_or(Ok(()), |caller| caller.check(operation)) {
-        Ok(()) => next.run(request).await,
-        Err(fault) => Refusal::from(fault).into_response(),
-    }
-}
 
 /// Routes of the console.
 const CONSOLE: &str = "/v1/console/";
-
-/// A route that a ticket opens.
-pub(crate) const WATCH: &str = "/v1/streams/{id}";
 
 /// Names under which keys are put into URLs, where logs, histories and referrers keep them; in any
 /// spelling.
@@ -174,7 +128,7 @@ fn query(uri: &http::Uri) -> Vec<(String, String)> {
 fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str, &'a str)> {
     let route = head.extensions.get::<MatchedPath>()?;
     // At its end: the routes may be mounted below others.
-    let shows_stream = [WATCH, durable::READ].iter().any(|path| route.as_str().ends_with(path));
+    let shows_stream = tickets::OPENS.iter().any(|path| route.as_str().ends_with(path));
     let is_watching = shows_stream && matches!(head.method, Method::GET | Method::HEAD);
     let (_, ticket) = query.iter().find(|(name, _)| name == "ticket").filter(|_| is_watching)?;
     Some((head.uri.path().rsplit('/').next()?, ticket))

@@ -11,13 +11,14 @@ use tokio::net::TcpListener;
 use crate::access::CorsHeaders;
 use crate::audit::Audit;
 use crate::console::Console;
-use crate::face::{self, Face, Faces};
+use crate::face::{self, Face, FaceContext, Faces};
 use crate::metrics::Metrics;
 use crate::replica_forwarding::{Forwarders, ReplicaForwarder};
 use crate::routes::page::Asset;
 use crate::run_log::RunLog;
 use crate::settings::Settings;
-use crate::webhooks::{Courier, WebhookSender};
+use crate::webhook::WebhookSender;
+use crate::webhooks::Courier;
 use capstan_engine::traces::TraceCollector;
 use capstan_engine::{Engine, EngineBuilder, Registered};
 
@@ -128,7 +129,7 @@ impl Gateway {
         // Here, so that nobody who builds a gateway can forget it.
         let tenants = self.settings.tenants.clone();
         let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
-        let faces = face::all();
+        let faces = face::all(&self.settings.for_faces());
         let (metrics, cors) = (Arc::new(Metrics::new(&faces)), CorsHeaders::new(&faces));
         let (courier, console) = (Arc::new(Courier::default()), Arc::new(Console::default()));
         let engine = Engine::builder(journal)
@@ -143,12 +144,19 @@ impl Gateway {
             .tenants(self.settings.tenants.clone())
             .before_work(courier.clone());
         let engine = self.agents.into_iter().fold(engine, EngineBuilder::registered).build();
-        let app = App(Arc::new(Shared {
+        let cx = FaceContext::new(face::Shared {
             engine,
+            site: self.settings.site(),
+            tenants: self.settings.tenants.clone(),
+            audit: Audit::default(),
+            observer: metrics.clone(),
+            can_deliver: self.webhooks.is_some(),
+        });
+        let app = App(Arc::new(Shared {
+            cx,
             settings: self.settings,
             page: self.page,
             metrics,
-            audit: Audit::default(),
             console,
             faces,
             cors,
@@ -166,11 +174,11 @@ impl Gateway {
 pub(crate) struct App(Arc<Shared>);
 
 pub(crate) struct Shared {
-    pub(crate) engine: Engine,
+    /// What the gateway shares with its faces.
+    pub(crate) cx: FaceContext,
     pub(crate) settings: Settings,
     pub(crate) page: &'static [Asset],
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) audit: Audit,
     pub(crate) console: Arc<Console>,
     pub(crate) faces: Vec<Arc<dyn Face>>,
     pub(crate) cors: CorsHeaders,
@@ -179,12 +187,11 @@ pub(crate) struct Shared {
     pub(crate) forwarders: Forwarders,
 }
 
-/// What serves runs is what most parts of the gateway ask.
 impl Deref for Shared {
-    type Target = Engine;
+    type Target = FaceContext;
 
-    fn deref(&self) -> &Engine {
-        &self.engine
+    fn deref(&self) -> &FaceContext {
+        &self.cx
     }
 }
 

@@ -10,7 +10,7 @@ use capstan_protocol::Fault;
 use http::Method;
 use uuid::Uuid;
 
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::operators::Operator;
 use crate::tenants::KeyHash;
 

@@ -46,7 +46,7 @@ impl Console {
 
     /// What this process has to do beside its runs.
     pub(crate) fn load(&self, app: &App) -> Load {
-        let responses = u64::try_from(app.metrics.active_readers.get()).unwrap_or(0);
+        let responses = u64::try_from(app.viewers.open_count()).unwrap_or(0);
         Load { responses, append_p95: self.appends.p95() }
     }
 
@@ -90,7 +90,8 @@ impl RunObserver for Console {
             | Happened::FirstPacket { .. }
             | Happened::CallEnded { .. }
             | Happened::AttemptFailed { .. }
-            | Happened::JournalRefused { .. } => {}
+            | Happened::JournalRefused { .. }
+            | Happened::ReadDamage => {}
         }
     }
 }

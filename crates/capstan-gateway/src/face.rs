@@ -9,6 +9,8 @@ pub(crate) mod a2a;
 pub(crate) mod agui;
 mod ai_sdk;
 pub(crate) mod cap;
+mod context;
+pub(crate) mod delivery;
 pub(crate) mod durable;
 #[cfg(test)]
 mod numbers;
@@ -20,14 +22,13 @@ use std::time::Duration;
 
 use axum::response::Response;
 use bytes::Bytes;
-use capstan_agent::async_trait;
+use capstan_agent::{Turn, async_trait};
 use capstan_journal::{ArmedBy, Run, RunState};
-use capstan_protocol::Fault;
+use capstan_protocol::{Fault, FaultKind};
 use http::HeaderMap;
 use http::request::Parts;
 use uuid::Uuid;
 
-use crate::app::App;
 use crate::last_event_id::resume_point;
 use crate::openapi::{Model, Routes};
 use crate::reader::ViewerKind;
@@ -35,20 +36,31 @@ use crate::refusal::Refusal;
 use capstan_engine::ask::Ask;
 use capstan_engine::ports::Protocols;
 use capstan_engine::resume::ResumePoint;
+pub(crate) use context::{FaceContext, FaceObserver, Shared, Site};
+pub(crate) use delivery::{DueDelivery, Parcel};
 pub(crate) use writer::{BodyStep, Emit, FaceWriter};
 
 /// The protocols that a gateway speaks.
 pub fn faces() -> Vec<&'static str> {
-    all().iter().map(|face| face.name()).collect()
+    all(&FaceSettings::default()).iter().map(|face| face.name()).collect()
+}
+
+/// What can be set of single faces.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FaceSettings {
+    /// In AG-UI, a failure is also sent as a text message.
+    pub(crate) agui_error_text: bool,
+    /// In OpenAI's API, a repeat without a key attaches to the run that it repeats.
+    pub(crate) openai_repeats: bool,
 }
 
 /// The faces of every gateway, one row each. They hold what they remember between requests.
-pub(crate) fn all() -> Vec<Arc<dyn Face>> {
+pub(crate) fn all(settings: &FaceSettings) -> Vec<Arc<dyn Face>> {
     vec![
         Arc::new(cap::Cap),
-        Arc::new(agui::Agui::default()),
-        Arc::new(openai::Chat),
-        Arc::new(openai::Responses::default()),
+        Arc::new(agui::Agui::new(settings.agui_error_text)),
+        Arc::new(openai::Chat::new(settings.openai_repeats)),
+        Arc::new(openai::Responses::new(settings.openai_repeats)),
         Arc::new(ai_sdk::AiSdk),
         Arc::new(durable::Durable),
         Arc::new(a2a::A2a),
@@ -87,12 +99,12 @@ impl Protocols for Faces {
 /// How often faces are asked whether there is something to do.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Asks them, for as long as it is awaited.
-pub(crate) async fn keep_house(app: &App) {
+/// Asks these, for as long as it is awaited.
+pub(crate) async fn keep_house(cx: &FaceContext, faces: &[Arc<dyn Face>]) {
     loop {
         tokio::time::sleep(KEEP_EVERY).await;
-        for face in &app.faces {
-            face.keep_house(app).await;
+        for face in faces {
+            face.keep_house(cx).await;
         }
     }
 }
@@ -104,10 +116,10 @@ pub(crate) trait Face: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// Its routes, each with the row that describes it.
-    fn routes(self: Arc<Self>) -> Routes;
+    fn routes(self: Arc<Self>) -> Routes<FaceContext>;
 
     /// Those that are open to everybody: who reads what an agent can do has no key yet.
-    fn open_routes(self: Arc<Self>) -> Routes {
+    fn open_routes(self: Arc<Self>) -> Routes<FaceContext> {
         Routes::default()
     }
 
@@ -143,7 +155,7 @@ pub(crate) trait Face: Send + Sync + 'static {
     /// found again.
     async fn complete(
         &self,
-        _app: &App,
+        _app: &FaceContext,
         _tenant: &str,
         _parts: &Parts,
         _ask: &mut Ask,
@@ -153,7 +165,7 @@ pub(crate) trait Face: Send + Sync + 'static {
 
     /// The key under which a request runs at most once, if the body does not say it. The key of a
     /// run that is there attaches to it.
-    async fn key(&self, _app: &App, request: &Request<'_>) -> Result<String, Fault> {
+    async fn key(&self, _app: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
         Ok(request.ask.key.clone())
     }
 
@@ -195,12 +207,22 @@ pub(crate) trait Face: Send + Sync + 'static {
     }
 
     /// The answer to one who wants the whole run at once; `None` for a stream.
-    async fn whole(&self, _app: &App, _request: &Request<'_>, _run: &Run) -> Option<Response> {
+    async fn whole(
+        &self,
+        _app: &FaceContext,
+        _request: &Request<'_>,
+        _run: &Run,
+    ) -> Option<Response> {
         None
     }
 
     /// A refusal in the protocol's own shape; `None` for problem details.
-    fn refuse(&self, _app: &App, _fault: &Fault, _asker: RefusalTarget<'_>) -> Option<Response> {
+    fn refuse(
+        &self,
+        _app: &FaceContext,
+        _fault: &Fault,
+        _asker: RefusalTarget<'_>,
+    ) -> Option<Response> {
         None
     }
 
@@ -211,17 +233,30 @@ pub(crate) trait Face: Send + Sync + 'static {
     }
 
     /// Begins to tell a run.
-    async fn open(&self, app: &App, opening: ViewRequest<'_>)
-    -> Result<Box<dyn FaceWriter>, Fault>;
+    async fn open(
+        &self,
+        cx: &FaceContext,
+        opening: ViewRequest<'_>,
+    ) -> Result<Box<dyn FaceWriter>, Fault>;
 
     /// A stream was erased: nothing of it may be remembered.
     fn forget(&self, _stream: Uuid) {}
 
+    /// The delivery that the internal agent is to make, if it is one of this face's.
+    fn delivery_of(&self, _turn: &Turn) -> Option<DueDelivery> {
+        None
+    }
+
+    /// What is to be posted for a delivery of this face's, now that its run is over.
+    async fn parcel(&self, _cx: &FaceContext, _run: &Run, _turn: &Turn) -> Result<Parcel, Fault> {
+        Err(Fault::new(FaultKind::StreamNotFound))
+    }
+
     /// What is done every now and then, unasked.
-    async fn keep_house(&self, _app: &App) {}
+    async fn keep_house(&self, _app: &FaceContext) {}
 
     /// Whether this viewer has all that the run will ever say.
-    async fn has_all(&self, _app: &App, opening: &ViewRequest<'_>) -> Result<bool, Fault> {
+    async fn has_all(&self, _app: &FaceContext, opening: &ViewRequest<'_>) -> Result<bool, Fault> {
         let after = opening.point.in_run(opening.run)?;
         Ok(opening.run.state == RunState::Closed && after >= opening.run.last_seq)
     }
@@ -229,7 +264,7 @@ pub(crate) trait Face: Send + Sync + 'static {
     /// Headers of a response that tells a run, beside those of every stream.
     async fn headers(
         &self,
-        _app: &App,
+        _app: &FaceContext,
         _opening: &ViewRequest<'_>,
         _headers: &mut HeaderMap,
     ) -> Result<(), Fault> {
@@ -294,11 +329,11 @@ pub(crate) struct ViewRequest<'a> {
 
 /// The answer to a request of this face that failed.
 pub(crate) fn refusal(
-    app: &App,
+    cx: &FaceContext,
     face: &dyn Face,
     fault: Fault,
     asker: RefusalTarget<'_>,
 ) -> Refusal {
-    let shaped = face.refuse(app, &fault, asker);
+    let shaped = face.refuse(cx, &fault, asker);
     Refusal::from(fault).shaped_as(shaped)
 }

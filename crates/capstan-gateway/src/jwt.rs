@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use crate::access::LOCAL;
+use crate::caller::LOCAL;
 use crate::scopes::{Scope, Scopes};
 use crate::tenants::{KeyHash, Tenants};
 

@@ -11,8 +11,10 @@ mod admission;
 mod answers;
 mod app;
 mod audit;
+mod caller;
 mod connection;
 mod console;
+mod error_responses;
 mod face;
 mod handover;
 mod html;
@@ -40,6 +42,7 @@ mod tenants;
 mod tickets;
 mod tls;
 mod trace_context;
+mod webhook;
 mod webhooks;
 
 /// The examples of the page about agents of one's own, compiled.
@@ -64,4 +67,4 @@ pub use server::{Drained, Service, serve};
 pub use settings::{ConsoleSettings, ContentRule, Limits, Settings, Timeouts};
 pub use tenants::{KeyHash, Tenant, TenantKey, Tenants};
 pub use tls::Tls;
-pub use webhooks::{Webhook, WebhookSender};
+pub use webhook::{Webhook, WebhookSender};

@@ -16,10 +16,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::face::Face;
+use crate::face::{Face, FaceObserver};
 use capstan_engine::Engine;
 use capstan_engine::events::{Happened, RunEvent, RunObserver};
-use capstan_engine::resume::ResumePoint;
 pub(crate) use journal::JournalMetrics;
 pub(crate) use routes::RouteMetrics;
 
@@ -72,13 +71,13 @@ pub(crate) struct Metrics {
     face_errors: Family<FaceLabel, Counter>,
     attempts: Family<Label, Counter>,
     resumes: Counter,
-    pub(crate) replayed: Counter<u64, AtomicU64>,
+    replayed: Counter<u64, AtomicU64>,
     attached: Counter,
-    pub(crate) undelivered: Counter,
+    undelivered: Counter,
     pub(crate) stalled_readers: Counter,
-    pub(crate) damaged_reads: Counter,
+    damaged_reads: Counter,
     pub(crate) active_runs: Gauge,
-    pub(crate) active_readers: Gauge,
+    active_readers: Gauge,
     append_seconds: Histogram,
     first_packet_seconds: Family<Label, Histogram, fn() -> Histogram>,
     clock_steps: Counter,
@@ -240,6 +239,9 @@ impl Metrics {
         for (counter, count) in self.packets.iter().zip(engine.packets.all()) {
             counter.inner().store(count, Ordering::Relaxed);
         }
+        self.resumes.inner().store(engine.viewers.resumed_count(), Ordering::Relaxed);
+        self.replayed.inner().store(engine.viewers.replayed_count(), Ordering::Relaxed);
+        self.active_readers.set(engine.viewers.open_count());
         self.clock_steps.inner().store(engine.wall.step_count(), Ordering::Relaxed);
     }
 
@@ -248,8 +250,16 @@ impl Metrics {
         self.console.get_or_create(&Label { name: what.to_owned() }).inc();
     }
 
-    /// An event of a face was sent; one that tells of an error also with its code.
-    pub(crate) fn face_event(&self, face: &'static str, kind: &'static str, code: Option<&str>) {
+    pub(crate) fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl FaceObserver for Metrics {
+    fn event(&self, face: &'static str, kind: &'static str, code: Option<&str>) {
         if let Some(counter) = self.face_events.get(&(face, kind)) {
             counter.inc();
         }
@@ -258,18 +268,8 @@ impl Metrics {
         }
     }
 
-    /// A viewer says where it reads on.
-    pub(crate) fn resumed(&self, point: ResumePoint) {
-        if point.cursor.is_some() {
-            self.resumes.inc();
-        }
-    }
-
-    pub(crate) fn encode(&self) -> String {
-        let mut text = String::new();
-        // Writing into a String cannot fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
-        text
+    fn delivery_refused(&self) {
+        self.undelivered.inc();
     }
 }
 
@@ -287,6 +287,10 @@ impl RunObserver for Metrics {
             }
             Happened::AttemptFailed { fault } => self.fault(fault.kind(), agent),
             Happened::JournalRefused { kind } => self.fault(kind, agent),
+            Happened::ReadDamage => {
+                self.damaged_reads.inc();
+                self.fault(FaultKind::StreamLost, agent);
+            }
             Happened::Ended => {
                 self.run_ended(run.reason.as_deref().unwrap_or_default(), agent);
                 self.tokens(agent, run.tokens);
@@ -299,11 +303,11 @@ impl RunObserver for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::face;
+    use crate::face::{self, FaceSettings};
 
     #[test]
     fn reasons_that_an_agent_made_up_are_counted_together() {
-        let metrics = Metrics::new(&face::all());
+        let metrics = Metrics::new(&face::all(&FaceSettings::default()));
         for n in 0..100 {
             metrics.run_ended(&format!("reason {n}"), "a");
         }
@@ -332,7 +336,7 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_every_metric_as_it_describes_itself() {
-        let metrics = Metrics::new(&face::all());
+        let metrics = Metrics::new(&face::all(&FaceSettings::default()));
         // A family is told of once it has a member.
         metrics.run_ended("completed", "a");
         metrics.fault(FaultKind::Timeout, "a");
@@ -341,7 +345,7 @@ mod tests {
         metrics.passed_on("passed");
         metrics.attempt_began("a");
         metrics.first_packet("a", Duration::from_secs(1));
-        metrics.face_event("ag-ui", "RUN_ERROR", Some("TIMEOUT"));
+        metrics.event("ag-ui", "RUN_ERROR", Some("TIMEOUT"));
         let second = std::time::Duration::from_secs(1);
         let call = capstan_agent::CallEnded {
             member: "m".into(),

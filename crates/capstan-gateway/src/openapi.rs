@@ -26,7 +26,7 @@ pub(crate) use headers::{
 pub(crate) use page::page;
 pub(crate) use parameters::{AGENT, FILE, PathParameter, SESSION, SLUG, STREAM, TENANT, VIEW};
 pub(crate) use routes::{Described, Routes};
-pub(crate) use schemas::{events_of_any_face, face_names, of_session, of_stream};
+pub(crate) use schemas::{of_session, of_stream};
 
 /// A type's JSON Schema.
 pub(crate) type Model = fn(&mut SchemaGenerator) -> Schema;

@@ -12,8 +12,8 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::access::Caller;
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::face::{self, Face, RefusalTarget, Request, ViewRequest};
 use crate::reader::{self, ViewerKind};
 use crate::refusal::{Refusal, RequestId};
@@ -29,80 +29,78 @@ use capstan_engine::runs::{self, Start};
 
 /// Answers a POST to a face; `agent` is the one that the path names.
 pub(crate) async fn post(
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     face: &dyn Face,
     agent: Option<&str>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let (body, load) = read(app, caller, face, &parts, body).await?;
-    answer(app, caller, face, agent, &parts, (body, load)).await
+    let (body, load) = read(cx, caller, face, &parts, body).await?;
+    answer(cx, caller, face, agent, &parts, (body, load)).await
 }
 
 /// The body of a request to a face, within the limits of every body, and what it takes.
 pub(crate) async fn read(
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     face: &dyn Face,
     parts: &Parts,
     body: Body,
 ) -> Result<(Bytes, MemoryReservation), Refusal> {
-    let mut load = app.limiter.load(&caller.tenant);
+    let mut load = cx.limiter.load(&caller.tenant);
     let read = async {
         check_content_type(face, &parts.headers)?;
-        let mut unread = app.limiter.load(&caller.tenant);
-        unread.grow(unread_bytes(parts, &body), &app.settings.limits)?;
-        let body = read_body(app, &caller.tenant, body, &mut load).await?;
+        let mut unread = cx.limiter.load(&caller.tenant);
+        unread.grow(unread_bytes(parts, &body), &cx.settings.limits)?;
+        let body = read_body(cx, &caller.tenant, body, &mut load).await?;
         drop(unread);
-        let _begun = app.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
-        cpu_offload::run(body.len(), || {
-            body_values::check(&body, app.settings.limits.body_values)
-        })?;
+        let _begun = cx.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
+        cpu_offload::run(body.len(), || body_values::check(&body, cx.settings.limits.body_values))?;
         // What is made of it: text, twice at most.
-        load.grow(body.len().saturating_mul(2), &app.settings.limits)?;
+        load.grow(body.len().saturating_mul(2), &cx.settings.limits)?;
         Ok((body, load))
     };
-    read.await.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Unread(parts)))
+    read.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Unread(parts)))
 }
 
 /// Answers a POST whose body is read. A route that serves more than one kind of request looks into
 /// the body first, and hands on what is to be kept of it: what the face decodes, and by which a
 /// repeat is known.
 pub(crate) async fn answer(
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     face: &dyn Face,
     agent: Option<&str>,
     parts: &Parts,
     (body, load): (Bytes, MemoryReservation),
 ) -> Result<Response, Refusal> {
-    let begun = app.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
+    let begun = cx.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
     let decode = || face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
     let decoded = cpu_offload::run(body.len(), decode);
     let (point, mut ask) =
-        decoded.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Unread(parts)))?;
-    let completed = face.complete(app, &caller.tenant, parts, &mut ask).await;
+        decoded.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Unread(parts)))?;
+    let completed = face.complete(cx, &caller.tenant, parts, &mut ask).await;
     if let Err(fault) = completed.and_then(|()| ask.check()) {
-        return Err(face::refusal(app, face, fault, RefusalTarget::Client(parts, &ask)));
+        return Err(face::refusal(cx, face, fault, RefusalTarget::Client(parts, &ask)));
     }
     let hash = cpu_offload::run(body.len(), || body_hash(&body, agent, face.name()));
     let ask = Arc::new(ask);
     let request = Request { tenant: &caller.tenant, parts, body: &body, agent, hash, ask: &ask };
-    let answered = start(app, face, &request, point, (load, begun)).await;
-    answered.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Client(parts, &ask)))
+    let answered = start(cx, face, &request, point, (load, begun)).await;
+    answered.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Client(parts, &ask)))
 }
 
 async fn start(
-    app: &App,
+    cx: &FaceContext,
     face: &dyn Face,
     request: &Request<'_>,
     point: ResumePoint,
     (load, begun): (MemoryReservation, Option<OwnedSemaphorePermit>),
 ) -> Result<Response, Fault> {
-    let slot = app.limiter.take_reader(request.tenant, &app.settings.limits)?;
-    app.metrics.resumed(point);
-    let key = face.key(app, request).await?;
+    let slot = cx.limiter.take_reader(request.tenant, &cx.settings.limits)?;
+    count_resume(cx, point);
+    let key = face.key(cx, request).await?;
     ask::check_id("the request's id", &key)?;
     let start = Start {
         tenant: request.tenant,
@@ -121,9 +119,9 @@ async fn start(
         started_by: mark_of(request.parts),
     };
     // It is read until the answer is there, or its body begins to read by itself.
-    let (run, _reading) = runs::start_or_attach(app, start).await?;
+    let (run, _reading) = runs::start_or_attach(cx, start).await?;
     drop(begun);
-    if let Some(mut whole) = face.whole(app, request, &run).await {
+    if let Some(mut whole) = face.whole(cx, request, &run).await {
         reader::name_stream(&run, &mut whole);
         return Ok(whole);
     }
@@ -131,7 +129,13 @@ async fn start(
     let posted = Some(request.ask.as_ref());
     let opening =
         ViewRequest { run: &run, point, view: ViewerKind::Post, parts: request.parts, posted };
-    reader::respond(app, face, opening, slot).await
+    reader::respond(cx, face, opening, slot).await
+}
+
+fn count_resume(cx: &FaceContext, point: ResumePoint) {
+    if point.cursor.is_some() {
+        cx.viewers.resumed();
+    }
 }
 
 fn origin_of(parts: &Parts) -> Origin {
@@ -147,14 +151,14 @@ fn mark_of(parts: &Parts) -> Option<String> {
 
 /// Answers a viewer that only looks.
 pub(crate) async fn watch(
-    app: &App,
+    cx: &FaceContext,
     face: &dyn Face,
     opening: ViewRequest<'_>,
 ) -> Result<Response, Fault> {
-    app.metrics.resumed(opening.point);
+    count_resume(cx, opening.point);
     opening.point.in_run(opening.run)?;
-    let slot = app.limiter.take_reader(&opening.run.tenant, &app.settings.limits)?;
-    reader::respond(app, face, opening, slot).await
+    let slot = cx.limiter.take_reader(&opening.run.tenant, &cx.settings.limits)?;
+    reader::respond(cx, face, opening, slot).await
 }
 
 fn check_content_type(face: &dyn Face, headers: &HeaderMap) -> Result<(), Fault> {
@@ -181,12 +185,12 @@ fn unread_bytes(parts: &Parts, body: &Body) -> usize {
 const WINDOW: usize = RECEIVE_WINDOW as usize;
 
 async fn read_body(
-    app: &App,
+    cx: &FaceContext,
     tenant: &str,
     body: Body,
     load: &mut MemoryReservation,
 ) -> Result<Bytes, Fault> {
-    let limit = app.settings.limits.body_bytes;
+    let limit = cx.settings.limits.body_bytes;
     let too_large = || {
         Fault::new(FaultKind::PayloadTooLarge)
             .with_message(format!("The request is larger than {limit} bytes."))
@@ -195,8 +199,8 @@ async fn read_body(
     if body.size_hint().lower() > limit.saturating_mul(SPILL) as u64 {
         return Err(too_large());
     }
-    let taking = take(app, tenant, body, load);
-    match tokio::time::timeout(app.settings.timeouts.request, taking).await {
+    let taking = take(cx, tenant, body, load);
+    match tokio::time::timeout(cx.settings.timeouts.request, taking).await {
         Ok(Ok(Ok(bytes))) => bytes.ok_or_else(too_large),
         Ok(Ok(Err(fault))) => Err(fault),
         Ok(Err(_)) => {
@@ -212,20 +216,20 @@ async fn read_body(
 /// on in that case, within reason: whoever still sends when the connection is closed meets a reset
 /// instead of the answer, and a proxy makes a 502 of it.
 async fn take(
-    app: &App,
+    cx: &FaceContext,
     tenant: &str,
     body: Body,
     load: &mut MemoryReservation,
 ) -> Result<Result<Option<Bytes>, Fault>, axum::Error> {
-    let Limits { body_bytes: limit, body_bytes_per_second, .. } = app.settings.limits;
+    let Limits { body_bytes: limit, body_bytes_per_second, .. } = cx.settings.limits;
     let (mut kept, mut size, mut refused) = (BytesMut::new(), 0_usize, None);
     let mut intake =
-        app.limiter.cpu_offload.intake(tenant, body.into_data_stream(), body_bytes_per_second);
+        cx.limiter.cpu_offload.intake(tenant, body.into_data_stream(), body_bytes_per_second);
     while let Some(data) = intake.next().await {
         let data = data?;
         size = size.saturating_add(data.len());
         if size <= limit && refused.is_none() {
-            refused = load.grow(data.len(), &app.settings.limits).err();
+            refused = load.grow(data.len(), &cx.settings.limits).err();
             if refused.is_some() {
                 // What it took is another's from here on.
                 kept = BytesMut::new();

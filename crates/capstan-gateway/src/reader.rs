@@ -12,15 +12,16 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use capstan_journal::{ErrorKind, Frames, JournalError, Reader, Run, RunState, Step};
-use capstan_protocol::{Fault, FaultKind};
+use capstan_protocol::Fault;
 use futures_util::stream;
 use http::{HeaderValue, header};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest};
 use crate::handover::Lasting;
+use capstan_engine::events::Happened;
 use capstan_engine::limits::Slot;
 use capstan_engine::live::{Parting, Viewing};
 use capstan_engine::readers::ReaderGuard;
@@ -40,7 +41,7 @@ pub(crate) enum ViewerKind {
 
 /// An open response.
 struct Open {
-    app: App,
+    cx: FaceContext,
     reader: Reader,
     writer: Box<dyn FaceWriter>,
     view: ViewerKind,
@@ -82,39 +83,39 @@ impl Behind {
     }
 
     /// These were replayed; whether they were all.
-    fn catch_up(&mut self, app: &App, frames: &Frames) -> bool {
+    fn catch_up(&mut self, cx: &FaceContext, frames: &Frames) -> bool {
         let replayed = self.packets.min(frames.len() as u64);
-        app.metrics.replayed.inc_by(replayed);
+        cx.viewers.replayed(replayed);
         self.packets -= replayed;
-        app.passed(&self.tenant, VISIT, frames.size());
+        cx.passed(&self.tenant, VISIT, frames.size());
         self.packets == 0
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.app.metrics.active_readers.dec();
+        self.cx.viewers.closed();
     }
 }
 
 /// The response of a viewer: a body that its face writes.
 pub(crate) async fn respond(
-    app: &App,
+    cx: &FaceContext,
     face: &dyn Face,
     viewer: ViewRequest<'_>,
     slot: Slot,
 ) -> Result<Response, Fault> {
-    let mut writer = face.open(app, viewer).await?;
-    app.metrics.active_readers.inc();
-    let (run, from, opening) = (viewer.run, writer.base(), writer.opening(app));
-    let reader = app.journal.reader_of(run, from);
-    let interval = writer.heartbeat_every(app.settings.timeouts.heartbeat);
+    let mut writer = face.open(cx, viewer).await?;
+    cx.viewers.opened();
+    let (run, from, opening) = (viewer.run, writer.base(), writer.opening(cx));
+    let reader = cx.journal.reader_of(run, from);
+    let interval = writer.heartbeat_every(cx.settings.timeouts.heartbeat);
     let rest = writer.lasts().map(|lasts| Box::pin(tokio::time::sleep(lasts)));
-    let viewing = Viewing::new(app, run, from);
+    let viewing = Viewing::new(cx, run, from);
     let departure = viewing.departure();
     // Boxed, because it is moved with every chunk.
     let open = Box::new(Open {
-        app: app.clone(),
+        cx: cx.clone(),
         reader,
         writer,
         view: viewer.view,
@@ -122,20 +123,20 @@ pub(crate) async fn respond(
         is_over: false,
         is_lost: false,
         behind: Behind::new(run, from),
-        ended: Box::pin(app.ended.clone().cancelled_owned()),
+        ended: Box::pin(cx.ended.clone().cancelled_owned()),
         heartbeat: Box::pin(tokio::time::sleep(interval)),
         interval,
         silent_since: Instant::now(),
         rest,
         viewing,
         _slot: slot,
-        _reading: ReaderGuard::new(app, run),
+        _reading: ReaderGuard::new(cx, run),
     });
     let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
     response.extensions_mut().insert(departure);
     response.extensions_mut().insert(Lasting);
     name_stream(run, &mut response);
-    face.headers(app, &viewer, response.headers_mut()).await?;
+    face.headers(cx, &viewer, response.headers_mut()).await?;
     Ok(response)
 }
 
@@ -200,7 +201,7 @@ impl Open {
             };
             let next = match step {
                 Ok(Step::Frames(frames)) => self.show(frames).await,
-                Ok(Step::State(state)) => self.writer.caught_up(&self.app, state, self.view),
+                Ok(Step::State(state)) => self.writer.caught_up(&self.cx, state, self.view),
                 Err(error) if error.kind() == ErrorKind::Corrupt => self.lose(&error).await,
                 Err(_) => BodyStep::Cut,
             };
@@ -213,24 +214,23 @@ impl Open {
 
     /// The server stops, or the journal failed: then the body must not look finished.
     fn end(&mut self) -> BodyStep {
-        if self.app.broken.is_cancelled() { BodyStep::Cut } else { self.writer.closing() }
+        if self.cx.broken.is_cancelled() { BodyStep::Cut } else { self.writer.closing() }
     }
 
     /// What comes next is damaged: the viewer is told so, for good, in packets that stand in no
     /// journal.
     async fn lose(&mut self, error: &JournalError) -> BodyStep {
         if self.is_lost {
-            return self.writer.caught_up(&self.app, RunState::Closed, self.view);
+            return self.writer.caught_up(&self.cx, RunState::Closed, self.view);
         }
         self.is_lost = true;
         let (stream, after) = (self.reader.stream_id(), self.reader.cursor());
         tracing::error!(%stream, after, %error, "a stream is damaged; its reader is told");
-        let Ok(Some(run)) = self.app.journal.store().run(stream).await else {
+        let Ok(Some(run)) = self.cx.journal.store().run(stream).await else {
             return BodyStep::Cut;
         };
-        self.app.metrics.damaged_reads.inc();
-        self.app.metrics.fault(FaultKind::StreamLost, self.app.agent_label(&run.agent));
-        let frames = relay::last_words_of_lost(&self.app, &run, after);
+        self.cx.emit(&run, Happened::ReadDamage);
+        let frames = relay::last_words_of_lost(&self.cx, &run, after);
         self.show(frames.into_iter().collect()).await
     }
 
@@ -244,12 +244,12 @@ impl Open {
 
     async fn show(&mut self, frames: Frames) -> BodyStep {
         if let Some(behind) = &mut self.behind
-            && behind.catch_up(&self.app, &frames)
+            && behind.catch_up(&self.cx, &frames)
         {
             self.behind = None;
         }
         self.viewing.at(self.reader.cursor());
-        match self.writer.frames(&self.app, frames) {
+        match self.writer.frames(&self.cx, frames) {
             Emit::Now(next) => next,
             Emit::Later(next) => next.await.unwrap_or(BodyStep::Cut),
         }

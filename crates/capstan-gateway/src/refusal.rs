@@ -1,22 +1,12 @@
 //! Failures become HTTP responses here and nowhere else: problem+json, headers, one log line, one
 //! count.
 
-use std::time::Instant;
-
 use axum::body::Body;
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capstan_journal::JournalError;
-use capstan_protocol::{Fault, FaultKind, problem};
-use http::{HeaderValue, StatusCode, header};
-use tracing::Instrument as _;
-use uuid::Uuid;
+use capstan_protocol::{Fault, FaultKind};
+use http::StatusCode;
 
-use crate::app::App;
-use crate::console::Refused;
-use crate::face::RefusalTarget;
-use crate::metrics::NO_AGENT;
 use capstan_engine::faults::journal_fault;
 
 /// A fault on its way to becoming a response.
@@ -48,7 +38,7 @@ impl From<JournalError> for Refusal {
 
 /// Marks a response whose fault is a run's own: its relay has counted and logged it.
 #[derive(Debug, Clone, Copy)]
-struct OfARun;
+pub(crate) struct OfARun;
 
 /// Marks a response that another process has given: it is as it should be.
 #[derive(Debug, Clone, Copy)]
@@ -112,118 +102,3 @@ pub(crate) struct OfTenant(pub(crate) String);
 /// Goes with the request, for whoever puts it on record.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestId(pub(crate) String);
-
-/// The id under which a request is found in the logs; a client's own is kept if it is harmless.
-fn request_id(request: &Request) -> String {
-    /// Longer ids are somebody's attempt to fill a log.
-    const LONGEST: usize = 128;
-    let given = request.headers().get("x-request-id").and_then(|id| id.to_str().ok());
-    let is_plain = |id: &&str| {
-        !id.is_empty() && id.len() <= LONGEST && id.bytes().all(|b| b.is_ascii_graphic())
-    };
-    given.filter(is_plain).map_or_else(|| Uuid::now_v7().to_string(), str::to_owned)
-}
-
-/// The outermost layer: gives the request its id, renders faults, logs them once.
-pub(crate) async fn render(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let id = request_id(&request);
-    request.extensions_mut().insert(RequestId(id.clone()));
-    let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
-    let (method, path, started) =
-        (request.method().clone(), request.uri().path().to_owned(), Instant::now());
-    // On every line of the request and of the run that it starts, whatever level is logged.
-    let span = tracing::error_span!("request", request_id = %id, tenant = tracing::field::Empty);
-    let mut response = next.run(request).instrument(span.clone()).await;
-    let extensions = response.extensions();
-    let is_told = extensions.get::<PassedOn>().is_some() || extensions.get::<Shaped>().is_some();
-    if !is_told && extensions.get::<Fault>().is_none() {
-        response = unify(response);
-    }
-    if let Some(fault) = response.extensions_mut().remove::<Fault>() {
-        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        if response.extensions().get::<OfARun>().is_none() {
-            app.metrics.fault(fault.kind(), NO_AGENT);
-            let tenant = response.extensions_mut().remove::<OfTenant>().map(|OfTenant(name)| name);
-            let (request_id, status, is_of_console) =
-                (id.clone(), fault.status(), is_of_console(&path));
-            let refused = Refused { request_id, tenant, route, status, ms, is_of_console };
-            app.console.refused(&app, refused, &fault);
-        }
-        let cause = app.loggable(&fault);
-        tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(),
-        ms, cause, "refused");
-        let is_shaped = response.extensions().get::<Shaped>().is_some();
-        if !is_shaped {
-            // Refused before its face saw it, by credentials for example.
-            let face = app.faces.iter().find(|face| face.owns(&path));
-            let shaped =
-                face.and_then(|face| face.refuse(&app, &fault, RefusalTarget::Stranger(&path)));
-            response = match shaped {
-                Some(shaped) => with_headers_of(shaped, &response),
-                None => problem_response(&app, &fault, &id, &response),
-            };
-        }
-    }
-    if let Ok(value) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert("x-request-id", value);
-    }
-    response
-}
-
-/// Whether it is one of the console's questions, or like one.
-fn is_of_console(path: &str) -> bool {
-    path.strip_prefix("/v1/console").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// What the layers below know beside the status: Allow, and what lets a page read this across
-/// origins.
-fn with_headers_of(mut shaped: Response, old: &Response) -> Response {
-    let headers = shaped.headers_mut();
-    for (name, value) in old.headers() {
-        let is_of_body = *name == header::CONTENT_LENGTH || *name == header::CONTENT_TYPE;
-        if !is_of_body && !headers.contains_key(name) {
-            headers.insert(name, value.clone());
-        }
-    }
-    shaped
-}
-
-/// Refusals of the framework itself (unknown route, wrong method) speak the same language.
-fn unify(mut response: Response) -> Response {
-    let kind = match response.status() {
-        StatusCode::NOT_FOUND => FaultKind::RouteNotFound,
-        StatusCode::METHOD_NOT_ALLOWED => FaultKind::MethodNotAllowed,
-        StatusCode::PAYLOAD_TOO_LARGE => FaultKind::PayloadTooLarge,
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => FaultKind::UnsupportedMediaType,
-        // Queries and bodies are read by our own hands, so that only the path is left.
-        StatusCode::BAD_REQUEST => {
-            let fault = Fault::new(FaultKind::InvalidRequest).with_message("path: not UTF-8");
-            response.extensions_mut().insert(fault);
-            return response;
-        }
-        StatusCode::INTERNAL_SERVER_ERROR => FaultKind::AgentExecutionError,
-        _ => return response,
-    };
-    response.extensions_mut().insert(Fault::new(kind));
-    response
-}
-
-fn problem_response(app: &App, fault: &Fault, id: &str, old: &Response) -> Response {
-    let mut problem = fault.to_problem(app.settings.exposure);
-    problem.request_id = Some(id.to_owned());
-    let body = serde_json::to_vec(&problem).unwrap_or_default();
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() =
-        StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    // What the layers below know beside the status: Allow, and what lets a page read this across
-    // origins.
-    headers.clone_from(old.headers());
-    headers.remove(header::CONTENT_LENGTH);
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Some(seconds) = problem.retry_after {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
-}

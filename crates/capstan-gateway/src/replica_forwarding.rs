@@ -27,8 +27,8 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use uuid::Uuid;
 
-use crate::access::Caller;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::refusal::{PassedOn, Refusal, RequestId};
 use capstan_engine::faults::journal_fault;
 use mark::Marks;

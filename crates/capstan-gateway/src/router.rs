@@ -1,7 +1,5 @@
 //! The routes and the layers around them. Each route comes with the row that describes it.
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state, map_response};
@@ -13,31 +11,33 @@ use http::{HeaderName, HeaderValue};
 
 use crate::app::App;
 use crate::console::patience;
-use crate::face::{self, Face};
+use crate::face::{self, FaceSettings};
 use crate::openapi::{Described, Routes};
 use crate::refusal::Refusal;
 use crate::routes::{
     agents, console, docs, errors, health, page, replicas, sessions, streams, tickets,
 };
-use crate::{access, accounted_body, refusal, replica_forwarding};
+use crate::{access, accounted_body, error_responses, replica_forwarding, tickets as ticket};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
-fn for_tenants(faces: &[Arc<dyn Face>]) -> Routes {
-    let routes = Routes::default()
+fn for_tenants() -> Routes<App> {
+    Routes::default()
         .get("/v1/streams", streams::list, &streams::LIST)
-        .get(access::WATCH, streams::watch, &streams::WATCH)
-        .delete(access::WATCH, streams::stop, &streams::STOP)
+        .get(ticket::STREAM, streams::watch, &streams::WATCH)
+        .delete(ticket::STREAM, streams::stop, &streams::STOP)
         .get("/v1/streams/{id}/packets", streams::packets, &streams::PACKETS)
         .post("/v1/streams/{id}/ticket", tickets::issue, &tickets::ISSUE)
         .get("/v1/sessions/{id}", sessions::turns, &sessions::TURNS)
-        .delete("/v1/sessions/{id}", sessions::purge, &sessions::PURGE);
-    let of_faces = faces.iter().map(|face| face.clone().routes());
-    of_faces.fold(routes, Routes::merge).get("/v1/agents", agents::list, &agents::LIST)
+        .delete("/v1/sessions/{id}", sessions::purge, &sessions::PURGE)
+}
+
+fn list_of_agents() -> Routes<App> {
+    Routes::default().get("/v1/agents", agents::list, &agents::LIST)
 }
 
 /// Routes that are open to everybody.
-fn open(faces: &[Arc<dyn Face>]) -> Routes {
-    let routes = Routes::default()
+fn open() -> Routes<App> {
+    Routes::default()
         .get("/v1/errors", errors::list, &errors::LIST)
         .get("/errors/{slug}", errors::page, &errors::PAGE)
         .get("/health", health::health, &health::HEALTH)
@@ -49,18 +49,22 @@ fn open(faces: &[Arc<dyn Face>]) -> Routes {
         .get("/assets/{name}", page::asset, &page::ASSET)
         .get("/openapi.json", docs::openapi, &docs::OPENAPI)
         .get("/docs", docs::page, &docs::PAGE)
-        .get("/docs/style.css", docs::style, &docs::STYLE);
-    faces.iter().map(|face| face.clone().open_routes()).fold(routes, Routes::merge)
+        .get("/docs/style.css", docs::style, &docs::STYLE)
 }
 
 /// What all routes say of themselves.
 pub(crate) fn described() -> Vec<Described> {
-    let faces = face::all();
-    let open = open(&faces).described(false).chain(console_pages().described(false));
-    for_tenants(&faces)
+    let faces = face::all(&FaceSettings::default());
+    let of_faces = faces.iter().flat_map(|face| face.clone().routes().described(true));
+    let open_of_faces = faces.iter().flat_map(|face| face.clone().open_routes().described(false));
+    for_tenants()
         .described(true)
+        .chain(of_faces)
+        .chain(list_of_agents().described(true))
         .chain(console::routes().described(true))
-        .chain(open)
+        .chain(open().described(false))
+        .chain(open_of_faces)
+        .chain(console_pages().described(false))
         .collect()
 }
 
@@ -102,7 +106,7 @@ fn console_routes(app: &App) -> Router<App> {
         .merge(console_pages().into_router())
 }
 
-fn console_pages() -> Routes {
+fn console_pages() -> Routes<App> {
     Routes::default().get("/console", page::console, &page::CONSOLE).get(
         "/console/{*rest}",
         page::console,
@@ -112,12 +116,16 @@ fn console_pages() -> Routes {
 
 fn for_all(app: &App) -> Router<App> {
     // Whose request is it?
-    let for_tenants = for_tenants(&app.faces)
+    let of_faces = app.faces.iter().map(|face| face.clone().routes().with_state(app.cx.clone()));
+    let for_tenants = of_faces
+        .fold(for_tenants().merge(list_of_agents()), Routes::merge)
         .into_router()
         // Whoever is not stored lives in one process.
         .route_layer(from_fn_with_state(app.clone(), replica_forwarding::pass_on))
         .route_layer(from_fn_with_state(app.clone(), access::authenticate));
-    open(&app.faces).into_router().merge(for_tenants)
+    let of_faces = app.faces.iter().map(|face| face.clone().open_routes());
+    let open = of_faces.fold(open(), |open, face| open.merge(face.with_state(app.cx.clone())));
+    open.into_router().merge(for_tenants)
 }
 
 fn layered(app: &App, routes: Router<App>) -> Router {
@@ -135,7 +143,7 @@ fn layered(app: &App, routes: Router<App>) -> Router {
         // What is answered in one piece is its asker's memory.
         .layer(from_fn_with_state(app.clone(), accounted_body::count))
         // Everything that was refused becomes a problem, here and nowhere else.
-        .layer(from_fn_with_state(app.clone(), refusal::render))
+        .layer(from_fn_with_state(app.clone(), error_responses::render))
         .with_state(app.clone())
 }
 
@@ -156,7 +164,7 @@ pub(crate) fn health(app: &App) -> Router {
         .layer(from_fn_with_state(app.clone(), access::guard_loopback))
         .layer(map_response(no_sniffing))
         .layer(map_response(no_storing))
-        .layer(from_fn_with_state(app.clone(), refusal::render))
+        .layer(from_fn_with_state(app.clone(), error_responses::render))
         .with_state(app.clone())
 }
 

@@ -499,6 +499,6 @@ async fn keep_house(app: App) {
         () = recovery::sweep(app.engine.clone()) => {}
         () = console::keep_house(&app) => {}
         () = console::tell_load(&app) => {}
-        () = face::keep_house(&app) => {}
+        () = face::keep_house(&app, &app.faces) => {}
     }
 }

@@ -3,6 +3,7 @@
 use capstan_journal::Retention;
 use capstan_protocol::Exposure;
 
+use crate::face::{FaceSettings, Site};
 use crate::jwt::Jwt;
 use crate::operators::Operators;
 use crate::tenants::{KeyHash, Tenants};
@@ -72,6 +73,21 @@ impl Settings {
     /// than one, and each has a share.
     fn has_tenant_shares(&self) -> bool {
         !self.is_local() && self.limits.share_per_tenant > 0
+    }
+
+    /// What can be set of single faces.
+    pub(crate) fn for_faces(&self) -> FaceSettings {
+        FaceSettings { agui_error_text: self.agui_error_text, openai_repeats: self.openai_repeats }
+    }
+
+    /// Where the gateway is reached.
+    pub(crate) fn site(&self) -> Site {
+        Site {
+            public_url: self.public_url.clone(),
+            is_tls: self.tls.is_some(),
+            has_tokens: self.jwt.is_some(),
+            is_open: self.open,
+        }
     }
 
     /// What the engine goes by.

@@ -13,7 +13,7 @@ use subtle::{Choice, ConstantTimeEq};
 
 use crate::origin::Origin;
 use crate::scopes::{Scope, Scopes};
-use crate::webhooks::Webhook;
+use crate::webhook::Webhook;
 use capstan_engine::ports::TenantRules;
 use capstan_engine::settings::Limits;
 

@@ -12,8 +12,8 @@ use http::{HeaderMap, HeaderValue};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use crate::app::App;
 use crate::tenants::KeyHash;
+use capstan_engine::Engine;
 use capstan_engine::faults::journal_fault;
 
 /// Long enough to open a page and to come back after a restart; what leaks with a URL is soon worth
@@ -23,6 +23,15 @@ const VALID_SECONDS: i64 = 300;
 const CLOCKS_APART: i64 = 60;
 /// The header in which a response brings one.
 const HEADER: &str = "x-stream-ticket";
+
+/// The route of a stream.
+pub(crate) const STREAM: &str = "/v1/streams/{id}";
+
+/// The route of the same stream in the Durable Streams protocol.
+pub(crate) const DURABLE_STREAM: &str = "/v1/durable/{id}";
+
+/// The routes that a ticket opens.
+pub(crate) const OPENS: [&str; 2] = [STREAM, DURABLE_STREAM];
 
 /// Keeps this signature apart from anything else that the secret may ever sign.
 const PURPOSE: &[u8] = b"capstan stream ticket 2";
@@ -45,8 +54,8 @@ pub(crate) struct Ticket {
 
 impl Tickets {
     /// Those of the store that the gateway uses.
-    pub(crate) async fn of(app: &App) -> Result<Self, Fault> {
-        let secret = app.journal.store().secret().await.map_err(journal_fault)?;
+    pub(crate) async fn of(engine: &Engine) -> Result<Self, Fault> {
+        let secret = engine.journal.store().secret().await.map_err(journal_fault)?;
         Self::new(secret.as_bytes())
     }
 
@@ -101,14 +110,14 @@ impl Tickets {
 /// Adds a ticket for its stream to the answer of one who has shown a key. Without tenants nobody
 /// needs one.
 pub(crate) async fn attach(
-    app: &App,
+    engine: &Engine,
     run: &Run,
     key: Option<&KeyHash>,
     headers: &mut HeaderMap,
 ) -> Result<(), Fault> {
     if let Some(key) = key {
         let holder = Holder { tenant: &run.tenant, key };
-        let ticket = Tickets::of(app).await?.issue(holder, run.stream_id, app.wall.unset());
+        let ticket = Tickets::of(engine).await?.issue(holder, run.stream_id, engine.wall.unset());
         ticket.put_into(headers);
     }
     Ok(())

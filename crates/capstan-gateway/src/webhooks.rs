@@ -5,34 +5,24 @@
 //! answer is begun, waits for its end and then posts. So trying again with back-off, outliving a
 //! restart, and that one replica delivers are what every run has.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use capstan_agent::{Agent, Failure, Outcome, Stopped, Turn, Writer, async_trait};
-use capstan_journal::{ArmedBy, Claim, ErrorKind, Quota, Run, RunState, Step};
+use capstan_journal::{Run, RunState, Step};
 use capstan_protocol::{Close, Fault, FaultKind};
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::Sha256;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
 use crate::app::{App, Shared};
-use crate::face::a2a::push::{self, Parcel};
-use crate::tenants;
+use crate::face::DueDelivery;
+use crate::face::delivery::{ATTEMPTS, COURIER, Delivery, Parcel, begin};
 use capstan_engine::Registered;
-use capstan_engine::ask::{Ask, body_hash};
+use capstan_engine::ask::Ask;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::ports::BeforeWork;
-use capstan_engine::runs;
 
-/// The agent's name; no request can ask for it.
-pub(crate) const COURIER: &str = "capstan:webhook";
-/// With the waits below these last for more than an hour.
-pub(crate) const ATTEMPTS: u32 = 20;
 const FIRST_WAIT: u64 = 5;
 /// No run waits longer.
 const LONGEST_WAIT: u64 = 300;
@@ -40,82 +30,6 @@ const LONGEST_WAIT: u64 = 300;
 const AT_ONCE: usize = 64;
 /// A sign of life while the answer is not there yet.
 const ALIVE_EVERY: Duration = Duration::from_secs(30);
-/// What a secret begins with, as the specification has it.
-const SECRET_PREFIX: &str = "whsec_";
-/// The specification's own bounds.
-const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-
-/// Where a tenant's webhooks go.
-#[derive(Clone)]
-pub struct Webhook {
-    /// The receiver.
-    pub url: String,
-    /// Whether it may be on a network that is not public.
-    pub allow_private: bool,
-    secret: Arc<[u8]>,
-}
-
-impl fmt::Debug for Webhook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Webhook").field("url", &self.url).finish_non_exhaustive()
-    }
-}
-
-impl Webhook {
-    /// `secret` is `whsec_` and 24 to 64 bytes in base64; `None` if it is not.
-    pub fn new(url: impl Into<String>, secret: &str) -> Option<Self> {
-        let secret = BASE64_STANDARD.decode(secret.strip_prefix(SECRET_PREFIX)?).ok()?;
-        let is_long_enough = SECRET_BYTES.contains(&secret.len());
-        is_long_enough.then(|| Self {
-            url: url.into(),
-            allow_private: false,
-            secret: secret.into(),
-        })
-    }
-
-    /// To an address that a client has named. It is not signed: the tenant's secret vouches for the
-    /// tenant's own webhook alone, and a client has its own token to know a notification by.
-    pub(crate) fn unsigned(url: String, allow_private: bool) -> Self {
-        Self { url, allow_private, secret: Arc::from([]) }
-    }
-
-    /// The headers by which a receiver drops repeats and, with a secret, knows that a message is
-    /// ours.
-    fn headers(&self, id: &str, at: i64, body: &str) -> Vec<(&'static str, String)> {
-        if self.secret.is_empty() {
-            return vec![("webhook-id", id.to_owned())];
-        }
-        let signature = self.sign(id, at, body);
-        vec![
-            ("webhook-id", id.to_owned()),
-            ("webhook-timestamp", at.to_string()),
-            ("webhook-signature", signature),
-        ]
-    }
-
-    /// The signature of a message.
-    fn sign(&self, id: &str, at: i64, body: &str) -> String {
-        // A key of any length will do.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else {
-            return String::new();
-        };
-        mac.update(format!("{id}.{at}.{body}").as_bytes());
-        format!("v1,{}", BASE64_STANDARD.encode(mac.finalize().into_bytes()))
-    }
-}
-
-/// Posts webhooks. It follows no redirect, and unless the webhook allows it, connects to public
-/// addresses alone: it checks what a name has been resolved to, each time.
-#[async_trait]
-pub trait WebhookSender: Send + Sync + 'static {
-    /// The receiver's status, or why there is none.
-    async fn post(
-        &self,
-        to: &Webhook,
-        headers: &[(&'static str, String)],
-        body: Bytes,
-    ) -> Result<u16, String>;
-}
 
 /// What delivers: the agent behind every delivery.
 pub(crate) struct Courier {
@@ -187,12 +101,13 @@ impl Agent for Bag {
 /// What is to be posted, once there is something to tell; nothing if nobody wants to know any more.
 async fn parcel(app: &App, turn: &Turn, out: &mut Writer) -> Result<Option<Parcel>, Failure> {
     let at = || app.wall.now().as_micros().div_euclid(1_000_000);
-    if let Some((stream, is_late)) = push::run_of(turn) {
+    let due = app.faces.iter().find_map(|face| Some((face, face.delivery_of(turn)?)));
+    if let Some((face, DueDelivery { run: stream, is_late })) = due {
         if is_late {
             return Ok(None);
         }
         let run = ended(app, stream, out).await?;
-        let mut parcel = push::parcel(app, &run, turn).await?;
+        let mut parcel = face.parcel(app, &run, turn).await?;
         parcel.headers.extend(parcel.to.headers(
             &format!("evt_{}", turn.run.simple()),
             at(),
@@ -298,66 +213,4 @@ async fn claim(app: &App, run: &Run) -> Result<(), Fault> {
     let Some(face) = app.face(&run.face) else { return Ok(()) };
     let (key, ask) = (format!("webhook-{}", run.stream_id), face.decode(&body)?);
     begin(app, &run.tenant, Delivery { face: &run.face, key, body, ask, chat: None }).await
-}
-
-/// What a delivery is, as a run.
-pub(crate) struct Delivery<'a> {
-    pub(crate) face: &'a str,
-    /// However often it is begun, it is one.
-    pub(crate) key: String,
-    pub(crate) body: Bytes,
-    pub(crate) ask: Ask,
-    pub(crate) chat: Option<String>,
-}
-
-/// Begins a delivery of a tenant's, unless as many are open as may be. Deliveries are kept beside
-/// the tenant's runs, so that a receiver that is away takes none of their places.
-pub(crate) async fn begin(app: &App, tenant: &str, delivery: Delivery<'_>) -> Result<(), Fault> {
-    let Delivery { face, key, body, ask, chat } = delivery;
-    let (tenant, stream, store) =
-        (tenants::deliveries_of(tenant), Uuid::now_v7(), app.journal.store());
-    if store.is_shared() && app.settings.tenants.is_unstored(&tenant) {
-        store.home(&tenant, true).await.map_err(journal_fault)?;
-    }
-    let claim = Claim {
-        agent: COURIER.to_owned(),
-        session: stream.to_string(),
-        face: face.to_owned(),
-        body_hash: body_hash(&body, Some(COURIER), face),
-        body,
-        max_attempts: ATTEMPTS,
-        is_unseen: true,
-        armed_by: ArmedBy::Gateway,
-        chat,
-        ..Claim::new(&tenant, key, stream, app.wall.now())
-    };
-    let most = Some(app.settings.limits.deliveries_per_tenant as u64);
-    let quota = Quota { running: most, waiting: most, ..Quota::UNLIMITED };
-    runs::start_internal(app, claim, &quota, ask).await.map_err(|error| {
-        if !matches!(error.kind(), ErrorKind::Refused(_)) {
-            return journal_fault(error);
-        }
-        app.metrics.undelivered.inc();
-        Fault::new(FaultKind::SessionLimitExceeded)
-            .with_message("As many deliveries are under way as may be: their receiver may be away.")
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_signature_is_the_specifications() {
-        // The example of the Standard Webhooks specification.
-        let webhook =
-            Webhook::new("https://a.example", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
-        let signed =
-            webhook.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, r#"{"test": 2432232314}"#);
-        assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
-        assert!(!format!("{webhook:?}").contains("MfKQ"));
-        for wrong in ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!", "whsec_c2hvcnQ="] {
-            assert!(Webhook::new("https://a.example", wrong).is_none(), "{wrong}");
-        }
-    }
 }

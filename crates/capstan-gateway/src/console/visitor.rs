@@ -9,10 +9,11 @@ use http::request::Parts;
 use http::{Method, header};
 use uuid::Uuid;
 
-use crate::access::{self, Caller, LOCAL, bearer};
+use crate::access::{self, bearer};
 use crate::accounted_body::Payer;
 use crate::app::App;
 use crate::audit::{Target, Who};
+use crate::caller::{Caller, LOCAL};
 use crate::operators::{EVERY_TENANT, Operator, Right};
 use crate::refusal::Refusal;
 use crate::scopes::Operation;

@@ -21,13 +21,14 @@ mod writer;
 use std::sync::Arc;
 
 use axum::response::Response;
-use capstan_agent::async_trait;
+use capstan_agent::{Turn, async_trait};
 use capstan_journal::{ArmedBy, Run, RunState};
 use capstan_protocol::Fault;
 use http::request::Parts;
 
 use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
-use crate::app::App;
+use crate::face::FaceContext;
+use crate::face::delivery::{DueDelivery, Parcel};
 use crate::openapi::{Model, Routes, model};
 use crate::reader::{self, ViewerKind};
 use call::{Call, Wrong};
@@ -47,11 +48,19 @@ impl Face for A2a {
         NAME
     }
 
-    fn routes(self: Arc<Self>) -> Routes {
+    fn routes(self: Arc<Self>) -> Routes<FaceContext> {
         rpc::routes(&self).merge(rest::routes(&self)).merge(card::routes())
     }
 
-    fn open_routes(self: Arc<Self>) -> Routes {
+    fn delivery_of(&self, turn: &Turn) -> Option<DueDelivery> {
+        push::due(turn)
+    }
+
+    async fn parcel(&self, cx: &FaceContext, run: &Run, turn: &Turn) -> Result<Parcel, Fault> {
+        push::parcel(cx, run, turn).await
+    }
+
+    fn open_routes(self: Arc<Self>) -> Routes<FaceContext> {
         card::open_routes()
     }
 
@@ -94,46 +103,51 @@ impl Face for A2a {
         [path.strip_prefix("/v1/"), of_agent()].into_iter().flatten().any(is_ours)
     }
 
-    async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
         let call = Call::of(request.parts);
         if !call.wants_whole {
             return None;
         }
         let told = async {
-            let ids = task::ids_of(app, run, Some(request.ask.extras.payload.get())).await?;
-            push::promise(app, &call, run, &ids).await?;
+            let ids = task::ids_of(cx, run, Some(request.ask.extras.payload.get())).await?;
+            push::promise(cx, &call, run, &ids).await?;
             let whole = match call.is_blocking {
-                true => reader::follow(app, run).await?,
-                false => reader::so_far(app, run).await?,
+                true => reader::follow(cx, run).await?,
+                false => reader::so_far(cx, run).await?,
             };
             Ok(call.version.task_event(task::of_whole(call.version, &ids, &whole)))
         };
         let asker = RefusalTarget::Client(request.parts, request.ask);
         Some(match told.await {
             Ok(task) => call.answer(task),
-            Err(fault) => super::refusal(app, self, fault, asker).of_a_run(),
+            Err(fault) => super::refusal(cx, self, fault, asker).of_a_run(),
         })
     }
 
-    fn refuse(&self, app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
+    fn refuse(
+        &self,
+        cx: &FaceContext,
+        fault: &Fault,
+        asker: RefusalTarget<'_>,
+    ) -> Option<Response> {
         let call = match asker.parts().and_then(|parts| parts.extensions.get::<Call>()) {
             Some(call) => call.clone(),
             None => Call::at(asker.path()),
         };
-        Some(call.refuse(&Wrong::of(fault, app.settings.exposure)))
+        Some(call.refuse(&Wrong::of(fault, cx.settings.exposure)))
     }
 
     async fn open(
         &self,
-        app: &App,
+        cx: &FaceContext,
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let (run, call) = (opening.run, Call::of(opening.parts));
         let posted = opening.posted.map(|ask| ask.extras.payload.get());
-        let ids = task::ids_of(app, run, posted).await?;
+        let ids = task::ids_of(cx, run, posted).await?;
         let version = call.version;
         if opening.view == ViewerKind::Post {
-            push::promise(app, &call, run, &ids).await?;
+            push::promise(cx, &call, run, &ids).await?;
         }
         if let Some(cursor) = opening.point.cursor_in(run) {
             let fold = Fold::new(version, ids, run.stream_id, false);
@@ -147,7 +161,7 @@ impl Face for A2a {
             let task = version.task(&fold.ids, &status, Vec::new());
             return Ok(Box::new(A2aWriter::join(call, fold, 0, task, false)));
         }
-        let whole = reader::so_far(app, run).await?;
+        let whole = reader::so_far(cx, run).await?;
         let has_begun = task::artifact_of(version, run, &whole.transcript).is_some();
         let task = task::of_whole(version, &ids, &whole);
         let fold = Fold::new(version, ids, run.stream_id, has_begun);

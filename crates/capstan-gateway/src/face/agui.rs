@@ -35,8 +35,8 @@ use http::request::Parts;
 use uuid::Uuid;
 
 use super::{BodyStep, Emit, Face, FaceWriter, RefusalTarget, ViewRequest};
-use crate::access::Caller;
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::openapi::{Model, Routes, model};
 use crate::reader::{ViewerKind, sse_response};
 use capstan_engine::ask::Ask;
@@ -71,8 +71,17 @@ enum Begin {
 /// AG-UI: what it remembers between requests.
 #[derive(Default)]
 pub(crate) struct Agui {
+    /// Whether a failure is also sent as a text message.
+    error_text: bool,
     /// Where the fold stood in recent streams, for resumes.
     states: Arc<FoldStates>,
+}
+
+impl Agui {
+    /// Whether a failure is also sent as a text message.
+    pub(crate) fn new(error_text: bool) -> Self {
+        Self { error_text, ..Self::default() }
+    }
 }
 
 #[async_trait]
@@ -81,13 +90,13 @@ impl Face for Agui {
         NAME
     }
 
-    fn routes(self: Arc<Self>) -> Routes {
+    fn routes(self: Arc<Self>) -> Routes<FaceContext> {
         let join = |agui: Arc<Self>| {
-            async move |app: AppState<App>,
+            async move |cx: AppState<FaceContext>,
                         caller: Extension<Caller>,
                         agent: Option<Path<String>>,
                         request: HttpRequest| {
-                routes::join(agui, app, caller, agent, request).await
+                routes::join(agui, cx, caller, agent, request).await
             }
         };
         Routes::default()
@@ -116,7 +125,12 @@ impl Face for Agui {
 
     /// Its clients read neither `Retry-After` nor a problem, but a stream whose only event is
     /// RUN_ERROR. What cannot be read as AG-UI, or makes no sense, is refused as HTTP.
-    fn refuse(&self, app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
+    fn refuse(
+        &self,
+        cx: &FaceContext,
+        fault: &Fault,
+        asker: RefusalTarget<'_>,
+    ) -> Option<Response> {
         let is_v1 = match asker {
             RefusalTarget::Stranger(_) | RefusalTarget::Unread(_) => return None,
             RefusalTarget::Client(..) if fault.kind() == FaultKind::InvalidRequest => return None,
@@ -124,18 +138,18 @@ impl Face for Agui {
             RefusalTarget::Client(_, ask) => ask.protocol_version.is_some(),
         };
         let now = Some(Timestamp::now().as_millis());
-        let error = fault.to_run_error(app.settings.exposure).to_event(form(is_v1), now);
+        let error = fault.to_run_error(cx.settings.exposure).to_event(form(is_v1), now);
         let mut frame = Vec::new();
-        write(app, None, &OutgoingEvent::from(error), &mut frame);
+        write(cx, None, &OutgoingEvent::from(error), &mut frame);
         Some(sse_response(Body::from(frame)))
     }
 
     async fn open(
         &self,
-        app: &App,
+        cx: &FaceContext,
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
-        let (run, facts) = (opening.run, self.facts(app, &opening).await?);
+        let (run, facts) = (opening.run, self.facts(cx, &opening).await?);
         // Without a cursor, whoever comes to a stream that has begun may hold some of it already.
         let begin = match opening.point.cursor_in(run) {
             Some(cursor) => Begin::After(cursor),
@@ -143,7 +157,7 @@ impl Face for Agui {
             None => Begin::Join,
         };
         let writer =
-            AguiWriter::open(app, &self.states, run, facts, begin).await.map_err(journal_fault)?;
+            AguiWriter::open(cx, &self.states, run, facts, begin).await.map_err(journal_fault)?;
         Ok(Box::new(writer))
     }
 
@@ -151,26 +165,26 @@ impl Face for Agui {
         self.states.forget(stream);
     }
 
-    async fn has_all(&self, app: &App, opening: &ViewRequest<'_>) -> Result<bool, Fault> {
+    async fn has_all(&self, cx: &FaceContext, opening: &ViewRequest<'_>) -> Result<bool, Fault> {
         let run = opening.run;
         let Some(cursor) = opening.point.cursor_in(run) else { return Ok(false) };
-        let facts = self.facts(app, opening).await?;
-        AguiWriter::has_all(app, &self.states, run, facts, cursor).await.map_err(journal_fault)
+        let facts = self.facts(cx, opening).await?;
+        AguiWriter::has_all(cx, &self.states, run, facts, cursor).await.map_err(journal_fault)
     }
 }
 
 impl Agui {
     /// Whoever looks gets what the client that started the run gets.
-    async fn facts(&self, app: &App, opening: &ViewRequest<'_>) -> Result<Facts, Fault> {
+    async fn facts(&self, cx: &FaceContext, opening: &ViewRequest<'_>) -> Result<Facts, Fault> {
         let run = opening.run;
         let declares_version = match opening.posted {
             Some(ask) => ask.protocol_version.is_some(),
             None => {
-                let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+                let body = cx.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
                 body.is_some_and(|body| declares_version(&body))
             }
         };
-        Ok(Facts::new(run, declares_version, &app.settings))
+        Ok(Facts::new(run, declares_version, self.error_text))
     }
 }
 
@@ -194,7 +208,7 @@ pub(super) struct AguiWriter {
 
 impl AguiWriter {
     async fn open(
-        app: &App,
+        cx: &FaceContext,
         states: &Arc<FoldStates>,
         run: &Run,
         facts: Facts,
@@ -203,10 +217,10 @@ impl AguiWriter {
         let facts = Arc::new(facts);
         match begin {
             Begin::Join => {
-                Self::join(app, states, facts, before_end(app, run).await?, PREAMBLE).await
+                Self::join(cx, states, facts, before_end(cx, run).await?, PREAMBLE).await
             }
             Begin::After(Cursor { seq, part: Some(part), .. }) if part >= PREAMBLE => {
-                Self::join(app, states, facts, seq, part).await
+                Self::join(cx, states, facts, seq, part).await
             }
             Begin::After(Cursor { seq, part, .. }) => Ok(Self::resume(states, facts, seq, part)),
         }
@@ -250,38 +264,38 @@ impl AguiWriter {
 
     /// Tells the conversation up to packet `seq`, from the event after `part` on.
     async fn join(
-        app: &App,
+        cx: &FaceContext,
         states: &Arc<FoldStates>,
         facts: Arc<Facts>,
         seq: u64,
         part: u32,
     ) -> Result<Self, JournalError> {
         let look = |told: &AguiTranscript| (told.preamble(), told.fold.clone());
-        let (preamble, fold) = states.transcripts.at(app, &facts, seq, look).await?;
+        let (preamble, fold) = states.transcripts.at(cx, &facts, seq, look).await?;
         let places = (PREAMBLE + 1..).map(|part| Cursor::with_part(facts.stream, seq, part));
         let all = places.zip(preamble).filter(|(cursor, _)| cursor.part > Some(part));
         let due = all.map(|(cursor, said)| (Some(cursor), said)).collect();
         Ok(Self::new(states, fold, seq, (seq, u32::MAX), due))
     }
 
-    fn write_due(&mut self, app: &App, out: &mut Vec<u8>) {
+    fn write_due(&mut self, cx: &FaceContext, out: &mut Vec<u8>) {
         for (cursor, said) in self.due.drain(..) {
-            write(app, cursor.as_ref(), &said, out);
+            write(cx, cursor.as_ref(), &said, out);
         }
     }
 
-    async fn tell(&mut self, app: &App, frames: &Frames) -> Result<BodyStep, JournalError> {
+    async fn tell(&mut self, cx: &FaceContext, frames: &Frames) -> Result<BodyStep, JournalError> {
         let mut is_over = false;
         for packet in frames.iter().filter_map(sse::decode_packet) {
-            is_over = is_over || self.take(app, packet).await?;
+            is_over = is_over || self.take(cx, packet).await?;
         }
         let mut out = Vec::new();
-        self.write_due(app, &mut out);
+        self.write_due(cx, &mut out);
         Ok(if is_over { BodyStep::Last(out.into()) } else { BodyStep::Write(out.into()) })
     }
 
     /// Takes one packet; true if the response is complete.
-    async fn take(&mut self, app: &App, packet: StreamPacket) -> Result<bool, JournalError> {
+    async fn take(&mut self, cx: &FaceContext, packet: StreamPacket) -> Result<bool, JournalError> {
         // Another packet follows, so the error was only an attempt's.
         if let Some(held) = self.held.take() {
             let said = self.fold.take(&held);
@@ -297,12 +311,8 @@ impl AguiWriter {
         }
         let said = match reset_of(&packet) {
             Some(reset) => {
-                let told = self.states.transcripts.at(
-                    app,
-                    &self.fold.facts,
-                    seq,
-                    AguiTranscript::last_cut,
-                );
+                let told =
+                    self.states.transcripts.at(cx, &self.fold.facts, seq, AguiTranscript::last_cut);
                 let cut = told.await?;
                 self.fold.reset(&packet, &reset, &cut)
             }
@@ -331,7 +341,7 @@ impl AguiWriter {
 
     /// Whether a reader at `cursor` has all that a closed run will ever say.
     async fn has_all(
-        app: &App,
+        cx: &FaceContext,
         states: &Arc<FoldStates>,
         run: &Run,
         facts: Facts,
@@ -340,16 +350,16 @@ impl AguiWriter {
         if run.state != RunState::Closed || cursor.seq + END_PACKETS < run.last_seq {
             return Ok(false);
         }
-        let mut writer = Self::open(app, states, run, facts, Begin::After(cursor)).await?;
+        let mut writer = Self::open(cx, states, run, facts, Begin::After(cursor)).await?;
         loop {
             let frames =
-                app.journal.store().read(run.stream_id, writer.base, 1024, 1024 * 1024).await?;
+                cx.journal.store().read(run.stream_id, writer.base, 1024, 1024 * 1024).await?;
             let Some(last) = frames.last() else {
                 return Ok(writer.end.is_some() && writer.due.is_empty());
             };
             writer.base = last.seq;
             for packet in frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)) {
-                writer.take(app, packet).await?;
+                writer.take(cx, packet).await?;
             }
         }
     }
@@ -377,20 +387,20 @@ impl FaceWriter for AguiWriter {
         self.base
     }
 
-    fn opening(&mut self, app: &App) -> Bytes {
+    fn opening(&mut self, cx: &FaceContext) -> Bytes {
         // A comment, if there is nothing else to say: proxies and clients see that the response has
         // begun.
         let is_fresh = self.seen == (0, 1) && !self.due.is_empty();
         let mut out = if is_fresh { b"retry: 500\n".to_vec() } else { sse::HEARTBEAT.to_vec() };
-        self.write_due(app, &mut out);
+        self.write_due(cx, &mut out);
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a> {
-        Emit::Later(Box::pin(async move { self.tell(app, &frames).await }))
+    fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
+        Emit::Later(Box::pin(async move { self.tell(cx, &frames).await }))
     }
 
-    fn caught_up(&mut self, app: &App, state: RunState, view: ViewerKind) -> BodyStep {
+    fn caught_up(&mut self, cx: &FaceContext, state: RunState, view: ViewerKind) -> BodyStep {
         match state {
             RunState::Running => return BodyStep::Write(Bytes::new()),
             RunState::Waiting => {
@@ -411,7 +421,7 @@ impl FaceWriter for AguiWriter {
             }
         }
         let mut out = Vec::new();
-        self.write_due(app, &mut out);
+        self.write_due(cx, &mut out);
         BodyStep::Last(out.into())
     }
 
@@ -423,9 +433,9 @@ impl FaceWriter for AguiWriter {
 
 /// The last packet that is not about the end of the run. A joiner is told everything up to it as a
 /// whole, so that nothing that it may hold already comes as an event.
-async fn before_end(app: &App, run: &Run) -> Result<u64, JournalError> {
+async fn before_end(cx: &FaceContext, run: &Run) -> Result<u64, JournalError> {
     let after = run.last_seq.saturating_sub(END_PACKETS);
-    let frames = app.journal.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;
+    let frames = cx.journal.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;
     let due = frames.iter().filter(|frame| frame.seq <= run.last_seq);
     let packets: Vec<StreamPacket> =
         due.filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
@@ -442,7 +452,7 @@ fn count(said: &[OutgoingEvent]) -> u32 {
 }
 
 /// Encodes and counts.
-fn write(app: &App, id: Option<&Cursor>, said: &OutgoingEvent, out: &mut Vec<u8>) {
-    app.metrics.face_event(NAME, said.kind(), said.error_code());
+fn write(cx: &FaceContext, id: Option<&Cursor>, said: &OutgoingEvent, out: &mut Vec<u8>) {
+    cx.observer.event(NAME, said.kind(), said.error_code());
     said.encode(id, out);
 }

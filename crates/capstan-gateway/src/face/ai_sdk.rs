@@ -27,7 +27,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use uuid::Uuid;
 
 use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::openapi::{Model, Routes, model};
 use crate::post;
 use crate::reader::ViewerKind;
@@ -54,7 +54,7 @@ impl Face for AiSdk {
         NAME
     }
 
-    fn routes(self: Arc<Self>) -> Routes {
+    fn routes(self: Arc<Self>) -> Routes<FaceContext> {
         routes::routes(&self)
     }
 
@@ -80,7 +80,7 @@ impl Face for AiSdk {
 
     /// The key that was given. Else the same body attaches, unless its run came to nothing: then a
     /// person asks again.
-    async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
+    async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
         let given = request.parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok());
         if let Some(key) = given.filter(|key| !key.is_empty()) {
             return Ok(key.to_owned());
@@ -89,7 +89,7 @@ impl Face for AiSdk {
             return Ok(Uuid::now_v7().to_string());
         }
         let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
-        let same = lookup::newest(app, request.tenant, NameKind::BodyHash, &hash).await?;
+        let same = lookup::newest(cx, request.tenant, NameKind::BodyHash, &hash).await?;
         Ok(match same {
             None => format!("{NAME}:{hash}"),
             // All who ask again find the same run.
@@ -113,8 +113,13 @@ impl Face for AiSdk {
 
     /// A chat shows the body of a refusal as it is, so that it is a sentence; who reads problems
     /// says so.
-    fn refuse(&self, app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
-        let problem = fault.to_problem(app.settings.exposure);
+    fn refuse(
+        &self,
+        cx: &FaceContext,
+        fault: &Fault,
+        asker: RefusalTarget<'_>,
+    ) -> Option<Response> {
+        let problem = fault.to_problem(cx.settings.exposure);
         let (kind, body) = match asker.parts().is_some_and(wants_problem) {
             true => (problem::CONTENT_TYPE, serde_json::to_string(&problem).unwrap_or_default()),
             false => ("text/plain; charset=utf-8", problem.detail.unwrap_or(problem.title)),
@@ -135,13 +140,13 @@ impl Face for AiSdk {
 
     async fn open(
         &self,
-        app: &App,
+        cx: &FaceContext,
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let run = opening.run;
         let manner = match opening.posted {
             Some(ask) => Manner::of(ask.extras.payload.get().as_bytes()),
-            None => manner_of(app, run).await?,
+            None => manner_of(cx, run).await?,
         };
         let (facts, cursor) = (Facts::new(run, manner), opening.point.cursor_in(run));
         // Who posts holds the message that it answers.
@@ -149,38 +154,38 @@ impl Face for AiSdk {
         Ok(Box::new(AiSdkWriter::new(run.stream_id, facts, cursor, has_continued)))
     }
 
-    async fn has_all(&self, _: &App, opening: &ViewRequest<'_>) -> Result<bool, Fault> {
+    async fn has_all(&self, _: &FaceContext, opening: &ViewRequest<'_>) -> Result<bool, Fault> {
         let (run, after) = (opening.run, opening.point.in_run(opening.run)?);
         let is_whole = opening.point.cursor_in(run).is_some_and(|cursor| cursor.part.is_none());
         Ok(run.state == RunState::Closed && is_whole && after >= run.last_seq)
     }
 
-    async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
         if !elsewhere::is_preferred(request.parts) {
             return None;
         }
-        let told = elsewhere::response(app, run, request.parts).await;
+        let told = elsewhere::response(cx, run, request.parts).await;
         let asker = RefusalTarget::Client(request.parts, request.ask);
-        Some(told.unwrap_or_else(|fault| super::refusal(app, self, fault, asker).of_a_run()))
+        Some(told.unwrap_or_else(|fault| super::refusal(cx, self, fault, asker).of_a_run()))
     }
 
     async fn headers(
         &self,
-        app: &App,
+        cx: &FaceContext,
         opening: &ViewRequest<'_>,
         headers: &mut HeaderMap,
     ) -> Result<(), Fault> {
         headers.insert("x-vercel-ai-ui-message-stream", HeaderValue::from_static("v1"));
-        elsewhere::name(app, opening.run, opening.parts, headers).await
+        elsewhere::name(cx, opening.run, opening.parts, headers).await
     }
 }
 
 /// What the body of a run says of how it is told.
-async fn manner_of(app: &App, run: &Run) -> Result<Manner, Fault> {
+async fn manner_of(cx: &FaceContext, run: &Run) -> Result<Manner, Fault> {
     if run.face != NAME {
         return Ok(Manner::default());
     }
-    let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
     Ok(Manner::of(&body.unwrap_or_default()))
 }
 

@@ -17,8 +17,8 @@ use http::{HeaderMap, HeaderValue};
 
 use self::routes::Params;
 use super::{BodyStep, Emit, Face, FaceWriter, Request, ViewRequest};
-use crate::access::Caller;
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::last_event_id::resume_point;
 use crate::openapi::{Model, Routes};
 use crate::post::header_lists;
@@ -43,7 +43,7 @@ impl Face for Cap {
         NAME
     }
 
-    fn routes(self: Arc<Self>) -> Routes {
+    fn routes(self: Arc<Self>) -> Routes<FaceContext> {
         Routes::default()
             .start("/v1/assist", self.clone(), &routes::POST)
             .start("/v1/agents/{name}/assist", self.clone(), &routes::POST)
@@ -73,13 +73,13 @@ impl Face for Cap {
         lists("application/json") && !lists("text/event-stream")
     }
 
-    async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
         if !self.wants_whole(request.parts) {
             return None;
         }
         // A run's own fault was counted by its relay.
         let id = request.ask.key.parse().unwrap_or_default();
-        Some(match whole::response(app, run, id).await {
+        Some(match whole::response(cx, run, id).await {
             Ok(answer) => answer,
             Err(fault) => Refusal::from(fault).of_a_run(),
         })
@@ -87,7 +87,7 @@ impl Face for Cap {
 
     async fn open(
         &self,
-        _app: &App,
+        _app: &FaceContext,
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let params: Params = query::parse(&opening.parts.uri)?;
@@ -104,13 +104,13 @@ impl Face for Cap {
     /// Whoever posted may watch with a ticket.
     async fn headers(
         &self,
-        app: &App,
+        cx: &FaceContext,
         opening: &ViewRequest<'_>,
         headers: &mut HeaderMap<HeaderValue>,
     ) -> Result<(), Fault> {
         let key = opening.parts.extensions.get::<Caller>().and_then(|caller| caller.key.as_ref());
         let key = key.filter(|_| opening.view == ViewerKind::Post);
-        tickets::attach(app, opening.run, key, headers).await
+        tickets::attach(cx, opening.run, key, headers).await
     }
 }
 
@@ -128,21 +128,21 @@ impl FaceWriter for CapWriter {
     }
 
     /// A client can resume before the first packet.
-    fn opening(&mut self, _: &App) -> Bytes {
+    fn opening(&mut self, _: &FaceContext) -> Bytes {
         let mut out = Vec::new();
         sse::encode_opening(&self.cursor, RETRY_MS, &mut out);
         out.into()
     }
 
     /// Joined: one write instead of many when a reader catches up.
-    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Emit<'a> {
+    fn frames<'a>(&'a mut self, _: &'a FaceContext, frames: Frames) -> Emit<'a> {
         Emit::Now(BodyStep::Write(match self.profile {
             Profile::V1 => frames.into_bytes(),
             Profile::V2 => frames.iter().flat_map(to_v2).collect(),
         }))
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, view: ViewerKind) -> BodyStep {
+    fn caught_up(&mut self, _: &FaceContext, state: RunState, view: ViewerKind) -> BodyStep {
         match (state, view) {
             (RunState::Closed, _) | (RunState::Waiting, ViewerKind::Post) => BodyStep::End,
             // A viewer stays: the next step comes when the run goes on.

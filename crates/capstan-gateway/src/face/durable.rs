@@ -19,11 +19,10 @@ use capstan_protocol::{Fault, FaultKind, StreamPacket, problem};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{Face, FaceWriter, RefusalTarget, ViewRequest};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::openapi::{Model, Routes, model};
 use capstan_engine::ask::Ask;
 use items::{Items, Shape};
-pub(crate) use routes::READ;
 use writer::DurableWriter;
 
 const NAME: &str = "durable";
@@ -40,7 +39,7 @@ impl Face for Durable {
         NAME
     }
 
-    fn routes(self: Arc<Self>) -> Routes {
+    fn routes(self: Arc<Self>) -> Routes<FaceContext> {
         routes::routes(&self)
     }
 
@@ -62,8 +61,8 @@ impl Face for Durable {
     }
 
     /// Problems, which its clients hand out as they are. Whoever would write is told who does.
-    fn refuse(&self, app: &App, fault: &Fault, _: RefusalTarget<'_>) -> Option<Response> {
-        let mut problem = fault.to_problem(app.settings.exposure);
+    fn refuse(&self, cx: &FaceContext, fault: &Fault, _: RefusalTarget<'_>) -> Option<Response> {
+        let mut problem = fault.to_problem(cx.settings.exposure);
         if fault.kind() == FaultKind::MethodNotAllowed {
             problem.detail = Some(WHO_WRITES.to_owned());
         }
@@ -81,18 +80,18 @@ impl Face for Durable {
 
     async fn open(
         &self,
-        app: &App,
+        cx: &FaceContext,
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let after = opening.point.in_run(opening.run)?;
         let shape = opening.parts.extensions.get::<Shape>().copied().unwrap_or_default();
-        let items = Items::after(app, opening.run, after, shape).await?;
+        let items = Items::after(cx, opening.run, after, shape).await?;
         Ok(Box::new(DurableWriter::new(items, after, opening.run.last_seq)))
     }
 
     async fn headers(
         &self,
-        _: &App,
+        _: &FaceContext,
         _: &ViewRequest<'_>,
         headers: &mut HeaderMap,
     ) -> Result<(), Fault> {

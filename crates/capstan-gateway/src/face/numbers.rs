@@ -23,7 +23,7 @@ use serde_json::json;
 
 use self::routes::{Question, own_id, stream_of};
 use super::{BodyStep, Emit, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::openapi::{Model, Routes, model};
 use crate::reader::{self, ViewerKind};
 use capstan_engine::ask::{Ask, invalid};
@@ -40,11 +40,11 @@ impl Face for Numbers {
         "numbers"
     }
 
-    fn routes(self: Arc<Self>) -> Routes {
+    fn routes(self: Arc<Self>) -> Routes<FaceContext> {
         routes::for_tenants(self)
     }
 
-    fn open_routes(self: Arc<Self>) -> Routes {
+    fn open_routes(self: Arc<Self>) -> Routes<FaceContext> {
         routes::open()
     }
 
@@ -77,7 +77,7 @@ impl Face for Numbers {
     /// A question that goes on from another stays in its conversation.
     async fn complete(
         &self,
-        app: &App,
+        cx: &FaceContext,
         tenant: &str,
         parts: &Parts,
         ask: &mut Ask,
@@ -86,20 +86,20 @@ impl Face for Numbers {
         else {
             return Ok(());
         };
-        let run = lookup::by_stream(app, tenant, stream_of(previous)).await?;
+        let run = lookup::by_stream(cx, tenant, stream_of(previous)).await?;
         (ask.session, ask.previous) = (run.session, Some(run.stream_id));
         Ok(())
     }
 
     /// The key that was given; else a repeat says that it is one, and attaches to the newest run of
     /// its body.
-    async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
+    async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
         let header = |name| request.parts.headers.get(name).and_then(|value| value.to_str().ok());
         if let Some(key) = header("numbers-key") {
             return Ok(key.to_owned());
         }
         let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
-        let same = lookup::newest(app, request.tenant, NameKind::BodyHash, &hash).await?;
+        let same = lookup::newest(cx, request.tenant, NameKind::BodyHash, &hash).await?;
         let same = same.filter(|_| header("numbers-repeat").is_some());
         Ok(same.map_or_else(|| uuid::Uuid::now_v7().to_string(), |run| run.key))
     }
@@ -112,7 +112,7 @@ impl Face for Numbers {
         path.starts_with("/v1/numbers")
     }
 
-    fn refuse(&self, _: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
+    fn refuse(&self, _: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
         let status =
             StatusCode::from_u16(routes::status_of(fault.kind().entry())).unwrap_or_default();
         let told = json!({ "wrong": fault.code(), "at": asker.path(),
@@ -121,20 +121,24 @@ impl Face for Numbers {
     }
 
     /// Whoever asks for the whole says so in its body.
-    async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
         let question: Question = serde_json::from_slice(request.body).unwrap_or_default();
         if question.stream {
             return None;
         }
         let asker = RefusalTarget::Client(request.parts, request.ask);
-        let told = match reader::follow::<Transcript>(app, run).await {
+        let told = match reader::follow::<Transcript>(cx, run).await {
             Ok(whole) => whole.fault().map_or_else(|| Ok(routes::told(&whole)), Err),
             Err(fault) => Err(fault),
         };
-        Some(told.unwrap_or_else(|fault| super::refusal(app, self, fault, asker).of_a_run()))
+        Some(told.unwrap_or_else(|fault| super::refusal(cx, self, fault, asker).of_a_run()))
     }
 
-    async fn open(&self, _: &App, opening: ViewRequest<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+    async fn open(
+        &self,
+        _: &FaceContext,
+        opening: ViewRequest<'_>,
+    ) -> Result<Box<dyn FaceWriter>, Fault> {
         let seconds =
             opening.parts.headers.get("numbers-lasts").and_then(|s| s.to_str().ok()?.parse().ok());
         let base = opening.point.in_run(opening.run)?;
@@ -143,7 +147,7 @@ impl Face for Numbers {
 
     async fn headers(
         &self,
-        _: &App,
+        _: &FaceContext,
         opening: &ViewRequest<'_>,
         headers: &mut HeaderMap,
     ) -> Result<(), Fault> {
@@ -162,11 +166,11 @@ impl FaceWriter for NumbersWriter {
         self.base
     }
 
-    fn opening(&mut self, _: &App) -> Bytes {
+    fn opening(&mut self, _: &FaceContext) -> Bytes {
         Bytes::new()
     }
 
-    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Emit<'a> {
+    fn frames<'a>(&'a mut self, _: &'a FaceContext, frames: Frames) -> Emit<'a> {
         let packets = frames.iter().filter_map(sse::decode_packet);
         let told: String = packets
             .map(|packet| format!("{}={}\n", packet.seq * PER_PACKET, said(&packet.payload)))
@@ -174,7 +178,7 @@ impl FaceWriter for NumbersWriter {
         Emit::Now(BodyStep::Write(told.into()))
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, _: ViewerKind) -> BodyStep {
+    fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Closed => BodyStep::Last("over\n".into()),
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),

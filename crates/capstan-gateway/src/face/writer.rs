@@ -7,7 +7,7 @@ use capstan_journal::{Frames, JournalError, RunState};
 use capstan_protocol::sse;
 use futures_util::future::BoxFuture;
 
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::reader::ViewerKind;
 
 /// One response. It turns what the reader meets (frames, and where the run stands) into the bytes
@@ -18,13 +18,13 @@ pub(crate) trait FaceWriter: Send {
     fn base(&self) -> u64;
 
     /// What the body begins with, at once; there may be nothing.
-    fn opening(&mut self, app: &App) -> Bytes;
+    fn opening(&mut self, cx: &FaceContext) -> Bytes;
 
     /// Frames that are due.
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a>;
+    fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a>;
 
     /// All frames were read and the run stands still.
-    fn caught_up(&mut self, app: &App, state: RunState, view: ViewerKind) -> BodyStep;
+    fn caught_up(&mut self, cx: &FaceContext, state: RunState, view: ViewerKind) -> BodyStep;
 
     /// The server goes down while the body is open, or it has lasted as long as it may.
     fn closing(&mut self) -> BodyStep;

@@ -7,8 +7,10 @@ use capstan_protocol::{CATALOGUE, FaultKind, Problem, problem};
 use serde_json::{Map, Value, json};
 
 use super::models::Models;
+
 use super::routes::Described;
 use super::{Answer, Body, Content, Header, Link, REQUEST_ID, TENANT_ID, Tag, WAIT, model};
+use crate::tickets;
 
 /// What holds for all routes.
 const ABOUT: &str = "The run contract for AI agents: start once, stream, fail in types, resume \
@@ -95,7 +97,7 @@ fn operation_id(method: &str, path: &str) -> String {
 
 fn security(route: &Described) -> Value {
     match (route.needs_key, route.method, route.path) {
-        (true, "get", crate::access::WATCH | crate::face::durable::READ) => {
+        (true, "get", tickets::STREAM | tickets::DURABLE_STREAM) => {
             json!([{ "key": [] }, { "ticket": [] }])
         }
         (true, _, _) => json!([{ "key": [] }]),

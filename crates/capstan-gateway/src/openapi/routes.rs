@@ -9,15 +9,13 @@ use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Extension, Router};
 
 use super::{Does, Row};
-use crate::access::{Caller, check_scopes};
-use crate::app::App;
-use crate::face::Face;
+use crate::caller::{Caller, check_scopes};
+use crate::face::{Face, FaceContext};
 use crate::scopes::Operation;
 
 /// Handlers with their rows.
-#[derive(Default)]
-pub(crate) struct Routes {
-    router: Router<App>,
+pub(crate) struct Routes<S> {
+    router: Router<S>,
     described: Vec<Described>,
 }
 
@@ -30,10 +28,16 @@ pub(crate) struct Described {
     pub(crate) needs_key: bool,
 }
 
-impl Routes {
+impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
+    fn default() -> Self {
+        Self { router: Router::new(), described: Vec::new() }
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Routes<S> {
     pub(crate) fn get<H, T>(self, path: &'static str, handler: H, row: &'static Row) -> Self
     where
-        H: Handler<T, App>,
+        H: Handler<T, S>,
         T: 'static,
     {
         self.add("get", path, get(handler), row)
@@ -41,7 +45,7 @@ impl Routes {
 
     pub(crate) fn post<H, T>(self, path: &'static str, handler: H, row: &'static Row) -> Self
     where
-        H: Handler<T, App>,
+        H: Handler<T, S>,
         T: 'static,
     {
         self.add("post", path, post(handler), row)
@@ -49,7 +53,7 @@ impl Routes {
 
     pub(crate) fn delete<H, T>(self, path: &'static str, handler: H, row: &'static Row) -> Self
     where
-        H: Handler<T, App>,
+        H: Handler<T, S>,
         T: 'static,
     {
         self.add("delete", path, delete(handler), row)
@@ -63,24 +67,11 @@ impl Routes {
         row: &'static Row,
     ) -> Self
     where
-        H: Handler<T, App>,
+        H: Handler<T, S>,
         T: 'static,
     {
         let described = std::mem::take(&mut self.described);
         Self { described, ..self.post(path, handler, row) }
-    }
-
-    /// The way in to a face: a POST that starts a run or attaches to it. The path may name the
-    /// agent.
-    pub(crate) fn start(self, path: &'static str, face: Arc<dyn Face>, row: &'static Row) -> Self {
-        let handler = async move |State(app): State<App>,
-                                  Extension(caller): Extension<Caller>,
-                                  agent: Option<Path<String>>,
-                                  request: Request| {
-            let agent = agent.as_ref().map(|Path(name)| name.as_str());
-            crate::post::post(&app, &caller, &*face, agent, request).await
-        };
-        self.post(path, handler, row)
     }
 
     /// These, and those.
@@ -93,7 +84,7 @@ impl Routes {
         mut self,
         method: &'static str,
         path: &'static str,
-        to: MethodRouter<App>,
+        to: MethodRouter<S>,
         row: &'static Row,
     ) -> Self {
         self.described.push(Described { method, path, row, needs_key: false });
@@ -111,8 +102,13 @@ impl Routes {
         Self { router: self.router.route(path, to), ..self }
     }
 
+    /// The same for a router of another state, with this one in it.
+    pub(crate) fn with_state<T: Clone + Send + Sync + 'static>(self, state: S) -> Routes<T> {
+        Routes { router: self.router.with_state(state), described: self.described }
+    }
+
     /// What serves.
-    pub(crate) fn into_router(self) -> Router<App> {
+    pub(crate) fn into_router(self) -> Router<S> {
         self.router
     }
 
@@ -128,5 +124,20 @@ fn usual_operation(method: &str) -> Operation {
         "get" => Operation::Read,
         "delete" => Operation::Stop,
         _ => Operation::Start,
+    }
+}
+
+impl Routes<FaceContext> {
+    /// The way in to a face: a POST that starts a run or attaches to it. The path may name the
+    /// agent.
+    pub(crate) fn start(self, path: &'static str, face: Arc<dyn Face>, row: &'static Row) -> Self {
+        let handler = async move |State(cx): State<FaceContext>,
+                                  Extension(caller): Extension<Caller>,
+                                  agent: Option<Path<String>>,
+                                  request: Request| {
+            let agent = agent.as_ref().map(|Path(name)| name.as_str());
+            crate::post::post(&cx, &caller, &*face, agent, request).await
+        };
+        self.post(path, handler, row)
     }
 }

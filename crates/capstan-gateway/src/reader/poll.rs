@@ -5,7 +5,7 @@ use std::time::Duration;
 use capstan_journal::{Frames, Run, RunState, Step};
 use capstan_protocol::Fault;
 
-use crate::app::App;
+use crate::face::FaceContext;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::readers::ReaderGuard;
 
@@ -26,22 +26,27 @@ pub(crate) struct Batch {
 
 /// The frames after a packet; if there are none yet, those that come within `wait`. Who waits takes
 /// a reader's place.
-pub(crate) async fn poll(app: &App, run: &Run, after: u64, wait: Duration) -> Result<Batch, Fault> {
-    let _slot = app.limiter.take_reader(&run.tenant, &app.settings.limits)?;
-    let _reading = ReaderGuard::new(app, run);
-    let found = app.journal.store().read_on(run.stream_id, after, MOST.0, MOST.1).await;
+pub(crate) async fn poll(
+    cx: &FaceContext,
+    run: &Run,
+    after: u64,
+    wait: Duration,
+) -> Result<Batch, Fault> {
+    let _slot = cx.limiter.take_reader(&run.tenant, &cx.settings.limits)?;
+    let _reading = ReaderGuard::new(cx, run);
+    let found = cx.journal.store().read_on(run.stream_id, after, MOST.0, MOST.1).await;
     let (mut frames, mut last) =
         found.map_err(journal_fault)?.unwrap_or_else(|| (Frames::none(), after));
     if frames.is_empty() && !wait.is_zero() {
         (frames, last) = tokio::select! {
             biased;
-            news = news(app, run, after) => news?,
-            () = app.ended.cancelled() => (frames, last),
+            news = news(cx, run, after) => news?,
+            () = cx.ended.cancelled() => (frames, last),
             () = tokio::time::sleep(wait) => (frames, last),
         };
     }
     // Looked at after the frames: what it says to be over is in them.
-    let run = app
+    let run = cx
         .journal
         .store()
         .run(run.stream_id)
@@ -53,8 +58,8 @@ pub(crate) async fn poll(app: &App, run: &Run, after: u64, wait: Duration) -> Re
 }
 
 /// What comes next; nothing if the run is over.
-async fn news(app: &App, run: &Run, after: u64) -> Result<(Frames, u64), Fault> {
-    let mut reader = app.journal.reader_of(run, after);
+async fn news(cx: &FaceContext, run: &Run, after: u64) -> Result<(Frames, u64), Fault> {
+    let mut reader = cx.journal.reader_of(run, after);
     loop {
         match reader.next().await.map_err(journal_fault)? {
             Step::Frames(frames) => return Ok((frames, reader.cursor())),

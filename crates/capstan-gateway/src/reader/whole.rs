@@ -4,7 +4,7 @@ use capstan_journal::{ArmedBy, Frames, Run, RunState, Step};
 use capstan_protocol::{Fault, FaultKind, StreamError, StreamPacket, Transcript, sse};
 use uuid::Uuid;
 
-use crate::app::App;
+use crate::face::FaceContext;
 use capstan_engine::cpu_offload;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::limits::MemoryReservation;
@@ -66,14 +66,14 @@ impl<T: Fold> Whole<T> {
 }
 
 /// Follows a run to its end, or until it waits for its client.
-pub(crate) async fn follow<T: Fold>(app: &App, run: &Run) -> Result<Whole<T>, Fault> {
-    let mut reader = app.journal.reader_of(run, 0);
-    let mut whole = Gathering::new(app, run);
+pub(crate) async fn follow<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Whole<T>, Fault> {
+    let mut reader = cx.journal.reader_of(run, 0);
+    let mut whole = Gathering::new(cx, run);
     let state = loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
-            () = app.broken.cancelled() => return Err(Fault::new(FaultKind::JournalUnavailable)),
-            () = app.closing.cancelled() => return Err(Fault::new(FaultKind::RunInterrupted).with_retry_after(1.0)),
+            () = cx.broken.cancelled() => return Err(Fault::new(FaultKind::JournalUnavailable)),
+            () = cx.closing.cancelled() => return Err(Fault::new(FaultKind::RunInterrupted).with_retry_after(1.0)),
         };
         match step {
             Step::Frames(frames) => whole.take(&frames)?,
@@ -83,16 +83,16 @@ pub(crate) async fn follow<T: Fold>(app: &App, run: &Run) -> Result<Whole<T>, Fa
             Step::State(state @ (RunState::Waiting | RunState::Closed)) => break state,
         }
     };
-    let run = now(app, run).await?;
+    let run = now(cx, run).await?;
     Ok(whole.done(run, state))
 }
 
 /// What a run has said so far. Nobody waits for it.
-pub(crate) async fn so_far<T: Fold>(app: &App, run: &Run) -> Result<Whole<T>, Fault> {
-    let (run, mut after) = (now(app, run).await?, 0);
-    let mut whole = Gathering::new(app, &run);
+pub(crate) async fn so_far<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Whole<T>, Fault> {
+    let (run, mut after) = (now(cx, run).await?, 0);
+    let mut whole = Gathering::new(cx, &run);
     while after < run.last_seq {
-        let frames = app.journal.store().read(run.stream_id, after, STEP.0, STEP.1).await;
+        let frames = cx.journal.store().read(run.stream_id, after, STEP.0, STEP.1).await;
         let frames = frames.map_err(journal_fault)?;
         let Some(last) = frames.last() else { break };
         after = last.seq;
@@ -106,7 +106,7 @@ pub(crate) async fn so_far<T: Fold>(app: &App, run: &Run) -> Result<Whole<T>, Fa
 /// What is read, within what one object may hold and the tenant's requests may take: both before it
 /// is kept.
 struct Gathering<'a, T> {
-    app: &'a App,
+    cx: &'a FaceContext,
     stream: Uuid,
     transcript: T,
     bytes: usize,
@@ -114,13 +114,13 @@ struct Gathering<'a, T> {
 }
 
 impl<'a, T: Fold> Gathering<'a, T> {
-    fn new(app: &'a App, run: &Run) -> Self {
-        let load = app.limiter.load(&run.tenant);
-        Self { app, stream: run.stream_id, transcript: T::default(), bytes: 0, load }
+    fn new(cx: &'a FaceContext, run: &Run) -> Self {
+        let load = cx.limiter.load(&run.tenant);
+        Self { cx, stream: run.stream_id, transcript: T::default(), bytes: 0, load }
     }
 
     fn take(&mut self, frames: &Frames) -> Result<(), Fault> {
-        let limits = &self.app.settings.limits;
+        let limits = &self.cx.settings.limits;
         let more = frames.size();
         self.bytes = self.bytes.saturating_add(more);
         if self.bytes > limits.whole_bytes {
@@ -148,8 +148,8 @@ fn too_large(stream: Uuid, most: usize) -> Fault {
         .with_detail("stream_id", stream.to_string())
 }
 
-async fn now(app: &App, run: &Run) -> Result<Run, Fault> {
-    let found = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?;
+async fn now(cx: &FaceContext, run: &Run) -> Result<Run, Fault> {
+    let found = cx.journal.store().run(run.stream_id).await.map_err(journal_fault)?;
     Ok(found.unwrap_or_else(|| run.clone()))
 }
 

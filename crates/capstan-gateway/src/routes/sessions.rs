@@ -8,11 +8,11 @@ use capstan_protocol::{Fault, FaultKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::access::Caller;
 use crate::accounted_body;
 use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::app::App;
 use crate::audit::Who;
+use crate::caller::Caller;
 use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;

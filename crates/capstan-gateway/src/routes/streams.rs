@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::access::Caller;
 use crate::answers::{PacketPage, Stream, StreamPage};
 use crate::app::App;
 use crate::audit::{Deed, Who};
+use crate::caller::Caller;
 use crate::face::{ViewRequest, cap};
 use crate::last_event_id::resume_point;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
@@ -22,7 +22,6 @@ use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
 use crate::{accounted_body, post};
-use capstan_engine::resume::ResumePoint;
 use capstan_engine::{cpu_offload, lookup, purge, runs};
 
 /// A page holds at most this many entries.
@@ -42,7 +41,7 @@ pub(crate) struct WatchParams {
     after: Option<u64>,
     /// The protocol in which the stream is told; cap unless said.
     #[serde(default)]
-    #[schemars(schema_with = "openapi::face_names")]
+    #[schemars(schema_with = "super::any_face::face_names")]
     face: Option<String>,
 }
 
@@ -62,7 +61,7 @@ pub(crate) const WATCH: Row = Row {
             headers: &[&openapi::STREAM_ID],
             ..Answer::ok(
                 "The packets, an event each. The `id:` of an event is the cursor after it.",
-                &[Content::Events(openapi::events_of_any_face)],
+                &[Content::Events(super::any_face::events_of_any_face)],
             )
         },
         Answer {

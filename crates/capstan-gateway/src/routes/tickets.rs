@@ -6,9 +6,9 @@ use axum::{Extension, Json};
 use capstan_protocol::FaultKind;
 use http::{HeaderValue, header};
 
-use crate::access::Caller;
 use crate::answers::StreamTicket;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
 use crate::refusal::Refusal;
 use crate::scopes::Operation;

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::call::Call;
 use super::words::{Version, with};
 use super::{push, rows};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::openapi::Routes;
 use crate::refusal::Refusal;
 
@@ -34,7 +34,7 @@ const OLD: [&str; 5] = [
 const FRESH: &str = "public, max-age=60";
 
 /// For everybody.
-pub(super) fn open_routes() -> Routes {
+pub(super) fn open_routes() -> Routes<FaceContext> {
     Routes::default().get("/.well-known/agent-card.json", of_default, &rows::CARD).get(
         "/v1/agents/{name}/a2a/.well-known/agent-card.json",
         of_agent,
@@ -43,7 +43,7 @@ pub(super) fn open_routes() -> Routes {
 }
 
 /// For whoever has a key.
-pub(super) fn routes() -> Routes {
+pub(super) fn routes() -> Routes<FaceContext> {
     Routes::default()
         .get("/v1/a2a/extendedAgentCard", more_of_default, &rows::EXTENDED_CARD)
         .get("/v1/a2a/v1/card", more_of_default, &rows::EXTENDED_CARD)
@@ -55,35 +55,38 @@ pub(super) fn routes() -> Routes {
         .get("/v1/agents/{name}/a2a/v1/card", more_of_agent, &rows::EXTENDED_CARD_OF_AGENT)
 }
 
-async fn of_default(State(app): State<App>, request: HttpRequest) -> Result<Response, Refusal> {
+async fn of_default(
+    State(cx): State<FaceContext>,
+    request: HttpRequest,
+) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
-    Ok(kept_for_a_while(&parts, &public(&app, None, &parts)?))
+    Ok(kept_for_a_while(&parts, &public(&cx, None, &parts)?))
 }
 
 async fn of_agent(
-    State(app): State<App>,
+    State(cx): State<FaceContext>,
     Path(name): Path<String>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
-    Ok(kept_for_a_while(&parts, &public(&app, Some(&name), &parts)?))
+    Ok(kept_for_a_while(&parts, &public(&cx, Some(&name), &parts)?))
 }
 
 async fn more_of_default(
-    State(app): State<App>,
+    State(cx): State<FaceContext>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
-    Ok(Json(extended(&app, None, Call::at(parts.uri.path()).version, &parts)?).into_response())
+    Ok(Json(extended(&cx, None, Call::at(parts.uri.path()).version, &parts)?).into_response())
 }
 
 async fn more_of_agent(
-    State(app): State<App>,
+    State(cx): State<FaceContext>,
     Path(name): Path<String>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
-    Ok(Json(extended(&app, Some(&name), Call::at(parts.uri.path()).version, &parts)?)
+    Ok(Json(extended(&cx, Some(&name), Call::at(parts.uri.path()).version, &parts)?)
         .into_response())
 }
 
@@ -106,15 +109,15 @@ fn kept_for_a_while(parts: &Parts, card: &Value) -> Response {
 }
 
 /// The card for everybody, of an agent or of the default one.
-fn public(app: &App, name: Option<&str>, parts: &Parts) -> Result<Value, Fault> {
-    let agent = name.map_or_else(|| app.default_agent(), |name| app.agent(name));
+fn public(cx: &FaceContext, name: Option<&str>, parts: &Parts) -> Result<Value, Fault> {
+    let agent = name.map_or_else(|| cx.default_agent(), |name| cx.agent(name));
     let agent = agent.ok_or_else(|| Fault::new(FaultKind::AgentNotFound))?;
-    let base = base(app, parts);
+    let base = base(cx, parts);
     let url = match name {
         None => format!("{base}/v1/a2a"),
         Some(_) => place(&base, &agent.name),
     };
-    Ok(card(app, &agent.name, &url))
+    Ok(card(cx, &agent.name, &url))
 }
 
 fn place(base: &str, agent: &str) -> String {
@@ -124,19 +127,19 @@ fn place(base: &str, agent: &str) -> String {
 /// The card for whoever has shown a key: it names the other agents of this server, and where their
 /// cards are.
 pub(super) fn extended(
-    app: &App,
+    cx: &FaceContext,
     name: Option<&str>,
     version: Version,
     parts: &Parts,
 ) -> Result<Value, Fault> {
-    let mut card = public(app, name, parts)?;
+    let mut card = public(cx, name, parts)?;
     if let (Version::V1, Some(members)) = (version, card.as_object_mut()) {
         members.retain(|name, _| !OLD.contains(&name.as_str()));
     }
     let own = card.get("name").cloned().unwrap_or_default();
-    let base = base(app, parts);
+    let base = base(cx, parts);
     let mut others: Vec<&str> =
-        app.agents().map(|agent| &*agent.name).filter(|name| own != *name).collect();
+        cx.agents().map(|agent| &*agent.name).filter(|name| own != *name).collect();
     others.sort_unstable();
     let others = others.into_iter().map(|name| {
         let place = place(&base, name);
@@ -153,17 +156,17 @@ pub(super) fn extended(
 }
 
 /// Where this server is: as it was set, else as the request calls it.
-fn base(app: &App, parts: &Parts) -> String {
-    if let Some(url) = &app.settings.public_url {
+fn base(cx: &FaceContext, parts: &Parts) -> String {
+    if let Some(url) = &cx.site.public_url {
         return url.trim_end_matches('/').to_owned();
     }
-    let scheme = if app.settings.tls.is_some() { "https" } else { "http" };
+    let scheme = if cx.site.is_tls { "https" } else { "http" };
     let named = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let host = named.or_else(|| parts.uri.authority().map(http::uri::Authority::as_str));
     format!("{scheme}://{}", host.unwrap_or("localhost"))
 }
 
-fn card(app: &App, name: &str, url: &str) -> Value {
+fn card(cx: &FaceContext, name: &str, url: &str) -> Value {
     let interface = |binding: &str, version: &str| {
         json!({ "url": url, "protocolBinding": binding,
     "protocolVersion": version })
@@ -177,7 +180,7 @@ fn card(app: &App, name: &str, url: &str) -> Value {
         "supportedInterfaces": [interface("JSONRPC", "1.0"), interface("HTTP+JSON", "1.0"),
         interface("JSONRPC", "0.3"),
             interface("HTTP+JSON", "0.3")],
-        "capabilities": { "streaming": true, "pushNotifications": push::is_possible(app),
+        "capabilities": { "streaming": true, "pushNotifications": push::is_possible(cx),
         "extendedAgentCard": true, "extensions": [{
             "uri": RESUME,
             "description": "Events have ids. A subscription with Last-Event-ID goes on right \
@@ -195,7 +198,7 @@ fn card(app: &App, name: &str, url: &str) -> Value {
         "transport": "HTTP+JSON" }],
         "supportsAuthenticatedExtendedCard": true,
     });
-    if !app.settings.is_local() {
+    if !cx.is_local() {
         let bearer = json!({ "key": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } });
         card = with(card, "securitySchemes", bearer);
         card =

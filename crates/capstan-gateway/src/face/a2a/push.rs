@@ -20,11 +20,12 @@ use uuid::Uuid;
 use super::call::Call;
 use super::words::{Ids, Version, with};
 use super::{NAME, task};
-use crate::app::App;
+use crate::face::FaceContext;
+use crate::face::delivery::{self, DueDelivery, Parcel};
 use crate::reader;
 use crate::tenants;
-use crate::webhooks::{self, Webhook};
-use capstan_engine::ask::{Ask, invalid};
+use crate::webhook::Webhook;
+use capstan_engine::ask::invalid;
 use capstan_engine::faults::journal_fault;
 
 /// Of one task.
@@ -134,15 +135,15 @@ struct Delivery {
 }
 
 /// Whether anybody can be told anything here.
-pub(crate) fn is_possible(app: &App) -> bool {
-    app.webhooks.is_some()
+pub(crate) fn is_possible(cx: &FaceContext) -> bool {
+    cx.can_deliver
 }
 
 /// What is asked for, newest first.
-pub(super) async fn list(app: &App, tenant: &str, task: &str) -> Result<Vec<Config>, Fault> {
+pub(super) async fn list(cx: &FaceContext, tenant: &str, task: &str) -> Result<Vec<Config>, Fault> {
     let mut found: Vec<Config> = Vec::new();
-    for run in deliveries(app, tenant, task).await? {
-        let Some(delivery) = of_run(app, &run).await? else { continue };
+    for run in deliveries(cx, tenant, task).await? {
+        let Some(delivery) = of_run(cx, &run).await? else { continue };
         if !found.iter().any(|known| known.id == delivery.config.id) {
             found.push(delivery.config);
         }
@@ -150,18 +151,28 @@ pub(super) async fn list(app: &App, tenant: &str, task: &str) -> Result<Vec<Conf
     Ok(found)
 }
 
-pub(super) async fn get(app: &App, tenant: &str, task: &str, id: &str) -> Result<Config, Fault> {
+pub(super) async fn get(
+    cx: &FaceContext,
+    tenant: &str,
+    task: &str,
+    id: &str,
+) -> Result<Config, Fault> {
     let found =
-        list(app, tenant, task).await?.into_iter().find(|config| id.is_empty() || config.id == id);
+        list(cx, tenant, task).await?.into_iter().find(|config| id.is_empty() || config.id == id);
     let unknown = "The task has no such push notification config.";
     found.ok_or_else(|| Fault::new(FaultKind::StreamNotFound).with_message(unknown))
 }
 
 /// Forgets it, and whatever was still to be told. What was never there is as good as forgotten.
-pub(super) async fn delete(app: &App, tenant: &str, task: &str, id: &str) -> Result<(), Fault> {
-    for run in deliveries(app, tenant, task).await? {
-        if of_run(app, &run).await?.is_some_and(|delivery| delivery.config.id == id) {
-            capstan_engine::purge::stream(app, run).await?;
+pub(super) async fn delete(
+    cx: &FaceContext,
+    tenant: &str,
+    task: &str,
+    id: &str,
+) -> Result<(), Fault> {
+    for run in deliveries(cx, tenant, task).await? {
+        if of_run(cx, &run).await?.is_some_and(|delivery| delivery.config.id == id) {
+            capstan_engine::purge::stream(cx, run).await?;
         }
     }
     Ok(())
@@ -169,7 +180,7 @@ pub(super) async fn delete(app: &App, tenant: &str, task: &str, id: &str) -> Res
 
 /// From now on, of this task. Under the same id it takes the place of what was there.
 pub(super) async fn set(
-    app: &App,
+    cx: &FaceContext,
     version: Version,
     runs: &[Run],
     config: Config,
@@ -178,7 +189,7 @@ pub(super) async fn set(
         return Err(Fault::new(FaultKind::StreamNotFound));
     };
     let (config, task) = (config.checked()?, first.stream_id.to_string());
-    let known = list(app, &first.tenant, &task).await?;
+    let known = list(cx, &first.tenant, &task).await?;
     if known.contains(&config) {
         return Ok(config);
     }
@@ -186,21 +197,26 @@ pub(super) async fn set(
         let most = format!("a task has at most {MOST} push notification configs");
         return Err(invalid(&DecodeError::value("id", most)));
     }
-    delete(app, &first.tenant, &task, &config.id).await?;
+    delete(cx, &first.tenant, &task, &config.id).await?;
     let is_late = last.state == RunState::Closed;
     let delivery =
         Delivery { run: last.stream_id, task, is_1: version == Version::V1, config, is_late };
-    claim(app, last, &delivery, &Uuid::now_v7().to_string()).await?;
+    claim(cx, last, &delivery, &Uuid::now_v7().to_string()).await?;
     Ok(delivery.config)
 }
 
 /// A run of a task begins: who asked to be told of the task is told of this run, too. However often
 /// its message is sent, it is one delivery.
-pub(super) async fn promise(app: &App, call: &Call, run: &Run, ids: &Ids) -> Result<(), Fault> {
+pub(super) async fn promise(
+    cx: &FaceContext,
+    call: &Call,
+    run: &Run,
+    ids: &Ids,
+) -> Result<(), Fault> {
     let goes_on = ids.task != run.stream_id.to_string();
     let asked: Vec<Config> = match &call.push {
-        _ if !is_possible(app) => Vec::new(),
-        _ if goes_on => list(app, &run.tenant, &ids.task).await?,
+        _ if !is_possible(cx) => Vec::new(),
+        _ if goes_on => list(cx, &run.tenant, &ids.task).await?,
         Some(config) => vec![config.clone()],
         None => Vec::new(),
     };
@@ -208,7 +224,7 @@ pub(super) async fn promise(app: &App, call: &Call, run: &Run, ids: &Ids) -> Res
         let (task, is_1) = (ids.task.clone(), call.version == Version::V1);
         let key = format!("{}:{}", run.stream_id, config.id);
         let delivery = Delivery { run: run.stream_id, task, is_1, config, is_late: false };
-        match claim(app, run, &delivery, &key).await {
+        match claim(cx, run, &delivery, &key).await {
             // The task has begun, and can be asked for.
             Err(fault) if fault.kind() == FaultKind::SessionLimitExceeded => {
                 tracing::error!(stream = %run.stream_id, code = fault.code(),
@@ -220,13 +236,13 @@ pub(super) async fn promise(app: &App, call: &Call, run: &Run, ids: &Ids) -> Res
     Ok(())
 }
 
-async fn deliveries(app: &App, tenant: &str, task: &str) -> Result<Vec<Run>, Fault> {
-    let (store, tenant) = (app.journal.store(), tenants::deliveries_of(tenant));
+async fn deliveries(cx: &FaceContext, tenant: &str, task: &str) -> Result<Vec<Run>, Fault> {
+    let (store, tenant) = (cx.journal.store(), tenants::deliveries_of(tenant));
     store.named(&tenant, NameKind::Chat, &place(task), None, PAGE).await.map_err(journal_fault)
 }
 
-async fn of_run(app: &App, run: &Run) -> Result<Option<Delivery>, Fault> {
-    let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+async fn of_run(cx: &FaceContext, run: &Run) -> Result<Option<Delivery>, Fault> {
+    let body = cx.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
     let body: Value = body.and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
     Ok(body.pointer("/message/parts/0/text").and_then(Value::as_str).and_then(Delivery::of))
 }
@@ -236,14 +252,14 @@ fn place(task: &str) -> String {
     format!("capstan:push:{task}")
 }
 
-async fn claim(app: &App, of: &Run, delivery: &Delivery, key: &str) -> Result<(), Fault> {
+async fn claim(cx: &FaceContext, of: &Run, delivery: &Delivery, key: &str) -> Result<(), Fault> {
     let text = serde_json::to_string(delivery).unwrap_or_default();
     let key = format!("capstan:push:{key}");
     let message = json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER",
     "parts": [{ "text": text }] } });
     let body = Bytes::from(message.to_string());
     let (ask, chat) = (super::kept::from_a2a(&body)?, Some(place(&delivery.task)));
-    webhooks::begin(app, &of.tenant, webhooks::Delivery { face: NAME, key, body, ask, chat }).await
+    delivery::begin(cx, &of.tenant, delivery::Delivery { face: NAME, key, body, ask, chat }).await
 }
 
 impl Delivery {
@@ -252,24 +268,18 @@ impl Delivery {
     }
 }
 
-/// What the courier is to post.
-pub(crate) struct Parcel {
-    pub(crate) to: Webhook,
-    pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) body: String,
-}
-
-/// The run that a turn of the courier's is about, if that is one of ours.
-pub(crate) fn run_of(turn: &Turn) -> Option<(Uuid, bool)> {
-    Delivery::of(&turn.text()).map(|delivery| (delivery.run, delivery.is_late))
+/// The run that a turn of the internal agent is about, if that is a delivery of ours.
+pub(super) fn due(turn: &Turn) -> Option<DueDelivery> {
+    let delivery = Delivery::of(&turn.text())?;
+    Some(DueDelivery { run: delivery.run, is_late: delivery.is_late })
 }
 
 /// Where the task stands now that the run is over.
-pub(crate) async fn parcel(app: &App, run: &Run, turn: &Turn) -> Result<Parcel, Fault> {
+pub(super) async fn parcel(cx: &FaceContext, run: &Run, turn: &Turn) -> Result<Parcel, Fault> {
     let lost = || Fault::new(FaultKind::StreamNotFound);
     let delivery = Delivery::of(&turn.text()).ok_or_else(lost)?;
     let version = if delivery.is_1 { Version::V1 } else { Version::V03 };
-    let whole = reader::so_far(app, run).await?;
+    let whole = reader::so_far(cx, run).await?;
     let ids = Ids { task: delivery.task, context: run.session.clone() };
     // 1.0 sends what a stream would say, 0.3 the task.
     let body = match version {
@@ -279,8 +289,8 @@ pub(crate) async fn parcel(app: &App, run: &Run, turn: &Turn) -> Result<Parcel, 
     let url = delivery.config.url.clone();
     // A client may name any public receiver. Others take the operator's consent, but for a gateway
     // that serves this machine alone.
-    let is_local = app.settings.is_local() && !app.settings.open;
-    let allow_private = is_local || app.settings.tenants.allows_push_to(&run.tenant, &url);
+    let is_local = cx.is_for_this_machine();
+    let allow_private = is_local || cx.tenants.allows_push_to(&run.tenant, &url);
     let to = Webhook::unsigned(url, allow_private);
     let mut headers = vec![("content-type", "application/json".to_owned())];
     headers.extend(delivery.config.authorization().map(|words| ("authorization", words)));

@@ -15,8 +15,8 @@ use super::kept::{Configuration, Kept, Message, Send};
 use super::push::{self, Config};
 use super::words::{Ids, Version};
 use super::{A2a, NAME, task};
-use crate::access::Caller;
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::last_event_id::resume_point;
 use crate::post;
@@ -25,13 +25,12 @@ use crate::refusal::Refusal;
 use capstan_engine::ask::invalid;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::limits::MemoryReservation;
-use capstan_engine::resume::ResumePoint;
 use capstan_engine::runs;
 
 /// A request on its way: who asks whom, and how.
 pub(super) struct Asked<'a> {
     pub(super) face: &'a A2a,
-    pub(super) app: &'a App,
+    pub(super) cx: &'a FaceContext,
     pub(super) caller: &'a Caller,
     /// The agent that the path names.
     pub(super) agent: Option<&'a str>,
@@ -54,7 +53,7 @@ pub(super) struct ListParams {
 
 impl Asked<'_> {
     pub(super) fn wrong(&self, fault: &Fault) -> Response {
-        self.call.refuse(&Wrong::of(fault, self.app.settings.exposure))
+        self.call.refuse(&Wrong::of(fault, self.cx.settings.exposure))
     }
 
     /// Sends a message: starts a run, or attaches to the one that it started.
@@ -75,7 +74,7 @@ impl Asked<'_> {
             Err(fault) => {
                 parts.extensions.insert(self.call.clone());
                 return Err(face::refusal(
-                    self.app,
+                    self.cx,
                     self.face,
                     fault,
                     RefusalTarget::Viewer(&parts),
@@ -83,7 +82,7 @@ impl Asked<'_> {
             }
         };
         parts.extensions.insert(self.call.clone());
-        post::answer(self.app, self.caller, self.face, self.agent, &parts, (kept, load)).await
+        post::answer(self.cx, self.caller, self.face, self.agent, &parts, (kept, load)).await
     }
 
     /// What is kept of a message. One that goes on with a task answers what the task asks.
@@ -106,7 +105,7 @@ impl Asked<'_> {
     }
 
     async fn answer(&self, message: &Message, kept: &mut Kept) -> Result<(), Fault> {
-        let store = self.app.journal.store();
+        let store = self.cx.journal.store();
         let tenant = &self.caller.tenant;
         // Who sends it again finds what it was the first time.
         let found = store.find(tenant, &message.message_id).await.map_err(journal_fault)?;
@@ -120,7 +119,7 @@ impl Asked<'_> {
                 return Ok(());
             }
         }
-        let runs = task::runs_of(self.app, tenant, self.agent, &message.task_id).await?;
+        let runs = task::runs_of(self.cx, tenant, self.agent, &message.task_id).await?;
         let over = || {
             Fault::new(FaultKind::InterruptNotOpen).with_message(
                 "The task asks for nothing: it is at work, or over. Send a message without taskId.",
@@ -134,8 +133,8 @@ impl Asked<'_> {
     }
 
     pub(super) async fn get(&self, id: &str) -> Result<Value, Fault> {
-        let runs = task::runs_of(self.app, &self.caller.tenant, self.agent, id).await?;
-        task::of_runs(self.app, self.call.version, &runs).await
+        let runs = task::runs_of(self.cx, &self.caller.tenant, self.agent, id).await?;
+        task::of_runs(self.cx, self.call.version, &runs).await
     }
 
     /// Has this server tell of a task.
@@ -144,23 +143,23 @@ impl Asked<'_> {
         task: &str,
         config: Config,
     ) -> Result<Result<Value, Wrong>, Fault> {
-        if !push::is_possible(self.app) {
+        if !push::is_possible(self.cx) {
             return Ok(Err(Wrong::no_push()));
         }
-        let runs = task::runs_of(self.app, &self.caller.tenant, self.agent, task).await?;
-        let config = push::set(self.app, self.call.version, &runs, config).await?;
+        let runs = task::runs_of(self.cx, &self.caller.tenant, self.agent, task).await?;
+        let config = push::set(self.cx, self.call.version, &runs, config).await?;
         Ok(Ok(config.told(self.call.version, task)))
     }
 
     pub(super) async fn push_get(&self, task: &str, id: &str) -> Result<Value, Fault> {
-        task::runs_of(self.app, &self.caller.tenant, self.agent, task).await?;
-        let config = push::get(self.app, &self.caller.tenant, task, id).await?;
+        task::runs_of(self.cx, &self.caller.tenant, self.agent, task).await?;
+        let config = push::get(self.cx, &self.caller.tenant, task, id).await?;
         Ok(config.told(self.call.version, task))
     }
 
     pub(super) async fn push_list(&self, task: &str) -> Result<Value, Fault> {
-        task::runs_of(self.app, &self.caller.tenant, self.agent, task).await?;
-        let configs = push::list(self.app, &self.caller.tenant, task).await?;
+        task::runs_of(self.cx, &self.caller.tenant, self.agent, task).await?;
+        let configs = push::list(self.cx, &self.caller.tenant, task).await?;
         let told: Vec<Value> =
             configs.iter().map(|config| config.told(self.call.version, task)).collect();
         Ok(match self.call.version {
@@ -170,8 +169,8 @@ impl Asked<'_> {
     }
 
     pub(super) async fn push_delete(&self, task: &str, id: &str) -> Result<Value, Fault> {
-        task::runs_of(self.app, &self.caller.tenant, self.agent, task).await?;
-        push::delete(self.app, &self.caller.tenant, task, id).await?;
+        task::runs_of(self.cx, &self.caller.tenant, self.agent, task).await?;
+        push::delete(self.cx, &self.caller.tenant, task, id).await?;
         Ok(match self.call.version {
             Version::V1 | Version::Rest03 => json!({}),
             Version::V03 => Value::Null,
@@ -185,8 +184,8 @@ impl Asked<'_> {
         let wrong =
             |_| Fault::new(FaultKind::InvalidRequest).with_message("pageToken: is none of ours");
         let before: Option<Uuid> = before.map(|token| token.parse().map_err(wrong)).transpose()?;
-        let (store, tenant) = (self.app.journal.store(), &self.caller.tenant);
-        let _one = self.app.limiter.cpu_offload.answer(tenant).await;
+        let (store, tenant) = (self.cx.journal.store(), &self.caller.tenant);
+        let _one = self.cx.limiter.cpu_offload.answer(tenant).await;
         let runs = match params.context_id.as_deref().filter(|context| !context.is_empty()) {
             Some(context) => store.named(tenant, NameKind::Session, context, before, limit).await,
             None => store.list(tenant, before, limit).await,
@@ -196,10 +195,10 @@ impl Asked<'_> {
         let mut tasks = Vec::new();
         let is_ours = |agent: &str| self.agent.is_none_or(|own| own == agent);
         for run in runs.iter().filter(|run| run.face == NAME && is_ours(&run.agent)) {
-            let ids = task::ids_of(self.app, run, None).await?;
+            let ids = task::ids_of(self.cx, run, None).await?;
             // The others go on with one that is listed.
             if ids.task == run.stream_id.to_string() {
-                let last = task::last_of(self.app, run.clone()).await?;
+                let last = task::last_of(self.cx, run.clone()).await?;
                 tasks.push(task::of_record(self.call.version, &ids, &last));
             }
         }
@@ -208,10 +207,10 @@ impl Asked<'_> {
     }
 
     pub(super) async fn cancel(&self, id: &str) -> Result<Result<Value, Wrong>, Fault> {
-        let mut runs = task::runs_of(self.app, &self.caller.tenant, self.agent, id).await?;
+        let mut runs = task::runs_of(self.cx, &self.caller.tenant, self.agent, id).await?;
         let Some(run) = runs.pop() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
         let stopped = match run.state {
-            RunState::Running | RunState::Waiting => Some(runs::stop(self.app, run).await?),
+            RunState::Running | RunState::Waiting => Some(runs::stop(self.cx, run).await?),
             RunState::Closed => {
                 let task = runs.first().unwrap_or(&run).stream_id.to_string();
                 let given_up = self.give_up(task, &run).await?;
@@ -220,9 +219,9 @@ impl Asked<'_> {
             }
         };
         let Some(stopped) = stopped else { return Ok(Err(Wrong::not_cancelable())) };
-        self.app.audit.stopped(self.caller, &stopped);
+        self.cx.audit.stopped(self.caller, &stopped);
         runs.push(stopped);
-        task::of_runs(self.app, self.call.version, &runs).await.map(Ok)
+        task::of_runs(self.cx, self.call.version, &runs).await.map(Ok)
     }
 
     /// Nobody will answer what the task asks. That is a run of its own, which is over before
@@ -247,14 +246,14 @@ impl Asked<'_> {
             body: serde_json::to_vec(&kept).unwrap_or_default().into(),
             answers: Some(asker.stream_id),
             armed_by: ArmedBy::Gateway,
-            ..Claim::new(&asker.tenant, key, Uuid::now_v7(), self.app.wall.now())
+            ..Claim::new(&asker.tenant, key, Uuid::now_v7(), self.cx.wall.now())
         };
         let ids = Ids { task, context: asker.session.clone() };
-        let (app, call) = (self.app.clone(), self.call.clone());
+        let (cx, call) = (self.cx.clone(), self.call.clone());
         runs::give_up(
-            self.app,
+            self.cx,
             claim,
-            |run| async move { push::promise(&app, &call, &run, &ids).await },
+            |run| async move { push::promise(&cx, &call, &run, &ids).await },
         )
         .await
     }
@@ -266,7 +265,7 @@ impl Asked<'_> {
         id: &str,
     ) -> Result<Result<Response, Wrong>, Fault> {
         let point = resume_point(&parts.headers)?;
-        let runs = task::runs_of(self.app, &self.caller.tenant, self.agent, id).await?;
+        let runs = task::runs_of(self.cx, &self.caller.tenant, self.agent, id).await?;
         let Some(run) = runs.last() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
         // One that asks is not over: it is told as it stands, and whoever answers reads on.
         let is_over = run.state == RunState::Closed && task::open_questions(run).is_none();
@@ -277,7 +276,7 @@ impl Asked<'_> {
         }
         parts.extensions.insert(self.call.clone());
         let opening = ViewRequest { run, point, view: ViewerKind::Get, parts, posted: None };
-        post::watch(self.app, self.face, opening).await.map(Ok)
+        post::watch(self.cx, self.face, opening).await.map(Ok)
     }
 }
 

@@ -15,8 +15,8 @@ use super::call::{self, Call};
 use super::push::Config;
 use super::requests::{Asked, ListParams};
 use super::{A2a, rows};
-use crate::access::Caller;
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget};
 use crate::openapi::{self, Routes};
 use crate::refusal::Refusal;
@@ -49,16 +49,16 @@ impl Places {
 
 type Serve = for<'a> fn(
     &'a A2a,
-    &'a App,
+    &'a FaceContext,
     &'a Caller,
     &'a Places,
     HttpRequest,
 ) -> BoxFuture<'a, Result<Response, Refusal>>;
 
-pub(super) fn routes(face: &Arc<A2a>) -> Routes {
+pub(super) fn routes(face: &Arc<A2a>) -> Routes<FaceContext> {
     let handler = |serve: Serve| {
         let face = face.clone();
-        async move |State(app): State<App>,
+        async move |State(cx): State<FaceContext>,
                     Extension(caller): Extension<Caller>,
                     Path(path): Path<Vec<(String, String)>>,
                     request: HttpRequest| {
@@ -67,7 +67,7 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes {
                 return Ok(Call::at(parts.uri.path()).refuse(&unknown));
             }
             let request = HttpRequest::from_parts(parts, body);
-            serve(&face, &app, &caller, &Places::of(path), request).await
+            serve(&face, &cx, &caller, &Places::of(path), request).await
         }
     };
     let to_send: Serve = |f, a, c, p, r| Box::pin(send(f, a, c, p, r, false));
@@ -76,16 +76,17 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes {
     let to_look: Serve = |f, a, c, p, r| Box::pin(look(f, a, c, p, r));
     let to_act: Serve = |f, a, c, p, r| Box::pin(act(f, a, c, p, r));
     let to_push: Serve = |f, a, c, p, r| Box::pin(push(f, a, c, p, r));
-    let pushing =
-        |routes: Routes, [all, one]: [&'static str; 2], rows: [&'static openapi::Row; 4]| {
-            let [set, list, get, delete] = rows;
-            routes
-                .post(all, handler(to_push), set)
-                .get(all, handler(to_push), list)
-                .get(one, handler(to_push), get)
-                .delete(one, handler(to_push), delete)
-        };
-    let both = |routes: Routes, at: &Paths, rows: &Rows| {
+    let pushing = |routes: Routes<FaceContext>,
+                   [all, one]: [&'static str; 2],
+                   rows: [&'static openapi::Row; 4]| {
+        let [set, list, get, delete] = rows;
+        routes
+            .post(all, handler(to_push), set)
+            .get(all, handler(to_push), list)
+            .get(one, handler(to_push), get)
+            .delete(one, handler(to_push), delete)
+    };
+    let both = |routes: Routes<FaceContext>, at: &Paths, rows: &Rows| {
         pushing(routes, at.pushing, rows.pushing)
             .post(at.send, handler(to_send), rows.send)
             .post(at.stream, handler(to_stream), rows.stream)
@@ -161,12 +162,12 @@ const ROWS_OF_AGENT: Rows = Rows {
 
 fn asked<'a>(
     face: &'a A2a,
-    app: &'a App,
+    cx: &'a FaceContext,
     caller: &'a Caller,
     places: &'a Places,
     path: &str,
 ) -> Asked<'a> {
-    Asked { face, app, caller, agent: places.agent.as_deref(), call: Call::at(path) }
+    Asked { face, cx, caller, agent: places.agent.as_deref(), call: Call::at(path) }
 }
 
 /// A config as it is set: itself in 1.0, wrapped once or twice in 0.3.
@@ -190,46 +191,46 @@ fn config_of(body: &[u8]) -> Result<Config, Fault> {
 
 async fn send(
     face: &A2a,
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     places: &Places,
     request: HttpRequest,
     is_stream: bool,
 ) -> Result<Response, Refusal> {
     let (mut parts, body) = request.into_parts();
-    let asked = asked(face, app, caller, places, parts.uri.path());
+    let asked = asked(face, cx, caller, places, parts.uri.path());
     // A body that cannot be read is refused in the words of the version.
     parts.extensions.insert(asked.call.clone());
-    let (body, load) = post::read(app, caller, face, &parts, body).await?;
+    let (body, load) = post::read(cx, caller, face, &parts, body).await?;
     asked.send(parts, &body, load, is_stream).await
 }
 
 async fn list(
     face: &A2a,
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     places: &Places,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
-    let asked = asked(face, app, caller, places, parts.uri.path());
+    let asked = asked(face, cx, caller, places, parts.uri.path());
     let listed = async {
         let params: ListParams = query::parse(&parts.uri)?;
         Ok(asked.call.answer(asked.list(&params).await?))
     };
-    listed.await.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
+    listed.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// `GET tasks/{id}`, and `GET tasks/{id}:subscribe`.
 async fn look(
     face: &A2a,
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     places: &Places,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (mut parts, _) = request.into_parts();
-    let asked = asked(face, app, caller, places, parts.uri.path());
+    let asked = asked(face, cx, caller, places, parts.uri.path());
     let looked = match places.task.strip_suffix(":subscribe") {
         Some(id) => {
             let told = asked.subscribe(&mut parts, id).await;
@@ -237,19 +238,19 @@ async fn look(
         }
         None => asked.get(&places.task).await.map(|task| asked.call.answer(task)),
     };
-    looked.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
+    looked.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// `POST tasks/{id}:cancel`, and `POST tasks/{id}:subscribe`.
 async fn act(
     face: &A2a,
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     places: &Places,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (mut parts, _) = request.into_parts();
-    let asked = asked(face, app, caller, places, parts.uri.path());
+    let asked = asked(face, cx, caller, places, parts.uri.path());
     let done = async {
         let told = match places.task.rsplit_once(':') {
             Some((id, "cancel")) => {
@@ -264,23 +265,23 @@ async fn act(
         };
         Ok(told.unwrap_or_else(|wrong| asked.call.refuse(&wrong)))
     };
-    done.await.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
+    done.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// Who wants to be told of a task: asked, answered, forgotten.
 async fn push(
     face: &A2a,
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     places: &Places,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let asked = asked(face, app, caller, places, parts.uri.path());
+    let asked = asked(face, cx, caller, places, parts.uri.path());
     let (task, id) = (&places.task, &places.config);
     let done = match parts.method {
         Method::POST => {
-            let (body, _load) = post::read(app, caller, face, &parts, body).await?;
+            let (body, _load) = post::read(cx, caller, face, &parts, body).await?;
             match config_of(&body) {
                 Ok(config) => asked.push_set(task, config).await,
                 Err(fault) => Err(fault),
@@ -294,5 +295,5 @@ async fn push(
         Ok(value) => asked.call.answer(value),
         Err(wrong) => asked.call.refuse(&wrong),
     });
-    told.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
+    told.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
 }

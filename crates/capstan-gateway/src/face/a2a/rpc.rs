@@ -14,8 +14,8 @@ use super::push::Config;
 use super::requests::{Asked, ListParams};
 use super::words::Version;
 use super::{A2a, card, rows};
-use crate::access::Caller;
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget};
 use crate::openapi::Routes;
 use crate::post;
@@ -109,15 +109,15 @@ impl Method {
     }
 }
 
-pub(super) fn routes(face: &Arc<A2a>) -> Routes {
+pub(super) fn routes(face: &Arc<A2a>) -> Routes<FaceContext> {
     let handler = |face: Arc<A2a>| {
-        async move |State(app): State<App>,
+        async move |State(cx): State<FaceContext>,
                     Extension(caller): Extension<Caller>,
                     agent: Option<Path<String>>,
                     request: HttpRequest| {
             let agent = agent.as_ref().map(|Path(name)| name.as_str());
             // Large, and every other request would carry its room.
-            Box::pin(call(&face, &app, &caller, agent, request)).await
+            Box::pin(call(&face, &cx, &caller, agent, request)).await
         }
     };
     // With a slash, too: some HTTP clients put one behind every base address.
@@ -130,14 +130,14 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes {
 
 async fn call(
     face: &A2a,
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     agent: Option<&str>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(Call::at("/v1/a2a"));
-    let (body, load) = post::read(app, caller, face, &parts, body).await?;
+    let (body, load) = post::read(cx, caller, face, &parts, body).await?;
     let unread = Call::at("/v1/a2a");
     let envelope: Envelope = match serde_json::from_slice(&body) {
         Ok(envelope) => envelope,
@@ -164,10 +164,10 @@ async fn call(
     let call = Call { version, ..call };
     if let Err(fault) = caller.check(method.operation()) {
         parts.extensions.insert(call);
-        return Err(face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)));
+        return Err(face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)));
     }
     let params = envelope.params.as_ref().map_or("{}", RawJson::get);
-    let asked = Asked { face, app, caller, agent, call };
+    let asked = Asked { face, cx, caller, agent, call };
     let answered = match method {
         Method::Send | Method::Stream => {
             return asked
@@ -197,7 +197,7 @@ async fn call(
             Err(fault) => Err(fault),
         },
         Method::Card => {
-            card::extended(app, agent, version, &parts).map(|card| asked.call.answer(card))
+            card::extended(cx, agent, version, &parts).map(|card| asked.call.answer(card))
         }
         Method::PushSet | Method::PushGet | Method::PushList | Method::PushDelete => {
             push(&asked, method, params).await

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::NAME;
 use super::kept::Kept;
 use super::words::{Ids, Status, TaskState, Version};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::reader::{self, Whole};
 use capstan_engine::cpu_offload;
 use capstan_engine::faults::journal_fault;
@@ -21,38 +21,38 @@ const MOST_RUNS: usize = 64;
 
 /// The runs of a task, first to last.
 pub(super) async fn runs_of(
-    app: &App,
+    cx: &FaceContext,
     tenant: &str,
     agent: Option<&str>,
     task: &str,
 ) -> Result<Vec<Run>, Fault> {
     let unknown = || Fault::new(FaultKind::StreamNotFound);
-    let first = lookup::by_stream(app, tenant, task).await?;
+    let first = lookup::by_stream(cx, tenant, task).await?;
     if agent.is_some_and(|agent| agent != first.agent) {
         return Err(unknown());
     }
     let mut runs = vec![first];
     while runs.len() < MOST_RUNS {
         let Some(last) = runs.last() else { break };
-        let Some(next) = after(app, last).await? else { break };
+        let Some(next) = after(cx, last).await? else { break };
         runs.push(next);
     }
     Ok(runs)
 }
 
 /// The run that answers what this one asked.
-async fn after(app: &App, run: &Run) -> Result<Option<Run>, Fault> {
+async fn after(cx: &FaceContext, run: &Run) -> Result<Option<Run>, Fault> {
     let Some(next) = run.asked.as_ref().and_then(|asked| asked.answered_by) else {
         return Ok(None);
     };
-    app.journal.store().run(next).await.map_err(journal_fault)
+    cx.journal.store().run(next).await.map_err(journal_fault)
 }
 
 /// The last run of the task that begins with this one: it tells where the task stands.
-pub(super) async fn last_of(app: &App, first: Run) -> Result<Run, Fault> {
+pub(super) async fn last_of(cx: &FaceContext, first: Run) -> Result<Run, Fault> {
     let mut last = first;
     for _ in 1..MOST_RUNS {
-        let Some(next) = after(app, &last).await? else { break };
+        let Some(next) = after(cx, &last).await? else { break };
         last = next;
     }
     Ok(last)
@@ -65,7 +65,7 @@ pub(super) fn open_questions(run: &Run) -> Option<&Asked> {
 }
 
 /// The ids of the task that a run belongs to; `body` is what was posted, if it is at hand.
-pub(super) async fn ids_of(app: &App, run: &Run, body: Option<&str>) -> Result<Ids, Fault> {
+pub(super) async fn ids_of(cx: &FaceContext, run: &Run, body: Option<&str>) -> Result<Ids, Fault> {
     let own = || Ids { task: run.stream_id.to_string(), context: run.session.clone() };
     if run.face != NAME {
         return Ok(own());
@@ -73,14 +73,14 @@ pub(super) async fn ids_of(app: &App, run: &Run, body: Option<&str>) -> Result<I
     let kept: Option<Kept> = match body {
         Some(body) => serde_json::from_str(body).ok(),
         None => {
-            let body = app
+            let body = cx
                 .journal
                 .store()
                 .body(run.stream_id)
                 .await
                 .map_err(journal_fault)?
                 .unwrap_or_default();
-            let _begun = app.limiter.cpu_offload.begin(&run.tenant, body.len()).await;
+            let _begun = cx.limiter.cpu_offload.begin(&run.tenant, body.len()).await;
             cpu_offload::run(body.len(), || serde_json::from_slice(&body).ok())
         }
     };
@@ -89,11 +89,15 @@ pub(super) async fn ids_of(app: &App, run: &Run, body: Option<&str>) -> Result<I
 }
 
 /// A task as it stands, from all of its runs.
-pub(super) async fn of_runs(app: &App, version: Version, runs: &[Run]) -> Result<Value, Fault> {
+pub(super) async fn of_runs(
+    cx: &FaceContext,
+    version: Version,
+    runs: &[Run],
+) -> Result<Value, Fault> {
     let (mut artifacts, mut wholes) = (Vec::new(), Vec::new());
     for run in runs {
         // All of them count until the task is told.
-        let whole: Whole = reader::so_far(app, run).await?;
+        let whole: Whole = reader::so_far(cx, run).await?;
         artifacts.extend(whole.told(|whole| artifact_of(version, &whole.run, &whole.transcript)));
         wholes.push(whole);
     }

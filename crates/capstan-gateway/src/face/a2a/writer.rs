@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::call::Call;
 use super::fold::Fold;
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::face::{BodyStep, Emit, FaceWriter};
 use crate::reader::ViewerKind;
 
@@ -50,11 +50,11 @@ impl A2aWriter {
         sse::encode_json(Some(id), None, &self.call.result(value).to_string(), out);
     }
 
-    async fn tell(&mut self, app: &App, frames: &Frames) -> Result<BodyStep, JournalError> {
+    async fn tell(&mut self, cx: &FaceContext, frames: &Frames) -> Result<BodyStep, JournalError> {
         let (mut out, mut is_over) = (Vec::new(), false);
         for packet in frames.iter().filter_map(sse::decode_packet) {
             let (said, is_last) = match is_reset(&packet) {
-                true => (vec![self.restate(app, packet.seq).await?], false),
+                true => (vec![self.restate(cx, packet.seq).await?], false),
                 false => self.fold.take(&packet),
             };
             self.has_end |= is_last;
@@ -73,10 +73,10 @@ impl A2aWriter {
     }
 
     /// The text as it counts after a reset: the artifact is told anew.
-    async fn restate(&mut self, app: &App, until: u64) -> Result<Value, JournalError> {
+    async fn restate(&mut self, cx: &FaceContext, until: u64) -> Result<Value, JournalError> {
         let (mut transcript, mut at) = (Transcript::default(), 0);
         while at < until {
-            let frames = app.journal.store().read(self.fold.stream, at, STEP.0, STEP.1).await?;
+            let frames = cx.journal.store().read(self.fold.stream, at, STEP.0, STEP.1).await?;
             let Some(last) = frames.last() else { break };
             at = last.seq;
             let packets = frames.iter().filter(|frame| frame.seq <= until);
@@ -99,7 +99,7 @@ impl FaceWriter for A2aWriter {
         self.base
     }
 
-    fn opening(&mut self, _: &App) -> Bytes {
+    fn opening(&mut self, _: &FaceContext) -> Bytes {
         let mut out = sse::HEARTBEAT.to_vec();
         if let Some((task, id)) = self.task.take() {
             let task = self.fold.version.task_event(task);
@@ -108,11 +108,11 @@ impl FaceWriter for A2aWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a> {
-        Emit::Later(Box::pin(async move { self.tell(app, &frames).await }))
+    fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
+        Emit::Later(Box::pin(async move { self.tell(cx, &frames).await }))
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, _: ViewerKind) -> BodyStep {
+    fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
             // The reader has it all.

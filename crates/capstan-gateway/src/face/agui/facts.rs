@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::NAME;
 use super::outgoing::OutgoingEvent;
-use crate::settings::Settings;
 
 /// The protocol version that we declare to peers that declare theirs.
 const PROTOCOL_VERSION: &str = "1.0";
@@ -27,14 +26,14 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn new(run: &Run, declares_version: bool, settings: &Settings) -> Self {
+    pub(crate) fn new(run: &Run, declares_version: bool, error_text: bool) -> Self {
         Self {
             stream: run.stream_id,
             thread: run.session.clone(),
             run: run.key.clone(),
             created: run.created_at.as_millis(),
             is_v1: run.face == NAME && declares_version,
-            error_text: settings.agui_error_text,
+            error_text,
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::NAME;
-use crate::app::App;
+use crate::face::FaceContext;
 
 #[derive(Debug, Default)]
 pub(super) struct Input {
@@ -27,11 +27,11 @@ struct Restated {
 }
 
 impl Input {
-    pub(super) async fn load(app: &App, stream: Uuid) -> Result<Self, JournalError> {
-        let store = app.journal.store();
+    pub(super) async fn load(cx: &FaceContext, stream: Uuid) -> Result<Self, JournalError> {
+        let store = cx.journal.store();
         let Some(run) = store.run(stream).await? else { return Ok(Self::default()) };
         let Some(body) = store.body(stream).await? else { return Ok(Self::default()) };
-        Ok(if run.face == NAME { Self::of_agui(&body) } else { Self::of_other(app, &run, &body) })
+        Ok(if run.face == NAME { Self::of_agui(&body) } else { Self::of_other(cx, &run, &body) })
     }
 
     fn of_agui(body: &[u8]) -> Self {
@@ -48,8 +48,8 @@ impl Input {
         self.messages.iter().chain(&self.state).map(|text| text.get().len()).sum()
     }
 
-    fn of_other(app: &App, run: &Run, body: &[u8]) -> Self {
-        let Ok(ask) = app.asked(run, body) else { return Self::default() };
+    fn of_other(cx: &FaceContext, run: &Run, body: &[u8]) -> Self {
+        let Ok(ask) = cx.asked(run, body) else { return Self::default() };
         let stream = run.stream_id;
         let messages = ask
             .messages

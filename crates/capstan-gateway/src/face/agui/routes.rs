@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Agui;
-use crate::access::{Caller, WATCH};
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::last_event_id::resume_point;
 use crate::openapi::{
@@ -22,9 +22,9 @@ use crate::openapi::{
 };
 use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
+use crate::tickets::STREAM as WATCH;
 use crate::{post, query};
 use capstan_engine::lookup;
-use capstan_engine::resume::ResumePoint;
 
 const TAG: Tag = Tag { name: "AG-UI", says: "The same runs in the words of AG-UI." };
 
@@ -93,7 +93,7 @@ impl JoinParams {
 /// `GET /v1/ag-ui?runId=…&offset=…`: TanStack's join. It only looks: a run that waits is not armed.
 pub(super) async fn join(
     agui: Arc<Agui>,
-    State(app): State<App>,
+    State(cx): State<FaceContext>,
     Extension(caller): Extension<Caller>,
     agent: Option<Path<String>>,
     request: Request,
@@ -103,15 +103,15 @@ pub(super) async fn join(
     let point = resume_point(&parts.headers)?.or_cursor(params.cursor()?);
     let point = point.or_after(params.wants_all().then_some(0));
     let joined = async {
-        let run = lookup::by_key(&app, &caller.tenant, &params.run).await?;
+        let run = lookup::by_key(&cx, &caller.tenant, &params.run).await?;
         if agent.is_some_and(|Path(name)| name != run.agent) {
             return Err(Fault::new(FaultKind::StreamNotFound));
         }
         let opening =
             ViewRequest { run: &run, point, view: ViewerKind::Get, parts: &parts, posted: None };
-        post::watch(&app, &*agui, opening).await
+        post::watch(&cx, &*agui, opening).await
     };
-    joined.await.map_err(|fault| face::refusal(&app, &*agui, fault, RefusalTarget::Viewer(&parts)))
+    joined.await.map_err(|fault| face::refusal(&cx, &*agui, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// Of AG-UI.

@@ -17,10 +17,11 @@ use crate::{Gateway, Settings};
 
 /// A stream in a journal, nobody at work on it.
 struct World {
-    app: App,
+    cx: FaceContext,
     run: Run,
     body: Bytes,
     states: Arc<FoldStates>,
+    error_text: bool,
 }
 
 fn packet(stream_id: Uuid, seq: u64, payload: Payload) -> StreamPacket {
@@ -30,6 +31,7 @@ fn packet(stream_id: Uuid, seq: u64, payload: Payload) -> StreamPacket {
 
 impl World {
     async fn new(payloads: &[Payload], settings: Settings) -> Self {
+        let error_text = settings.agui_error_text;
         let journal =
             Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
         let body = json!({ "threadId": "t", "runId": "r", "state": { "n": 0 }, "tools": [],
@@ -52,15 +54,16 @@ impl World {
         journal.append(stream, 1, frames.collect()).await.unwrap();
         let run = journal.store().run(stream).await.unwrap().unwrap();
         Self {
-            app: Gateway::new(journal).settings(settings).into_app(),
+            cx: Gateway::new(journal).settings(settings).into_app().cx.clone(),
             run,
             body,
             states: Arc::default(),
+            error_text,
         }
     }
 
     fn facts(&self) -> Facts {
-        Facts::new(&self.run, declares_version(&self.body), &self.app.settings)
+        Facts::new(&self.run, declares_version(&self.body), self.error_text)
     }
 
     /// A whole response, as a client of a run that stands thus at the end would get it.
@@ -70,14 +73,13 @@ impl World {
 
     /// The same at a time when the stream had only so many packets.
     async fn serve_upto(&self, upto: u64, place: Begin, state: RunState, step: usize) -> Vec<u8> {
-        let mut agui = AguiWriter::open(&self.app, &self.states, &self.run, self.facts(), place)
-            .await
-            .unwrap();
-        let mut out = agui.opening(&self.app).to_vec();
+        let mut agui =
+            AguiWriter::open(&self.cx, &self.states, &self.run, self.facts(), place).await.unwrap();
+        let mut out = agui.opening(&self.cx).to_vec();
         let mut after = agui.base();
         loop {
             let frames = self
-                .app
+                .cx
                 .journal
                 .store()
                 .read(self.run.stream_id, after, step, 1 << 20)
@@ -87,7 +89,7 @@ impl World {
             let Some(last) = frames.last() else { break };
             after = last.seq;
             let frames = frames.into_iter().cloned().collect();
-            match agui.tell(&self.app, &frames).await.unwrap() {
+            match agui.tell(&self.cx, &frames).await.unwrap() {
                 BodyStep::Write(bytes) => out.extend(bytes),
                 BodyStep::Last(bytes) => {
                     out.extend(bytes);
@@ -97,7 +99,7 @@ impl World {
             }
         }
         if let BodyStep::Write(bytes) | BodyStep::Last(bytes) =
-            agui.caught_up(&self.app, state, ViewerKind::Post)
+            agui.caught_up(&self.cx, state, ViewerKind::Post)
         {
             out.extend(bytes);
         }
@@ -368,7 +370,7 @@ proptest! {
                     prop_assert_eq!(resumed.strip_prefix(b":\n").unwrap_or(&resumed), &rest[..],
                     "after {}", id);
                 }
-                let has_all = AguiWriter::has_all(&world.app, &world.states, &Run { state,
+                let has_all = AguiWriter::has_all(&world.cx, &world.states, &Run { state,
                 ..world.run.clone() }, world.facts(), cursor).await;
                 prop_assert_eq!(has_all.unwrap(), rest.is_empty() && state == RunState::Closed);
             }
@@ -496,7 +498,7 @@ async fn a_resume_of_a_long_stream_begins_near_its_cursor() {
     let world = World::new(&payloads, settings(false)).await;
     let at = |seq| Begin::After(Cursor::with_part(world.run.stream_id, seq, 1));
     let base = async |seq| {
-        AguiWriter::open(&world.app, &world.states, &world.run, world.facts(), at(seq))
+        AguiWriter::open(&world.cx, &world.states, &world.run, world.facts(), at(seq))
             .await
             .unwrap()
             .base()

@@ -15,7 +15,7 @@ use super::facts::Facts;
 use super::fold::{Fold, State, reset_of};
 use super::input::Input;
 use super::outgoing::OutgoingEvent;
-use crate::app::App;
+use crate::face::FaceContext;
 
 /// A message, or a part of one, and the packet that began it.
 #[derive(Debug)]
@@ -79,18 +79,22 @@ impl AguiTranscript {
 
     /// Reads a stream up to a packet.
     pub(super) async fn load(
-        app: &App,
+        cx: &FaceContext,
         facts: &Arc<Facts>,
         upto: u64,
     ) -> Result<Self, JournalError> {
-        let mut told = Self::new(Arc::clone(facts), Input::load(app, facts.stream).await?);
-        told.read_on(app, upto).await?;
+        let mut told = Self::new(Arc::clone(facts), Input::load(cx, facts.stream).await?);
+        told.read_on(cx, upto).await?;
         Ok(told)
     }
 
     /// Reads on, up to a packet.
-    pub(super) async fn read_on(&mut self, app: &App, upto: u64) -> Result<(), JournalError> {
-        let (store, stream) = (app.journal.store(), self.fold.facts.stream);
+    pub(super) async fn read_on(
+        &mut self,
+        cx: &FaceContext,
+        upto: u64,
+    ) -> Result<(), JournalError> {
+        let (store, stream) = (cx.journal.store(), self.fold.facts.stream);
         while self.seq < upto {
             let frames = store.read(stream, self.seq, 1024, 1024 * 1024).await?;
             if frames.is_empty() {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::facts::Facts;
 use super::transcript::AguiTranscript;
-use crate::app::App;
+use crate::face::FaceContext;
 
 /// Streams kept; the one that was used longest ago goes first.
 const STREAMS: usize = 8;
@@ -44,7 +44,7 @@ impl Transcripts {
     /// Looks at what a stream has told up to a packet.
     pub(super) async fn at<T>(
         &self,
-        app: &App,
+        cx: &FaceContext,
         facts: &Arc<Facts>,
         seq: u64,
         look: impl FnOnce(&AguiTranscript) -> T,
@@ -54,13 +54,13 @@ impl Transcripts {
         if kept.as_ref().is_some_and(|told| told.seq() > seq) {
             // Somebody reads far behind.
             drop(kept);
-            return Ok(look(&AguiTranscript::load(app, facts, seq).await?));
+            return Ok(look(&AguiTranscript::load(cx, facts, seq).await?));
         }
         let mut told = match kept.take() {
             Some(told) => told,
-            None => AguiTranscript::load(app, facts, 0).await?,
+            None => AguiTranscript::load(cx, facts, 0).await?,
         };
-        told.read_on(app, seq).await?;
+        told.read_on(cx, seq).await?;
         let seen = look(&told);
         *kept = Some(told).filter(|told| told.size() <= BYTES);
         Ok(seen)

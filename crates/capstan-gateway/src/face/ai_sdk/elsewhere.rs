@@ -9,8 +9,8 @@ use capstan_protocol::Fault;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use crate::access::Caller;
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::tickets::{Holder, Tickets};
 use crate::{post, reader};
 
@@ -23,13 +23,17 @@ pub(super) fn is_preferred(parts: &Parts) -> bool {
 }
 
 /// The answer to one who reads elsewhere.
-pub(super) async fn response(app: &App, run: &Run, parts: &Parts) -> Result<Response, Fault> {
+pub(super) async fn response(
+    cx: &FaceContext,
+    run: &Run,
+    parts: &Parts,
+) -> Result<Response, Fault> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::ACCEPTED;
     let headers = response.headers_mut();
     headers.insert("preference-applied", HeaderValue::from_static(ASYNC));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    name(app, run, parts, headers).await?;
+    name(cx, run, parts, headers).await?;
     reader::name_stream(run, &mut response);
     Ok(response)
 }
@@ -37,16 +41,16 @@ pub(super) async fn response(app: &App, run: &Run, parts: &Parts) -> Result<Resp
 /// Says where. That client sends no key there, so that the address has a ticket where one is
 /// needed.
 pub(super) async fn name(
-    app: &App,
+    cx: &FaceContext,
     run: &Run,
     parts: &Parts,
     headers: &mut HeaderMap,
 ) -> Result<(), Fault> {
-    let base = app.settings.public_url.as_deref().unwrap_or_default().trim_end_matches('/');
+    let base = cx.site.public_url.as_deref().unwrap_or_default().trim_end_matches('/');
     let mut place = format!("{base}/v1/durable/{}?face=ai-sdk", run.stream_id);
     if let Some(key) = parts.extensions.get::<Caller>().and_then(|caller| caller.key.as_ref()) {
         let holder = Holder { tenant: &run.tenant, key };
-        let ticket = Tickets::of(app).await?.issue(holder, run.stream_id, app.wall.unset());
+        let ticket = Tickets::of(cx).await?.issue(holder, run.stream_id, cx.wall.unset());
         place.push_str("&ticket=");
         place.push_str(&ticket.text);
     }

@@ -7,7 +7,7 @@ use capstan_protocol::{Fault, sse};
 use super::chunk::Chunk;
 use super::fold::{Facts, Fold};
 use super::manner_of;
-use crate::app::App;
+use crate::face::FaceContext;
 use capstan_engine::faults::journal_fault;
 
 /// How much is read at once on the way to a place, in packets and bytes.
@@ -20,11 +20,11 @@ pub(crate) struct Items {
 
 impl Items {
     /// After packet `after`: what leads there is folded and not told.
-    pub(crate) async fn after(app: &App, run: &Run, after: u64) -> Result<Self, Fault> {
-        let facts = Facts::new(run, manner_of(app, run).await?);
+    pub(crate) async fn after(cx: &FaceContext, run: &Run, after: u64) -> Result<Self, Fault> {
+        let facts = Facts::new(run, manner_of(cx, run).await?);
         let (mut items, mut at) = (Self { fold: Fold::new(facts), is_begun: false }, 0);
         while at < after {
-            let frames = app.journal.store().read(run.stream_id, at, STEP.0, STEP.1).await;
+            let frames = cx.journal.store().read(run.stream_id, at, STEP.0, STEP.1).await;
             let frames = frames.map_err(journal_fault)?;
             let Some(last) = frames.last() else { break };
             at = last.seq;

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::chunk::Chunk;
 use super::{AiSdk, elsewhere};
-use crate::access::Caller;
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::last_event_id::resume_point;
 use crate::openapi::{
@@ -106,8 +106,8 @@ const POST: Row = Row {
     answers: &[
         Answer {
             links: &[
-                of_stream("get", crate::access::WATCH),
-                of_stream("delete", crate::access::WATCH),
+                of_stream("get", crate::tickets::STREAM),
+                of_stream("delete", crate::tickets::STREAM),
             ],
             ..STREAM
         },
@@ -204,21 +204,21 @@ fn example() -> Value {
     })
 }
 
-pub(super) fn routes(face: &Arc<AiSdk>) -> Routes {
+pub(super) fn routes(face: &Arc<AiSdk>) -> Routes<FaceContext> {
     let resume = |face: Arc<AiSdk>| {
-        async move |State(app): State<App>,
+        async move |State(cx): State<FaceContext>,
                     Extension(caller): Extension<Caller>,
                     Path(path): Places,
                     request: HttpRequest| {
-            resume(&face, &app, &caller, &Chat::of(path), request).await
+            resume(&face, &cx, &caller, &Chat::of(path), request).await
         }
     };
     let stop = |face: Arc<AiSdk>| {
-        async move |State(app): State<App>,
+        async move |State(cx): State<FaceContext>,
                     Extension(caller): Extension<Caller>,
                     Path(path): Places,
                     request: HttpRequest| {
-            stop(&face, &app, &caller, &Chat::of(path), request).await
+            stop(&face, &cx, &caller, &Chat::of(path), request).await
         }
     };
     Routes::default()
@@ -252,31 +252,31 @@ impl Chat {
     }
 
     /// Its newest run, if that is this agent's.
-    async fn newest(&self, app: &App, tenant: &str) -> Result<Option<Run>, Fault> {
-        let run = lookup::newest(app, tenant, NameKind::Chat, &self.id).await?;
+    async fn newest(&self, cx: &FaceContext, tenant: &str) -> Result<Option<Run>, Fault> {
+        let run = lookup::newest(cx, tenant, NameKind::Chat, &self.id).await?;
         Ok(run.filter(|run| self.agent.as_ref().is_none_or(|agent| *agent == run.agent)))
     }
 }
 
 /// Whether there is something to come back to: by time, whoever has read what.
-fn is_recent(app: &App, run: &Run) -> bool {
-    let is_past = |closed_at| app.wall.steps().is_past(closed_at, RECENT, app.wall.now());
+fn is_recent(cx: &FaceContext, run: &Run) -> bool {
+    let is_past = |closed_at| cx.wall.steps().is_past(closed_at, RECENT, cx.wall.now());
     run.state != RunState::Closed || !run.closed_at.is_some_and(is_past)
 }
 
 async fn resume(
     face: &AiSdk,
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     chat: &Chat,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
     let resumed = async {
-        let run = chat.newest(app, &caller.tenant).await?.filter(|run| is_recent(app, run));
+        let run = chat.newest(cx, &caller.tenant).await?.filter(|run| is_recent(cx, run));
         let Some(run) = run else { return Ok(StatusCode::NO_CONTENT.into_response()) };
         if elsewhere::is_preferred(&parts) {
-            return elsewhere::response(app, &run, &parts).await;
+            return elsewhere::response(cx, &run, &parts).await;
         }
         let point = resume_point(&parts.headers)?;
         // A cursor of the run before: the chat has gone on, and the newest run is told whole.
@@ -285,28 +285,28 @@ async fn resume(
         let point = Some(point).filter(is_its).unwrap_or_default();
         let opening =
             ViewRequest { run: &run, point, view: ViewerKind::Get, parts: &parts, posted: None };
-        post::watch(app, face, opening).await
+        post::watch(cx, face, opening).await
     };
-    resumed.await.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
+    resumed.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 async fn stop(
     face: &AiSdk,
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     chat: &Chat,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
     let stopped = async {
-        let run = chat.newest(app, &caller.tenant).await?;
+        let run = chat.newest(cx, &caller.tenant).await?;
         let run = run.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
         let was_open = run.state != RunState::Closed;
-        let run = runs::stop(app, run).await?;
+        let run = runs::stop(cx, run).await?;
         if was_open {
-            app.audit.stopped(caller, &run);
+            cx.audit.stopped(caller, &run);
         }
         Ok(StatusCode::NO_CONTENT.into_response())
     };
-    stopped.await.map_err(|fault| face::refusal(app, face, fault, RefusalTarget::Viewer(&parts)))
+    stopped.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
 }

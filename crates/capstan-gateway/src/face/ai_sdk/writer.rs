@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::chunk::Chunk;
 use super::fold::{Facts, Fold};
 use super::{NAME, restate};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::face::{BodyStep, Emit, FaceWriter};
 use crate::reader::ViewerKind;
 
@@ -42,12 +42,12 @@ impl AiSdkWriter {
     }
 
     /// Encodes and counts.
-    fn write(app: &App, id: Option<&Cursor>, chunk: &Chunk, out: &mut Vec<u8>) {
-        app.metrics.face_event(NAME, chunk.kind, None);
+    fn write(cx: &FaceContext, id: Option<&Cursor>, chunk: &Chunk, out: &mut Vec<u8>) {
+        cx.observer.event(NAME, chunk.kind, None);
         chunk.encode(id, out);
     }
 
-    fn tell(&mut self, app: &App, frames: &Frames) -> BodyStep {
+    fn tell(&mut self, cx: &FaceContext, frames: &Frames) -> BodyStep {
         let mut out = Vec::new();
         let mut is_over = false;
         for packet in frames.iter().filter_map(sse::decode_packet) {
@@ -61,7 +61,7 @@ impl AiSdkWriter {
                     true => Cursor::new(self.stream, packet.seq),
                     false => Cursor::with_part(self.stream, packet.seq, part),
                 };
-                Self::write(app, Some(&id), &chunk, &mut out);
+                Self::write(cx, Some(&id), &chunk, &mut out);
             }
         }
         if is_over { BodyStep::Last(out.into()) } else { BodyStep::Write(out.into()) }
@@ -73,33 +73,33 @@ impl FaceWriter for AiSdkWriter {
         0
     }
 
-    fn opening(&mut self, app: &App) -> Bytes {
+    fn opening(&mut self, cx: &FaceContext) -> Bytes {
         if self.seen.is_some() {
             return Bytes::from_static(sse::HEARTBEAT);
         }
         let mut out = Vec::new();
-        Self::write(app, None, &self.fold.facts.start(), &mut out);
+        Self::write(cx, None, &self.fold.facts.start(), &mut out);
         if let Some(message) = self.fold.facts.continued.as_ref().filter(|_| !self.has_continued) {
             restate::chunks(message)
                 .iter()
-                .for_each(|chunk| Self::write(app, None, chunk, &mut out));
+                .for_each(|chunk| Self::write(cx, None, chunk, &mut out));
         }
         let opened = Cursor::with_part(self.stream, OPENED.0, OPENED.1);
-        Self::write(app, Some(&opened), &Chunk::of("start-step"), &mut out);
+        Self::write(cx, Some(&opened), &Chunk::of("start-step"), &mut out);
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a> {
-        Emit::Now(self.tell(app, &frames))
+    fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
+        Emit::Now(self.tell(cx, &frames))
     }
 
-    fn caught_up(&mut self, app: &App, state: RunState, _: ViewerKind) -> BodyStep {
+    fn caught_up(&mut self, cx: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
             // The reader has it all.
             RunState::Closed if self.fold.is_over => {
                 let mut out = Vec::new();
-                Self::write(app, None, &Chunk::done(), &mut out);
+                Self::write(cx, None, &Chunk::done(), &mut out);
                 BodyStep::Last(out.into())
             }
             RunState::Closed => BodyStep::Cut,

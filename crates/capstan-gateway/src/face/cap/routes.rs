@@ -7,11 +7,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::access::WATCH;
 use crate::answers::{RunMetrics, RunOutput};
 use crate::openapi::{
     self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user,
 };
+use crate::tickets::STREAM as WATCH;
 
 /// How the answer is told.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -8,12 +8,16 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::answers::{RunMetrics, RunOutput};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::{accounted_body, reader};
 
 /// The answer of a run as JSON, once it is there; the fault if there is none.
-pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<Response, Fault> {
-    let whole = reader::follow::<Transcript>(app, run).await?;
+pub(super) async fn response(
+    cx: &FaceContext,
+    run: &Run,
+    request_id: Uuid,
+) -> Result<Response, Fault> {
+    let whole = reader::follow::<Transcript>(cx, run).await?;
     if let Some(fault) = whole.fault() {
         return Err(fault);
     }

@@ -4,7 +4,7 @@
 use capstan_journal::{Frames, Run};
 use capstan_protocol::Fault;
 
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::face::ai_sdk;
 
 /// Which items.
@@ -24,14 +24,14 @@ pub(super) enum Items {
 
 impl Items {
     pub(super) async fn after(
-        app: &App,
+        cx: &FaceContext,
         run: &Run,
         after: u64,
         shape: Shape,
     ) -> Result<Self, Fault> {
         Ok(match shape {
             Shape::Packets => Self::Packets,
-            Shape::AiSdk => Self::AiSdk(Box::new(ai_sdk::Items::after(app, run, after).await?)),
+            Shape::AiSdk => Self::AiSdk(Box::new(ai_sdk::Items::after(cx, run, after).await?)),
         })
     }
 

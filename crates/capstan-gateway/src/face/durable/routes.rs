@@ -18,16 +18,15 @@ use serde_json::json;
 use super::items::{Items, Shape};
 use super::offset::Offset;
 use super::{CLOSED, CURSOR, Durable, NEXT_OFFSET, UP_TO_DATE};
-use crate::access::Caller;
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget, ViewRequest, ai_sdk};
 use crate::openapi::{self, Answer, Content, Header, Routes, Row, Tag, model};
 use crate::reader::{self, ViewerKind};
+use crate::tickets::DURABLE_STREAM;
 use crate::{post, query};
 use capstan_engine::lookup;
 use capstan_engine::resume::ResumePoint;
-
-pub(crate) const READ: &str = "/v1/durable/{id}";
 
 /// How long a long poll waits for news: less than proxies and clients do.
 const PATIENCE: Duration = Duration::from_secs(25);
@@ -110,29 +109,29 @@ const ROW: Row = Row {
     ..Row::NONE
 };
 
-pub(super) fn routes(face: &Arc<Durable>) -> Routes {
+pub(super) fn routes(face: &Arc<Durable>) -> Routes<FaceContext> {
     let face = face.clone();
-    let handler = async move |State(app): State<App>,
+    let handler = async move |State(cx): State<FaceContext>,
                               Extension(caller): Extension<Caller>,
                               Path(id): Path<String>,
                               request: HttpRequest| {
         let (mut parts, _) = request.into_parts();
-        let read = read(&face, &app, &caller, &id, &mut parts).await;
-        read.map_err(|fault| face::refusal(&app, &*face, fault, RefusalTarget::Viewer(&parts)))
+        let read = read(&face, &cx, &caller, &id, &mut parts).await;
+        read.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
     };
-    Routes::default().get(READ, handler, &ROW)
+    Routes::default().get(DURABLE_STREAM, handler, &ROW)
 }
 
 async fn read(
     face: &Durable,
-    app: &App,
+    cx: &FaceContext,
     caller: &Caller,
     id: &str,
     parts: &mut Parts,
 ) -> Result<Response, Fault> {
     let params: ReadParams = query::parse(&parts.uri)?;
     let shape = shape_of(params.face.as_deref())?;
-    let run = lookup::by_stream(app, &caller.tenant, id).await?;
+    let run = lookup::by_stream(cx, &caller.tenant, id).await?;
     let after = Offset::of(params.offset.as_deref(), &run)?.0;
     if after > run.last_seq {
         return Err(Fault::new(FaultKind::StreamLost));
@@ -146,10 +145,10 @@ async fn read(
             let point = ResumePoint::at(Cursor::new(run.stream_id, after));
             let opening =
                 ViewRequest { run: &run, point, view: ViewerKind::Get, parts, posted: None };
-            post::watch(app, face, opening).await
+            post::watch(cx, face, opening).await
         }
-        Some(Live::LongPoll | Live::Any) => batch(app, &run, after, shape, Some(PATIENCE)).await,
-        None => batch(app, &run, after, shape, None).await,
+        Some(Live::LongPoll | Live::Any) => batch(cx, &run, after, shape, Some(PATIENCE)).await,
+        None => batch(cx, &run, after, shape, None).await,
     }
 }
 
@@ -167,14 +166,14 @@ fn shape_of(face: Option<&str>) -> Result<Shape, Fault> {
 
 /// One answer; `patience` is how long it waits if there is nothing yet.
 async fn batch(
-    app: &App,
+    cx: &FaceContext,
     run: &Run,
     after: u64,
     shape: Shape,
     patience: Option<Duration>,
 ) -> Result<Response, Fault> {
-    let mut items = Items::after(app, run, after, shape).await?;
-    let batch = reader::poll(app, run, after, patience.unwrap_or_default()).await?;
+    let mut items = Items::after(cx, run, after, shape).await?;
+    let batch = reader::poll(cx, run, after, patience.unwrap_or_default()).await?;
     let is_empty = batch.frames.is_empty() && patience.is_some();
     let mut response = match is_empty {
         true => {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::items::Items;
 use super::offset::Offset;
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::face::{BodyStep, Emit, FaceWriter};
 use crate::reader::ViewerKind;
 
@@ -65,7 +65,7 @@ impl FaceWriter for DurableWriter {
     }
 
     /// Whoever is at the end knows it before anything comes.
-    fn opening(&mut self, _: &App) -> Bytes {
+    fn opening(&mut self, _: &FaceContext) -> Bytes {
         let mut out = sse::HEARTBEAT.to_vec();
         if self.base >= self.tail {
             self.control(false, &mut out);
@@ -73,11 +73,11 @@ impl FaceWriter for DurableWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Emit<'a> {
+    fn frames<'a>(&'a mut self, _: &'a FaceContext, frames: Frames) -> Emit<'a> {
         Emit::Now(self.tell(&frames))
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, _: ViewerKind) -> BodyStep {
+    fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
             RunState::Closed => {

@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Numbers, PER_PACKET, said};
-use crate::access::Caller;
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::openapi::{
     Answer, Content, Does, Header, PathParameter, Refusals, Routes, Row, Tag, model,
@@ -96,14 +96,14 @@ pub(super) fn stream_of(id: &str) -> &str {
     id.strip_prefix("num_").unwrap_or_default()
 }
 
-pub(super) fn for_tenants(face: Arc<Numbers>) -> Routes {
+pub(super) fn for_tenants(face: Arc<Numbers>) -> Routes<FaceContext> {
     let handler = |face: Arc<Numbers>, serve: Serve| {
-        async move |State(app): State<App>,
+        async move |State(cx): State<FaceContext>,
                     Extension(caller): Extension<Caller>,
                     Path(id): Path<Vec<(String, String)>>,
                     request: HttpRequest| {
             let id = id.last().map(|(_, id)| id.clone()).unwrap_or_default();
-            serve(app, caller, face, id, request).await
+            serve(cx, caller, face, id, request).await
         }
     };
     Routes::default()
@@ -126,17 +126,17 @@ pub(super) fn for_tenants(face: Arc<Numbers>) -> Routes {
 }
 
 type Serve = fn(
-    App,
+    FaceContext,
     Caller,
     Arc<Numbers>,
     String,
     HttpRequest,
 ) -> futures_util::future::BoxFuture<'static, Result<Response, Refusal>>;
 
-pub(super) fn open() -> Routes {
-    let card = async |State(app): State<App>| {
+pub(super) fn open() -> Routes<FaceContext> {
+    let card = async |State(cx): State<FaceContext>| {
         Json(
-            json!({ "agents": app.agents().map(|agent| agent.name.to_string()).collect::<Vec<_>>() }),
+            json!({ "agents": cx.agents().map(|agent| agent.name.to_string()).collect::<Vec<_>>() }),
         )
     };
     Routes::default().get("/v1/numbers/card", card, &CARD)
@@ -144,7 +144,7 @@ pub(super) fn open() -> Routes {
 
 /// A run by its own id: as it stands, from a number on, or after a wait.
 async fn look(
-    app: App,
+    cx: FaceContext,
     caller: Caller,
     face: Arc<Numbers>,
     id: String,
@@ -153,10 +153,10 @@ async fn look(
     let (parts, _) = request.into_parts();
     let answered = async {
         let params: Params = query::parse(&parts.uri)?;
-        let run = lookup::by_stream(&app, &caller.tenant, stream_of(&id)).await?;
+        let run = lookup::by_stream(&cx, &caller.tenant, stream_of(&id)).await?;
         let after = params.starting_after.map(|n| n / PER_PACKET);
         match (after, params.wait) {
-            (Some(after), Some(wait)) => batch(&app, &run, after, Duration::from_secs(wait)).await,
+            (Some(after), Some(wait)) => batch(&cx, &run, after, Duration::from_secs(wait)).await,
             (Some(after), None) => {
                 let point = ResumePoint::at(Cursor::new(run.stream_id, after));
                 let opening = ViewRequest {
@@ -166,18 +166,16 @@ async fn look(
                     parts: &parts,
                     posted: None,
                 };
-                post::watch(&app, &*face, opening).await
+                post::watch(&cx, &*face, opening).await
             }
-            (None, _) => Ok(told(&reader::so_far(&app, &run).await?)),
+            (None, _) => Ok(told(&reader::so_far(&cx, &run).await?)),
         }
     };
-    answered
-        .await
-        .map_err(|fault| face::refusal(&app, &*face, fault, RefusalTarget::Viewer(&parts)))
+    answered.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
 }
 
-async fn batch(app: &App, run: &Run, after: u64, wait: Duration) -> Result<Response, Fault> {
-    let batch = reader::poll(app, run, after, wait).await?;
+async fn batch(cx: &FaceContext, run: &Run, after: u64, wait: Duration) -> Result<Response, Fault> {
+    let batch = reader::poll(cx, run, after, wait).await?;
     let packets = batch.frames.iter().filter_map(sse::decode_packet);
     let said: Vec<String> = packets.map(|packet| said(&packet.payload)).collect();
     let told =
@@ -188,7 +186,7 @@ async fn batch(app: &App, run: &Run, after: u64, wait: Duration) -> Result<Respo
 }
 
 async fn stop(
-    app: App,
+    cx: FaceContext,
     caller: Caller,
     face: Arc<Numbers>,
     id: String,
@@ -196,15 +194,15 @@ async fn stop(
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
     let stopped = async {
-        let run = lookup::by_stream(&app, &caller.tenant, stream_of(&id)).await?;
-        let run = runs::stop(&app, run).await?;
-        Ok(told(&reader::so_far(&app, &run).await?))
+        let run = lookup::by_stream(&cx, &caller.tenant, stream_of(&id)).await?;
+        let run = runs::stop(&cx, run).await?;
+        Ok(told(&reader::so_far(&cx, &run).await?))
     };
-    stopped.await.map_err(|fault| face::refusal(&app, &*face, fault, RefusalTarget::Viewer(&parts)))
+    stopped.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 async fn chat(
-    app: App,
+    cx: FaceContext,
     caller: Caller,
     face: Arc<Numbers>,
     chat: String,
@@ -212,13 +210,11 @@ async fn chat(
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
     let answered = async {
-        let newest = lookup::newest(&app, &caller.tenant, NameKind::Chat, &chat).await?;
+        let newest = lookup::newest(&cx, &caller.tenant, NameKind::Chat, &chat).await?;
         let run = newest.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
-        Ok(told(&reader::so_far(&app, &run).await?))
+        Ok(told(&reader::so_far(&cx, &run).await?))
     };
-    answered
-        .await
-        .map_err(|fault| face::refusal(&app, &*face, fault, RefusalTarget::Viewer(&parts)))
+    answered.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// A run in one object.

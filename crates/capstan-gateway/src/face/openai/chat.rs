@@ -19,7 +19,7 @@ use self::writer::ChatWriter;
 use super::output::{Output, TakenBack};
 use super::request::{self, Wants};
 use super::{errors, members, models, parameters, repeats};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
 use crate::reader;
@@ -52,7 +52,16 @@ const ELSEWHERE: [&str; 18] = [
 ];
 
 /// Chat Completions.
-pub(crate) struct Chat;
+pub(crate) struct Chat {
+    attaches_repeats: bool,
+}
+
+impl Chat {
+    /// Whether a repeat without a key attaches to the run that it repeats.
+    pub(crate) fn new(attaches_repeats: bool) -> Self {
+        Self { attaches_repeats }
+    }
+}
 
 #[async_trait]
 impl Face for Chat {
@@ -60,9 +69,9 @@ impl Face for Chat {
         NAME
     }
 
-    fn routes(self: Arc<Self>) -> Routes {
-        let start = async move |app, caller, http| {
-            Box::pin(request::start(self, members::CHAT, app, caller, http)).await
+    fn routes(self: Arc<Self>) -> Routes<FaceContext> {
+        let start = async move |cx, caller, http| {
+            Box::pin(request::start(self, members::CHAT, cx, caller, http)).await
         };
         Routes::default()
             .post("/v1/chat/completions", start, &routes::POST)
@@ -86,12 +95,18 @@ impl Face for Chat {
         ask::from_chat(body)
     }
 
-    async fn complete(&self, app: &App, _: &str, _: &Parts, ask: &mut Ask) -> Result<(), Fault> {
-        parameters::check_agent(app, ask, "response_format")
+    async fn complete(
+        &self,
+        cx: &FaceContext,
+        _: &str,
+        _: &Parts,
+        ask: &mut Ask,
+    ) -> Result<(), Fault> {
+        parameters::check_agent(cx, ask, "response_format")
     }
 
-    async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
-        repeats::key(app, request, NAME).await
+    async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
+        repeats::key(cx, request, NAME, self.attaches_repeats).await
     }
 
     /// There is no place in a chat from which one could read on.
@@ -113,22 +128,27 @@ impl Face for Chat {
         repeats::is_keyless(run)
     }
 
-    async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
         if Wants::of(request.parts).stream {
             return None;
         }
-        let told = match reader::follow::<Output>(app, run).await {
+        let told = match reader::follow::<Output>(cx, run).await {
             Ok(whole) => whole
                 .fault()
                 .map_or_else(|| Ok(whole.told(|whole| Completion::of(whole).into_response())), Err),
             Err(fault) => Err(fault),
         };
         let asker = RefusalTarget::Client(request.parts, request.ask);
-        Some(told.unwrap_or_else(|fault| face::refusal(app, self, fault, asker).of_a_run()))
+        Some(told.unwrap_or_else(|fault| face::refusal(cx, self, fault, asker).of_a_run()))
     }
 
-    fn refuse(&self, app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
-        Some(errors::response(app, fault, asker))
+    fn refuse(
+        &self,
+        cx: &FaceContext,
+        fault: &Fault,
+        asker: RefusalTarget<'_>,
+    ) -> Option<Response> {
+        Some(errors::response(cx, fault, asker))
     }
 
     fn owns(&self, path: &str) -> bool {
@@ -139,12 +159,12 @@ impl Face for Chat {
 
     async fn open(
         &self,
-        app: &App,
+        cx: &FaceContext,
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let wants_usage =
             opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
-        let taken_back = TakenBack::of(app, opening.run).await?;
-        Ok(Box::new(ChatWriter::new(opening.run, wants_usage, taken_back, app.settings.exposure)))
+        let taken_back = TakenBack::of(cx, opening.run).await?;
+        Ok(Box::new(ChatWriter::new(opening.run, wants_usage, taken_back, cx.settings.exposure)))
     }
 }

@@ -13,8 +13,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::access::{Caller, LACKS};
-use crate::app::App;
+use crate::caller::{Caller, LACKS};
+use crate::face::FaceContext;
 use crate::face::RefusalTarget;
 use crate::openapi::{Content, Header, Refusals, model};
 
@@ -129,14 +129,14 @@ fn status_of_kind(kind: FaultKind) -> u16 {
 }
 
 /// A fault as an answer.
-pub(super) fn response(app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Response {
+pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>) -> Response {
     // OpenAI answers an unknown key with 401, one that may not do this with 403.
-    let is_stranger = matches!(asker, RefusalTarget::Stranger(_)) && !app.settings.is_local();
+    let is_stranger = matches!(asker, RefusalTarget::Stranger(_)) && !cx.is_local();
     let is_unknown_key = fault.kind() == FaultKind::TenantUnauthorized
         && is_stranger
         && !fault.details().contains_key(LACKS);
     let kind = if is_unknown_key { FaultKind::TenantRequired } else { fault.kind() };
-    let error = ApiError::as_told(fault, kind, app.settings.exposure);
+    let error = ApiError::as_told(fault, kind, cx.settings.exposure);
     let status =
         StatusCode::from_u16(status_of_kind(kind)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(ErrorBody { error })).into_response();
@@ -146,7 +146,7 @@ pub(super) fn response(app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Re
     if let Some(seconds) = fault.retry_after() {
         // An SDK waits as it is told, and the run that it repeats must still be there.
         if let Some(caller) = asker.parts().and_then(|parts| parts.extensions.get::<Caller>()) {
-            app.readers.expect(app, &caller.tenant, Duration::from_secs(seconds));
+            cx.readers.expect(cx, &caller.tenant, Duration::from_secs(seconds));
         }
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::errors::{self, REFUSALS};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::face::RefusalTarget;
 use crate::openapi::{Answer, Content, PathParameter, Row, Tag, model};
 use crate::refusal::Refusal;
@@ -67,23 +67,23 @@ const NAME: PathParameter = PathParameter {
     example: "demo",
 };
 
-pub(super) async fn list(State(app): State<App>) -> Response {
-    let default = app.default_agent().map(|agent| agent.id);
-    let mut agents: Vec<_> = app.agents().collect();
+pub(super) async fn list(State(cx): State<FaceContext>) -> Response {
+    let default = cx.default_agent().map(|agent| agent.id);
+    let mut agents: Vec<_> = cx.agents().collect();
     agents.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));
     let data = agents.into_iter().map(Model::from).collect();
     Json(ModelList { object: "list", data }).into_response()
 }
 
 pub(super) async fn get(
-    State(app): State<App>,
+    State(cx): State<FaceContext>,
     Path(name): Path<String>,
 ) -> Result<Response, Refusal> {
-    if let Some(agent) = app.agent(&name) {
+    if let Some(agent) = cx.agent(&name) {
         return Ok(Json(Model::from(agent)).into_response());
     }
     let fault =
         Fault::new(FaultKind::AgentNotFound).with_message(format!("No agent is called {name:?}."));
-    let shaped = errors::response(&app, &fault, RefusalTarget::Stranger("/v1/models"));
+    let shaped = errors::response(&cx, &fault, RefusalTarget::Stranger("/v1/models"));
     Err(Refusal::from(fault).shaped_as(Some(shaped)))
 }

@@ -9,7 +9,7 @@ use capstan_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::reader::{self, Fold};
 
 /// An item, and the packet that began it.
@@ -169,12 +169,12 @@ pub(super) struct TakenBack(Vec<(u64, u64)>);
 
 impl TakenBack {
     /// Of a run as it stands.
-    pub(super) async fn of(app: &App, run: &Run) -> Result<Self, Fault> {
+    pub(super) async fn of(cx: &FaceContext, run: &Run) -> Result<Self, Fault> {
         // Nobody has seen what such a run took back, so that whoever comes later need not either.
         if !run.is_unseen || run.attempt < 2 {
             return Ok(Self::default());
         }
-        Ok(reader::so_far::<Self>(app, run).await?.transcript)
+        Ok(reader::so_far::<Self>(cx, run).await?.transcript)
     }
 
     pub(super) fn has(&self, seq: u64) -> bool {

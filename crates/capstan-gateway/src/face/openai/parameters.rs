@@ -10,7 +10,7 @@ use capstan_protocol::{
 use serde::Deserialize;
 
 use super::content::TextOr;
-use crate::app::App;
+use crate::face::FaceContext;
 use capstan_engine::ask::{Ask, invalid};
 
 /// A tool: its members stand under `function` in Chat, beside `type` in Responses.
@@ -153,9 +153,9 @@ pub(super) fn refuse(place: &str, what: &str) -> DecodeError {
 
 /// What only a look at the agent tells: whether an answer of this form can be had. Agents that are
 /// no models make of their answers what they like. `place` is where the request asks for the form.
-pub(super) fn check_agent(app: &App, ask: &mut Ask, place: &str) -> Result<(), Fault> {
+pub(super) fn check_agent(cx: &FaceContext, ask: &mut Ask, place: &str) -> Result<(), Fault> {
     // The word for whichever agent is the default one.
-    if ask.agent.as_deref() == Some("default") && app.agent("default").is_none() {
+    if ask.agent.as_deref() == Some("default") && cx.agent("default").is_none() {
         ask.agent = None;
     }
     let is_form = |format: &&ResponseFormat| **format != ResponseFormat::Text;
@@ -163,7 +163,7 @@ pub(super) fn check_agent(app: &App, ask: &mut Ask, place: &str) -> Result<(), F
     if response_format.as_ref().filter(is_form).is_none() {
         return Ok(());
     }
-    let about = app.agent_for(None, ask)?.agent.about();
+    let about = cx.agent_for(None, ask)?.agent.about();
     // A route hands on what it is asked.
     if about.work == Work::Chat || about.provider == "route" {
         return Ok(());

@@ -11,7 +11,7 @@ use http::request::Parts;
 use uuid::Uuid;
 
 use super::request;
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::face::Request;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::readers::ReaderGuard;
@@ -36,13 +36,18 @@ impl Held {
 }
 
 /// The key of a request: its own, that of the run which it repeats, or a new one.
-pub(super) async fn key(app: &App, request: &Request<'_>, face: &str) -> Result<String, Fault> {
+pub(super) async fn key(
+    cx: &FaceContext,
+    request: &Request<'_>,
+    face: &str,
+    attaches_repeats: bool,
+) -> Result<String, Fault> {
     if let Some(key) = request::key_of(request.parts)? {
         return Ok(key.to_owned());
     }
-    if app.settings.openai_repeats
+    if attaches_repeats
         && is_repeat(request.parts)
-        && let Some(run) = repeated(app, request, face).await?
+        && let Some(run) = repeated(cx, request, face).await?
     {
         return Ok(run.key);
     }
@@ -60,11 +65,15 @@ fn is_repeat(parts: &Parts) -> bool {
 }
 
 /// The newest run of this very body that may be what is repeated, and that nobody reads.
-async fn repeated(app: &App, request: &Request<'_>, face: &str) -> Result<Option<Run>, Fault> {
+async fn repeated(
+    cx: &FaceContext,
+    request: &Request<'_>,
+    face: &str,
+) -> Result<Option<Run>, Fault> {
     let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
     let named =
-        app.journal.store().named(request.tenant, NameKind::BodyHash, &hash, None, MOST).await;
-    let now = app.wall.now();
+        cx.journal.store().named(request.tenant, NameKind::BodyHash, &hash, None, MOST).await;
+    let now = cx.wall.now();
     let is_candidate = |run: &Run| {
         run.face == face
             && is_keyless(run)
@@ -72,7 +81,7 @@ async fn repeated(app: &App, request: &Request<'_>, face: &str) -> Result<Option
             && is_worth_it(run)
     };
     for run in named.map_err(journal_fault)?.into_iter().filter(is_candidate) {
-        if let Some(reading) = ReaderGuard::alone(app, &run).await {
+        if let Some(reading) = ReaderGuard::alone(cx, &run).await {
             if let Some(held) = request.parts.extensions.get::<Held>() {
                 held.hold(reading);
             }

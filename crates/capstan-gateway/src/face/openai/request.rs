@@ -15,8 +15,8 @@ use serde_json::json;
 
 use super::members::{self, Member};
 use super::repeats::Held;
-use crate::access::Caller;
-use crate::app::App;
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::face::{self, Face, RefusalTarget};
 use crate::openapi::Header;
 use crate::post;
@@ -53,20 +53,20 @@ impl Wants {
 pub(super) async fn start(
     face: Arc<dyn Face>,
     own: &[Member],
-    State(app): State<App>,
+    State(cx): State<FaceContext>,
     Extension(caller): Extension<Caller>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let (body, load) = post::read(&app, &caller, &*face, &parts, body).await?;
-    answer(face, own, app, caller, parts, (body, load)).await
+    let (body, load) = post::read(&cx, &caller, &*face, &parts, body).await?;
+    answer(face, own, cx, caller, parts, (body, load)).await
 }
 
 /// Answers one whose body is read.
 pub(super) async fn answer(
     face: Arc<dyn Face>,
     own: &[Member],
-    app: App,
+    cx: FaceContext,
     caller: Caller,
     mut parts: Parts,
     (body, load): (Bytes, MemoryReservation),
@@ -74,11 +74,11 @@ pub(super) async fn answer(
     let wants: Result<Wants, _> = decode::from_slice(&body);
     let wants =
         wants.and_then(|wants| members::check(&body, own).map(|()| wants)).map_err(|error| {
-            face::refusal(&app, &*face, invalid(&error), RefusalTarget::Unread(&parts))
+            face::refusal(&cx, &*face, invalid(&error), RefusalTarget::Unread(&parts))
         })?;
     parts.extensions.insert(wants);
     parts.extensions.insert(Held::default());
-    post::answer(&app, &caller, &*face, None, &parts, (body, load)).await
+    post::answer(&cx, &caller, &*face, None, &parts, (body, load)).await
 }
 
 pub(super) const KEY: Header = Header {

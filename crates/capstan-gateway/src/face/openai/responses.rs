@@ -24,7 +24,7 @@ use self::writer::{Manner, ResponseEvent, ResponsesWriter, StartingAfter};
 use super::output::{Output, TakenBack};
 use super::request::{self, Wants};
 use super::{errors, parameters, repeats};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
 use crate::reader;
@@ -37,9 +37,16 @@ use capstan_engine::{interrupts, lookup};
 const NAME: &str = "openai-responses";
 
 /// Responses.
-#[derive(Default)]
 pub(crate) struct Responses {
+    attaches_repeats: bool,
     unstored: unstored::Tenants,
+}
+
+impl Responses {
+    /// Whether a repeat without a key attaches to the run that it repeats.
+    pub(crate) fn new(attaches_repeats: bool) -> Self {
+        Self { attaches_repeats, unstored: unstored::Tenants::default() }
+    }
 }
 
 #[async_trait]
@@ -48,7 +55,7 @@ impl Face for Responses {
         NAME
     }
 
-    fn routes(self: Arc<Self>) -> Routes {
+    fn routes(self: Arc<Self>) -> Routes<FaceContext> {
         routes::routes(self)
     }
 
@@ -63,12 +70,12 @@ impl Face for Responses {
     /// An answer that goes on from another one stays in its conversation.
     async fn complete(
         &self,
-        app: &App,
+        cx: &FaceContext,
         tenant: &str,
         _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
-        parameters::check_agent(app, ask, "text.format")?;
+        parameters::check_agent(cx, ask, "text.format")?;
         if ask.chat.is_some() {
             self.unstored.note(tenant);
         }
@@ -76,13 +83,13 @@ impl Face for Responses {
             interrupts::asker_of(ask).filter(|_| ask.session.is_empty() && ask.previous.is_none())
         {
             // Whoever answers need not say where it was asked.
-            ask.session = lookup::by_stream(app, tenant, &asker.to_string())
+            ask.session = lookup::by_stream(cx, tenant, &asker.to_string())
                 .await
                 .map(|run| run.session)
                 .unwrap_or_default();
         }
         let Some(previous) = ask.previous else { return Ok(()) };
-        let found = lookup::by_stream(app, tenant, &previous.to_string()).await;
+        let found = lookup::by_stream(cx, tenant, &previous.to_string()).await;
         let run =
             found.ok().filter(|run| run.face == NAME).ok_or_else(|| unknown_previous(previous))?;
         if run.state != RunState::Closed {
@@ -93,8 +100,8 @@ impl Face for Responses {
         Ok(())
     }
 
-    async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
-        repeats::key(app, request, NAME).await
+    async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
+        repeats::key(cx, request, NAME, self.attaches_repeats).await
     }
 
     /// Whoever reads on does so by GET, with a number.
@@ -119,7 +126,7 @@ impl Face for Responses {
         ask.extras.payload.decode::<Wants>().is_ok_and(|wants| wants.background)
     }
 
-    async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
         let wants = Wants::of(request.parts);
         if wants.stream {
             return None;
@@ -129,21 +136,26 @@ impl Face for Responses {
             // Whoever does not wait is told how it stands, be it failed; else a failure is a
             // status.
             let whole = if wants.background {
-                reader::so_far::<Output>(app, run).await?
+                reader::so_far::<Output>(cx, run).await?
             } else {
-                let whole = reader::follow::<Output>(app, run).await?;
+                let whole = reader::follow::<Output>(cx, run).await?;
                 whole.fault().map_or(Ok(whole), Err)?
             };
             Ok(whole.told(|whole| {
-                Json(ResponseObject::of(whole, &echo, app.settings.exposure)).into_response()
+                Json(ResponseObject::of(whole, &echo, cx.settings.exposure)).into_response()
             }))
         };
         let asker = RefusalTarget::Client(request.parts, request.ask);
-        Some(told.await.unwrap_or_else(|fault| face::refusal(app, self, fault, asker).of_a_run()))
+        Some(told.await.unwrap_or_else(|fault| face::refusal(cx, self, fault, asker).of_a_run()))
     }
 
-    fn refuse(&self, app: &App, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
-        Some(errors::response(app, fault, asker))
+    fn refuse(
+        &self,
+        cx: &FaceContext,
+        fault: &Fault,
+        asker: RefusalTarget<'_>,
+    ) -> Option<Response> {
+        Some(errors::response(cx, fault, asker))
     }
 
     fn owns(&self, path: &str) -> bool {
@@ -152,18 +164,18 @@ impl Face for Responses {
             || path.starts_with("/v1/conversations")
     }
 
-    async fn keep_house(&self, app: &App) {
-        unstored::erase(app, &self.unstored).await;
+    async fn keep_house(&self, cx: &FaceContext) {
+        unstored::erase(cx, &self.unstored).await;
     }
 
     async fn open(
         &self,
-        app: &App,
+        cx: &FaceContext,
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let echo = match opening.posted {
             Some(ask) => Echo::of(ask.extras.payload.get()),
-            None => echo_of(app, opening.run).await?,
+            None => echo_of(cx, opening.run).await?,
         };
         let manner = Manner {
             after: opening
@@ -172,9 +184,9 @@ impl Face for Responses {
                 .get::<StartingAfter>()
                 .map(|StartingAfter(after)| *after),
             has_all_events: request::wants_all_events(opening.parts),
-            taken_back: TakenBack::of(app, opening.run).await?,
+            taken_back: TakenBack::of(cx, opening.run).await?,
         };
-        Ok(Box::new(ResponsesWriter::new(opening.run, echo, manner, app.settings.exposure)))
+        Ok(Box::new(ResponsesWriter::new(opening.run, echo, manner, cx.settings.exposure)))
     }
 }
 
@@ -198,7 +210,7 @@ fn stream_of(id: &str) -> Option<Uuid> {
 }
 
 /// What a request said that its answer repeats.
-async fn echo_of(app: &App, run: &Run) -> Result<Echo, Fault> {
-    let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+async fn echo_of(cx: &FaceContext, run: &Run) -> Result<Echo, Fault> {
+    let body = cx.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
     Ok(body.and_then(|body| std::str::from_utf8(&body).map(Echo::of).ok()).unwrap_or_default())
 }

@@ -300,7 +300,7 @@ pub(crate) const FRAMES: Row = Row {
     query: Some(FrameParams::json_schema),
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
-        ..Answer::ok("The frames.", &[Content::Events(openapi::events_of_any_face)])
+        ..Answer::ok("The frames.", &[Content::Events(crate::routes::any_face::events_of_any_face)])
     }],
     faults: OF_ONE,
     ..Row::NONE

@@ -10,7 +10,7 @@ use capstan_protocol::{
 use super::super::errors::{ApiError, ErrorBody};
 use super::super::output::{Output, Said, TakenBack, Usage, block};
 use super::completion::{Chunk, ChunkChoice, Delta, ToolCall, finish_reason, id_of, seconds};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::face::{BodyStep, Emit, FaceWriter};
 use crate::reader::{self, ViewerKind};
 
@@ -105,10 +105,15 @@ impl ChatWriter {
         None
     }
 
-    async fn end(&self, app: &App, end: End, mut out: Vec<u8>) -> Result<BodyStep, JournalError> {
+    async fn end(
+        &self,
+        cx: &FaceContext,
+        end: End,
+        mut out: Vec<u8>,
+    ) -> Result<BodyStep, JournalError> {
         match end {
             End::Failed(fault) => self.fail(&fault, &mut out),
-            End::Closed(close) => match reader::so_far::<Output>(app, &self.run).await {
+            End::Closed(close) => match reader::so_far::<Output>(cx, &self.run).await {
                 Ok(whole) => {
                     self.finish(&close, &whole.transcript, whole.run.usage.as_ref(), &mut out)
                 }
@@ -166,7 +171,7 @@ impl FaceWriter for ChatWriter {
         0
     }
 
-    fn opening(&mut self, _: &App) -> Bytes {
+    fn opening(&mut self, _: &FaceContext) -> Bytes {
         let mut out = Vec::new();
         self.chunk(
             Delta { role: Some("assistant"), content: Some(""), ..Delta::default() },
@@ -176,15 +181,15 @@ impl FaceWriter for ChatWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a> {
+    fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
         let mut out = Vec::new();
         match self.tell(&frames, &mut out) {
             None => Emit::Now(BodyStep::Write(out.into())),
-            Some(end) => Emit::Later(Box::pin(self.end(app, end, out))),
+            Some(end) => Emit::Later(Box::pin(self.end(cx, end, out))),
         }
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, _: ViewerKind) -> BodyStep {
+    fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
             // Its end would have been told.

@@ -15,7 +15,7 @@ use super::super::output::Output;
 use super::NAME;
 use super::items::inputs;
 use super::object::items;
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::reader;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
@@ -28,7 +28,7 @@ const HINT: &[u8] = b"item_reference";
 
 /// A request with the items that it names in their places. Those that nobody has are left for the
 /// one who reads it.
-pub(super) async fn follow(app: &App, tenant: &str, body: Bytes) -> Result<Bytes, Fault> {
+pub(super) async fn follow(cx: &FaceContext, tenant: &str, body: Bytes) -> Result<Bytes, Fault> {
     if !body.windows(HINT.len()).any(|window| window == HINT) {
         return Ok(body);
     }
@@ -37,7 +37,7 @@ pub(super) async fn follow(app: &App, tenant: &str, body: Bytes) -> Result<Bytes
     for item in &mut input {
         let Some((id, stream)) = reference(item) else { continue };
         if !answers.contains_key(&stream) && answers.len() < MOST_ANSWERS {
-            answers.insert(stream, items_in(app, tenant, stream).await?);
+            answers.insert(stream, items_in(cx, tenant, stream).await?);
         }
         let found = answers.get(&stream).and_then(|items| items.get(&id));
         if let Some(found) = found {
@@ -75,18 +75,18 @@ fn reference(item: &RawValue) -> Option<(String, Uuid)> {
 /// Everything that was said in an answer, or that it was asked with, by id; nothing if it is
 /// another's.
 async fn items_in(
-    app: &App,
+    cx: &FaceContext,
     tenant: &str,
     stream: Uuid,
 ) -> Result<HashMap<String, Box<RawValue>>, Fault> {
-    let found = lookup::by_stream(app, tenant, &stream.to_string()).await.ok();
+    let found = lookup::by_stream(cx, tenant, &stream.to_string()).await.ok();
     let Some(run) = found.filter(|run| run.face == NAME) else { return Ok(HashMap::new()) };
-    let whole = reader::so_far::<Output>(app, &run).await?;
+    let whole = reader::so_far::<Output>(cx, &run).await?;
     let said = items(stream, &whole.transcript, "completed");
     let said = said.iter().filter_map(|item| {
         Some((item.id().to_owned(), serde_json::value::to_raw_value(item).ok()?))
     });
-    let body = app.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
+    let body = cx.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
     let asked = asked_with(stream, &body)
         .into_iter()
         .filter_map(|(id, item)| Some((id, RawValue::from_string(item).ok()?)));

@@ -22,9 +22,9 @@ use super::items::{ItemPage, PageParams};
 use super::object::ResponseObject;
 use super::writer::{ResponseEvent, StartingAfter};
 use super::{NAME, Responses, echo_of, id_of, references, stream_of};
-use crate::access::Caller;
-use crate::app::App;
 use crate::audit::{Deed, Who};
+use crate::caller::Caller;
+use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Routes, Row, model};
 use crate::reader::{self, ViewerKind};
@@ -36,26 +36,26 @@ use capstan_engine::faults::journal_fault;
 use capstan_engine::resume::ResumePoint;
 use capstan_engine::{cpu_offload, lookup, purge, runs};
 
-pub(super) fn routes(face: Arc<Responses>) -> Routes {
+pub(super) fn routes(face: Arc<Responses>) -> Routes<FaceContext> {
     let about = |face: &Arc<Responses>, answer: Answering| {
         let face = face.clone();
-        async move |State(app): State<App>,
+        async move |State(cx): State<FaceContext>,
                     Extension(caller): Extension<Caller>,
                     Path(id): Path<String>,
                     request: HttpRequest| {
-            answer(About { face, app, caller, parts: request.into_parts().0, id }).await
+            answer(About { face, cx, caller, parts: request.into_parts().0, id }).await
         }
     };
     let posted = face.clone();
-    let start = async move |State(app): State<App>,
+    let start = async move |State(cx): State<FaceContext>,
                             Extension(caller): Extension<Caller>,
                             http: HttpRequest| {
         let (parts, body) = http.into_parts();
-        let (body, load) = post::read(&app, &caller, &*posted, &parts, body).await?;
-        let followed = references::follow(&app, &caller.tenant, body).await;
+        let (body, load) = post::read(&cx, &caller, &*posted, &parts, body).await?;
+        let followed = references::follow(&cx, &caller.tenant, body).await;
         let body = followed
-            .map_err(|fault| face::refusal(&app, &*posted, fault, RefusalTarget::Unread(&parts)))?;
-        request::answer(posted, members::RESPONSES, app, caller, parts, (body, load)).await
+            .map_err(|fault| face::refusal(&cx, &*posted, fault, RefusalTarget::Unread(&parts)))?;
+        request::answer(posted, members::RESPONSES, cx, caller, parts, (body, load)).await
     };
     Routes::default()
         .post("/v1/responses", start, &POST)
@@ -75,7 +75,7 @@ type Answering = fn(About) -> BoxFuture<'static, Result<Response, Refusal>>;
 /// A request about an answer that was asked for.
 struct About {
     face: Arc<Responses>,
-    app: App,
+    cx: FaceContext,
     caller: Caller,
     parts: Parts,
     id: String,
@@ -89,15 +89,15 @@ impl About {
             Fault::new(FaultKind::StreamNotFound).with_message(message)
         };
         let stream = stream_of(&self.id).ok_or_else(unknown)?;
-        let run = lookup::by_stream(&self.app, &self.caller.tenant, &stream.to_string()).await?;
+        let run = lookup::by_stream(&self.cx, &self.caller.tenant, &stream.to_string()).await?;
         Some(run).filter(|run| run.face == NAME).ok_or_else(unknown)
     }
 
     /// A run as it stands.
     async fn told(&self, run: &Run) -> Result<Response, Fault> {
-        let echo = echo_of(&self.app, run).await?;
-        let whole = reader::so_far::<Output>(&self.app, run).await?;
-        let exposure = self.app.settings.exposure;
+        let echo = echo_of(&self.cx, run).await?;
+        let whole = reader::so_far::<Output>(&self.cx, run).await?;
+        let exposure = self.cx.settings.exposure;
         let mut response =
             whole.told(|whole| Json(ResponseObject::of(whole, &echo, exposure)).into_response());
         reader::name_stream(run, &mut response);
@@ -105,7 +105,7 @@ impl About {
     }
 
     fn refusal(&self, fault: Fault) -> Refusal {
-        face::refusal(&self.app, &*self.face, fault, RefusalTarget::Viewer(&self.parts))
+        face::refusal(&self.cx, &*self.face, fault, RefusalTarget::Viewer(&self.parts))
     }
 }
 
@@ -141,7 +141,7 @@ async fn look(mut about: About) -> Result<Response, Refusal> {
             parts: &about.parts,
             posted: None,
         };
-        post::watch(&about.app, &*about.face, opening).await
+        post::watch(&about.cx, &*about.face, opening).await
     };
     looked.await.map_err(|fault| about.refusal(fault))
 }
@@ -150,9 +150,9 @@ async fn cancel(about: About) -> Result<Response, Refusal> {
     let stopped = async {
         let run = about.run().await?;
         let was_open = run.state != RunState::Closed;
-        let run = runs::stop(&about.app, run).await?;
+        let run = runs::stop(&about.cx, run).await?;
         if was_open {
-            about.app.audit.stopped(&about.caller, &run);
+            about.cx.audit.stopped(&about.caller, &run);
         }
         about.told(&run).await
     };
@@ -169,8 +169,8 @@ struct Deleted {
 
 async fn erase(about: About) -> Result<Response, Refusal> {
     let erased = async {
-        let run = purge::stream(&about.app, about.run().await?).await?;
-        about.app.audit.did(
+        let run = purge::stream(&about.cx, about.run().await?).await?;
+        about.cx.audit.did(
             &Who::from(&about.caller),
             Deed::PurgedStream,
             &run.tenant,
@@ -186,11 +186,11 @@ async fn input_items(about: About) -> Result<Response, Refusal> {
     let listed = async {
         let params: PageParams = query::parse(&about.parts.uri)?;
         let run = about.run().await?;
-        let body = about.app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-        let (limiter, body) = (&about.app.limiter, body.unwrap_or_default());
+        let body = about.cx.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+        let (limiter, body) = (&about.cx.limiter, body.unwrap_or_default());
         // The body, its items, and the answer's text.
         let mut load = limiter.load(&run.tenant);
-        load.grow(body.len().saturating_mul(3), &about.app.settings.limits)?;
+        load.grow(body.len().saturating_mul(3), &about.cx.settings.limits)?;
         let _begun = limiter.cpu_offload.begin(&run.tenant, body.len()).await;
         let page = cpu_offload::run(body.len(), || ItemPage::of(run.stream_id, &body, &params))?;
         accounted_body::json(&page, load)

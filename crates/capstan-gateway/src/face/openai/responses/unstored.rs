@@ -9,8 +9,8 @@ use std::time::Duration;
 use capstan_journal::{NameKind, Run};
 use capstan_protocol::Fault;
 
-use crate::access::LOCAL;
-use crate::app::App;
+use crate::caller::LOCAL;
+use crate::face::FaceContext;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::purge;
 use capstan_engine::wall_clock::between;
@@ -36,9 +36,9 @@ impl Tenants {
         }
     }
 
-    fn all(&self, app: &App) -> BTreeSet<String> {
+    fn all(&self, cx: &FaceContext) -> BTreeSet<String> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let configured = app.settings.tenants.current();
+        let configured = cx.tenants.current();
         seen.into_iter()
             .chain(configured.iter().map(|tenant| tenant.name.clone()))
             .chain([LOCAL.to_owned()])
@@ -47,10 +47,10 @@ impl Tenants {
 }
 
 /// Erases what is due.
-pub(super) async fn erase(app: &App, tenants: &Tenants) {
-    for tenant in tenants.all(app) {
-        if let Err(fault) = erase_of(app, &tenant).await {
-            let cause = app.loggable(&fault);
+pub(super) async fn erase(cx: &FaceContext, tenants: &Tenants) {
+    for tenant in tenants.all(cx) {
+        if let Err(fault) = erase_of(cx, &tenant).await {
+            let cause = cx.loggable(&fault);
             tracing::warn!(
                 tenant,
                 code = fault.code(),
@@ -61,21 +61,21 @@ pub(super) async fn erase(app: &App, tenants: &Tenants) {
     }
 }
 
-async fn erase_of(app: &App, tenant: &str) -> Result<(), Fault> {
+async fn erase_of(cx: &FaceContext, tenant: &str) -> Result<(), Fault> {
     let mut before = None;
     loop {
-        let found = app.journal.store().named(tenant, NameKind::Chat, NAME, before, PAGE).await;
+        let found = cx.journal.store().named(tenant, NameKind::Chat, NAME, before, PAGE).await;
         let found = found.map_err(journal_fault)?;
         let Some(oldest) = found.last() else { return Ok(()) };
         before = Some(oldest.stream_id);
-        for run in found.into_iter().filter(|run| is_due(app, run)) {
-            purge::stream(app, run).await?;
+        for run in found.into_iter().filter(|run| is_due(cx, run)) {
+            purge::stream(cx, run).await?;
         }
     }
 }
 
-fn is_due(app: &App, run: &Run) -> bool {
-    run.closed_at.is_some_and(|closed| between(closed, app.wall.now()) >= KEPT)
+fn is_due(cx: &FaceContext, run: &Run) -> bool {
+    run.closed_at.is_some_and(|closed| between(closed, cx.wall.now()) >= KEPT)
 }
 
 #[cfg(test)]
@@ -93,27 +93,26 @@ mod tests {
         let clock = Clock::by_hand();
         let journal =
             Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
-        let app = Gateway::new(journal).clock(clock.clone()).into_app();
+        let cx = Gateway::new(journal).clock(clock.clone()).into_app();
         let claim = |key: &str, chat: Option<&str>| Claim {
             chat: chat.map(str::to_owned),
-            ..Claim::new(LOCAL, key, Uuid::now_v7(), app.wall.now())
+            ..Claim::new(LOCAL, key, Uuid::now_v7(), cx.wall.now())
         };
         let mut runs = Vec::new();
         for claim in [claim("a", Some(NAME)), claim("b", None), claim("c", Some(NAME))] {
-            runs.push(app.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run);
+            runs.push(cx.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run);
         }
         for run in &runs[..2] {
-            let to =
-                Run { state: RunState::Closed, closed_at: Some(app.wall.now()), ..run.clone() };
+            let to = Run { state: RunState::Closed, closed_at: Some(cx.wall.now()), ..run.clone() };
             assert!(
-                app.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap()
+                cx.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap()
             );
         }
         let kept = async || {
-            erase(&app, &Tenants::default()).await;
+            erase(&cx, &Tenants::default()).await;
             let mut kept = Vec::new();
             for run in &runs {
-                kept.push(app.journal.store().run(run.stream_id).await.unwrap().is_some());
+                kept.push(cx.journal.store().run(run.stream_id).await.unwrap().is_some());
             }
             kept
         };

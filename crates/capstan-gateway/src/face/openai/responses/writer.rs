@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::super::errors::ApiError;
 use super::super::output::{Call, Output, Said, Source, TakenBack, block};
 use super::object::{Echo, Item, ResponseObject, Summary, TextPart, item_id, items};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::face::{BodyStep, Emit, FaceWriter};
 use crate::reader::{self, ViewerKind, Whole};
 
@@ -228,12 +228,12 @@ impl ResponsesWriter {
 
     async fn end(
         &mut self,
-        app: &App,
+        cx: &FaceContext,
         end: End,
         mut out: Vec<u8>,
     ) -> Result<BodyStep, JournalError> {
         let whole = match end {
-            End::Closed => reader::so_far::<Output>(app, &self.run).await,
+            End::Closed => reader::so_far::<Output>(cx, &self.run).await,
             End::Diverged => Err(Fault::new(FaultKind::AttemptDiverged)),
         };
         match whole {
@@ -358,13 +358,13 @@ impl FaceWriter for ResponsesWriter {
         0
     }
 
-    fn opening(&mut self, _: &App) -> Bytes {
+    fn opening(&mut self, _: &FaceContext) -> Bytes {
         let mut out = Vec::new();
         self.begin(&mut out);
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Emit<'a> {
+    fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
         let mut out = Vec::new();
         let mut end = None;
         for packet in frames.iter().filter_map(sse::decode_packet) {
@@ -375,11 +375,11 @@ impl FaceWriter for ResponsesWriter {
         }
         match end {
             None => Emit::Now(BodyStep::Write(out.into())),
-            Some(end) => Emit::Later(Box::pin(self.end(app, end, out))),
+            Some(end) => Emit::Later(Box::pin(self.end(cx, end, out))),
         }
     }
 
-    fn caught_up(&mut self, _: &App, state: RunState, _: ViewerKind) -> BodyStep {
+    fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
             // Its end would have been told.

@@ -1,0 +1,81 @@
+//! Deliveries: what somebody is to be told who does not wait for an answer. Each is a run of the
+//! internal agent, kept beside its tenant's own runs.
+
+use bytes::Bytes;
+use capstan_engine::ask::{Ask, body_hash};
+use capstan_engine::faults::journal_fault;
+use capstan_engine::runs;
+use capstan_journal::{ArmedBy, Claim, ErrorKind, Quota};
+use capstan_protocol::{Fault, FaultKind};
+use uuid::Uuid;
+
+use crate::face::FaceContext;
+use crate::tenants;
+use crate::webhook::Webhook;
+
+/// The name of the internal agent; no request can ask for it.
+pub(crate) const COURIER: &str = "capstan:webhook";
+/// With the agent's waits these last for more than an hour.
+pub(crate) const ATTEMPTS: u32 = 20;
+
+/// A delivery that a face has begun.
+pub(crate) struct DueDelivery {
+    /// The run that it is about.
+    pub(crate) run: Uuid,
+    /// It was begun when that run was over: there is nothing to tell of it.
+    pub(crate) is_late: bool,
+}
+
+/// What is to be posted.
+pub(crate) struct Parcel {
+    pub(crate) to: Webhook,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: String,
+}
+
+/// What a delivery is, as a run.
+pub(crate) struct Delivery<'a> {
+    pub(crate) face: &'a str,
+    /// However often it is begun, it is one.
+    pub(crate) key: String,
+    pub(crate) body: Bytes,
+    pub(crate) ask: Ask,
+    pub(crate) chat: Option<String>,
+}
+
+/// Begins a delivery of a tenant's, unless as many are open as may be. Deliveries are kept beside
+/// the tenant's runs, so that a receiver that is away takes none of their places.
+pub(crate) async fn begin(
+    cx: &FaceContext,
+    tenant: &str,
+    delivery: Delivery<'_>,
+) -> Result<(), Fault> {
+    let Delivery { face, key, body, ask, chat } = delivery;
+    let (tenant, stream, store) =
+        (tenants::deliveries_of(tenant), Uuid::now_v7(), cx.journal.store());
+    if store.is_shared() && cx.tenants.is_unstored(&tenant) {
+        store.home(&tenant, true).await.map_err(journal_fault)?;
+    }
+    let claim = Claim {
+        agent: COURIER.to_owned(),
+        session: stream.to_string(),
+        face: face.to_owned(),
+        body_hash: body_hash(&body, Some(COURIER), face),
+        body,
+        max_attempts: ATTEMPTS,
+        is_unseen: true,
+        armed_by: ArmedBy::Gateway,
+        chat,
+        ..Claim::new(&tenant, key, stream, cx.wall.now())
+    };
+    let most = Some(cx.settings.limits.deliveries_per_tenant as u64);
+    let quota = Quota { running: most, waiting: most, ..Quota::UNLIMITED };
+    runs::start_internal(cx, claim, &quota, ask).await.map_err(|error| {
+        if !matches!(error.kind(), ErrorKind::Refused(_)) {
+            return journal_fault(error);
+        }
+        cx.observer.delivery_refused();
+        Fault::new(FaultKind::SessionLimitExceeded)
+            .with_message("As many deliveries are under way as may be: their receiver may be away.")
+    })
+}
