@@ -1,11 +1,22 @@
 //! Checks `docs/requirements.md`: every row is proven by a test that exists, or says why none can
-//! be; and each MUST of PROTOCOL.md has a row.
+//! be; and each MUST of the contracts has a row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use crate::documents::tracked;
+
+/// The pages with a contract, and with what the ids of their MUSTs begin. Those of PROTOCOL.md are
+/// numbered in each section, those of other pages from the first to the last.
+const CONTRACTS: [(&str, &str); 6] = [
+    ("PROTOCOL.md", "CAP"),
+    ("docs/ag-ui.md", "AGUI"),
+    ("docs/upstreams.md", "UPSTREAM"),
+    ("docs/openai.md", "OPENAI"),
+    ("docs/ai-sdk.md", "AISDK"),
+    ("docs/a2a.md", "A2A"),
+];
 
 /// A row: `| id | requirement | proof |`.
 struct Row<'a> {
@@ -41,9 +52,10 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
                 .map(|name| format!("{id}: no test is called {name}")),
         );
     }
-    let protocol =
-        fs::read_to_string(root.join("PROTOCOL.md")).map_err(|e| format!("PROTOCOL.md: {e}"))?;
-    wrong.extend(unmapped(&protocol, &ids));
+    for (page, prefix) in CONTRACTS {
+        let text = fs::read_to_string(root.join(page)).map_err(|e| format!("{page}: {e}"))?;
+        wrong.extend(unmapped(page, prefix, &text, &ids));
+    }
     if wrong.is_empty() {
         return Ok(format!(
             "{} requirements: {} proven by tests, {settled} that no test can prove",
@@ -54,28 +66,38 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
     Err(format!("docs/requirements.md:\n  {}", wrong.join("\n  ")))
 }
 
-/// The sections of PROTOCOL.md whose MUSTs are not numbered from 1 among the ids.
-fn unmapped(protocol: &str, ids: &BTreeSet<&str>) -> Vec<String> {
-    let (mut musts, mut section) = (BTreeMap::<&str, usize>::new(), "");
-    for line in protocol.lines() {
-        if let Some((number, _)) =
-            line.strip_prefix("## ").and_then(|heading| heading.split_once('.'))
-        {
-            section = number;
-        }
+/// MUSTs of a page without a row, and rows without one.
+fn unmapped(page: &str, prefix: &str, text: &str, ids: &BTreeSet<&str>) -> Vec<String> {
+    let wanted = musts(prefix, text);
+    let missing = wanted.iter().filter(|id| !ids.contains(id.as_str()));
+    let missing = missing.map(|id| format!("{id}: {page} has a MUST without a row"));
+    let mine = ids.iter().filter(|id| id.strip_prefix(prefix).is_some_and(|n| n.starts_with('-')));
+    let extra = mine.filter(|id| !wanted.contains(**id));
+    missing.chain(extra.map(|id| format!("{id}: {page} has no such MUST"))).collect()
+}
+
+/// The ids of a page's MUSTs, by the numbers of its sections if it has some.
+fn musts(prefix: &str, text: &str) -> BTreeSet<String> {
+    let has_sections = text.lines().any(|line| section(line).is_some());
+    let (mut counts, mut at) = (BTreeMap::<&str, usize>::new(), "");
+    for line in text.lines() {
+        at = section(line).unwrap_or(at);
         // What stands before the first section says what the word means.
-        if !section.is_empty() {
-            *musts.entry(section).or_default() += line.matches("MUST").count();
+        if !at.is_empty() || !has_sections {
+            *counts.entry(at).or_default() += line.matches("MUST").count();
         }
     }
-    let wanted: BTreeSet<String> = musts
-        .iter()
-        .flat_map(|(section, count)| (1..=*count).map(move |n| format!("CAP-{section}.{n}")))
-        .collect();
-    let missing = wanted.iter().filter(|id| !ids.contains(id.as_str()));
-    let missing = missing.map(|id| format!("{id}: PROTOCOL.md has a MUST without a row"));
-    let extra = ids.iter().filter(|id| id.starts_with("CAP-") && !wanted.contains(**id));
-    missing.chain(extra.map(|id| format!("{id}: PROTOCOL.md has no such MUST"))).collect()
+    let id = |at: &str, n: usize| match at {
+        "" => format!("{prefix}-{n}"),
+        at => format!("{prefix}-{at}.{n}"),
+    };
+    counts.iter().flat_map(|(at, count)| (1..=*count).map(move |n| id(at, n))).collect()
+}
+
+/// The number of a heading.
+fn section(line: &str) -> Option<&str> {
+    let (number, _) = line.strip_prefix("## ")?.split_once('.')?;
+    number.bytes().all(|b| b.is_ascii_digit()).then_some(number)
 }
 
 fn row(line: &str) -> Option<Row<'_>> {
@@ -94,8 +116,12 @@ fn tests(root: &Path) -> Result<BTreeSet<String>, String> {
         capstan_check::CHECKS.iter().map(|check| check.id.to_owned()).collect();
     for file in tracked(root, &["*.rs", "*.py", "*.ts", "*.tsx", "*.mjs"])? {
         if let Ok(text) = fs::read_to_string(root.join(&file)) {
-            let found = if file.ends_with(".rs") { rust_tests(&text) } else { other_tests(&text) };
-            names.extend(found);
+            names.extend(match file.as_str() {
+                // A macro makes tests of these, one for each store.
+                f if f.contains("/tests/contract/") => functions(&text),
+                f if f.ends_with(".rs") => rust_tests(&text),
+                _ => other_tests(&text),
+            });
         }
     }
     Ok(names)
@@ -118,6 +144,13 @@ fn rust_tests(text: &str) -> Vec<String> {
         }
     }
     names
+}
+
+/// The functions of a contract suite.
+fn functions(text: &str) -> Vec<String> {
+    let rest = text.split("pub(crate) async fn ").skip(1);
+    let name = |rest: &str| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    rest.map(name).collect()
 }
 
 fn other_tests(text: &str) -> Vec<String> {
@@ -143,15 +176,16 @@ mod tests {
     fn each_must_of_the_protocol_has_a_row_and_no_row_is_without_one() {
         let protocol =
             "MUST as in RFC 2119\n## 1. One\nA MUST b, and MUST NOT c.\n## 12. Twelve\nd MUST e.\n";
-        assert!(
-            unmapped(protocol, &BTreeSet::from(["RFC-1", "CAP-1.1", "CAP-1.2", "CAP-12.1"]))
-                .is_empty()
-        );
-        let found = unmapped(protocol, &BTreeSet::from(["CAP-1.1", "CAP-12.1", "CAP-12.2"]));
-        let expected = [
-            "CAP-1.2: PROTOCOL.md has a MUST without a row",
-            "CAP-12.2: PROTOCOL.md has no such MUST",
-        ];
-        assert_eq!(found, expected);
+        let ids = BTreeSet::from(["RFC-1", "CAP-1.1", "CAP-1.2", "CAP-12.1", "A2A-1"]);
+        assert!(unmapped("P", "CAP", protocol, &ids).is_empty());
+        let ids = BTreeSet::from(["CAP-1.1", "CAP-12.1", "CAP-12.2"]);
+        let expected = ["CAP-1.2: P has a MUST without a row", "CAP-12.2: P has no such MUST"];
+        assert_eq!(unmapped("P", "CAP", protocol, &ids), expected);
+    }
+
+    #[test]
+    fn the_musts_of_a_page_without_numbers_are_counted_through() {
+        let page = "# A\n## What? 2. is no number\na MUST b.\n## Other\nMUST NOT\n";
+        assert_eq!(musts("A2A", page), BTreeSet::from(["A2A-1", "A2A-2"].map(str::to_owned)));
     }
 }

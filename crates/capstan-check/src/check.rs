@@ -144,7 +144,8 @@ pub struct Check {
     pub id: &'static str,
     /// The protocol that it is about.
     pub face: Face,
-    /// The section of PROTOCOL.md that makes the promise.
+    /// What makes the promise: a section of PROTOCOL.md by its number, or a page in docs/ and its
+    /// heading.
     pub clause: &'static str,
     /// The promise.
     pub title: &'static str,

@@ -29,7 +29,7 @@ pub enum Verdict {
 pub struct Judged {
     /// The check's name.
     pub id: &'static str,
-    /// The section of PROTOCOL.md.
+    /// The section of PROTOCOL.md, or a page in docs/ and its heading.
     pub clause: &'static str,
     /// The promise.
     pub title: &'static str,
@@ -41,6 +41,13 @@ pub struct Judged {
 impl Judged {
     pub(crate) fn new(check: &'static Check, verdict: Verdict) -> Self {
         Self { id: check.id, clause: check.clause, title: check.title, verdict }
+    }
+
+    /// The document that makes the promise, and the place in it.
+    pub fn source(&self) -> String {
+        let is_section = self.clause.starts_with(|c: char| c.is_ascii_digit());
+        let folder = if is_section { "PROTOCOL.md " } else { "docs/" };
+        format!("{folder}{}", self.clause)
     }
 }
 

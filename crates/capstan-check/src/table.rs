@@ -181,115 +181,115 @@ checks! {
      none" [Plain Key] ["tenants.ticket", "tenants.no-key"] tenants::forged;
 
     // AG-UI: a stream of events.
-    Agui "agui.answer" "11 The AG-UI face" "A run input is answered with a \
+    Agui "agui.answer" "ag-ui.md The contract" "A run input is answered with a \
      stream" [Agui] [] agui::stream::answer;
     Agui "agui.headers" "8 Routes" "A stream is not stored, transformed or \
      compressed" [Agui] ["agui.answer"] agui::stream::headers;
-    Agui "agui.lines" "11 Frames and ids" "Lines end in LF \
+    Agui "agui.lines" "ag-ui.md Frames and ids" "Lines end in LF \
      alone" [Agui] ["agui.answer"] agui::stream::lines;
-    Agui "agui.data" "11 Frames and ids" "Data is one JSON object: no [DONE], nothing \
+    Agui "agui.data" "ag-ui.md Frames and ids" "Data is one JSON object: no [DONE], nothing \
      empty" [Agui] ["agui.answer"] agui::stream::data;
-    Agui "agui.events" "6 AG-UI" "Events are AG-UI's, with their \
+    Agui "agui.events" "ag-ui.md Events on the wire" "Events are AG-UI's, with their \
      members" [Agui] ["agui.data"] agui::stream::events;
-    Agui "agui.nulls" "6 AG-UI" "Absent members are left out, never \
+    Agui "agui.nulls" "ag-ui.md Events on the wire" "Absent members are left out, never \
      null" [Agui] ["agui.data"] agui::stream::nulls;
     Agui "agui.separators" "1 SSE" "Characters that some readers split lines at are \
      escaped" [Agui] ["agui.data"] agui::stream::separators;
-    Agui "agui.started" "11 From packets to events" "RUN_STARTED comes \
+    Agui "agui.started" "ag-ui.md From packets to events" "RUN_STARTED comes \
      first" [Agui] ["agui.events"] agui::stream::started;
-    Agui "agui.terminal" "11 From packets to events" "Exactly one RUN_FINISHED or RUN_ERROR comes \
+    Agui "agui.terminal" "ag-ui.md From packets to events" "Exactly one RUN_FINISHED or RUN_ERROR comes \
      last" [Agui] ["agui.events"] agui::stream::terminal;
-    Agui "agui.sequence" "11 From packets to events" "Messages, steps and calls begin and end in \
+    Agui "agui.sequence" "ag-ui.md From packets to events" "Messages, steps and calls begin and end in \
      order" [Agui] ["agui.started", "agui.terminal"] agui::stream::sequence;
-    Agui "agui.end" "11 Frames and ids" "A body ends, and at a frame's \
+    Agui "agui.end" "ag-ui.md Frames and ids" "A body ends, and at a frame's \
      end" [Agui] ["agui.answer"] agui::stream::end;
-    Agui "agui.ids" "11 Frames and ids" "An event's id is a \
+    Agui "agui.ids" "ag-ui.md Frames and ids" "An event's id is a \
      cursor" [Agui] ["agui.data"] agui::stream::ids;
-    Agui "agui.unique" "11 Frames and ids" "No id repeats" [Agui] ["agui.ids"] agui::stream::unique;
+    Agui "agui.unique" "ag-ui.md Frames and ids" "No id repeats" [Agui] ["agui.ids"] agui::stream::unique;
 
     // AG-UI: coming back.
-    Agui "agui.resume" "11 Frames and ids" "A resume continues with the next event, with the same \
+    Agui "agui.resume" "ag-ui.md Frames and ids" "A resume continues with the next event, with the same \
      bytes" [Agui] ["agui.unique", "agui.terminal", "agui.end"] agui::resume::resume;
-    Agui "agui.past-end" "11 Frames and ids" "At the end the terminal event comes again, under no \
+    Agui "agui.past-end" "ag-ui.md Frames and ids" "At the end the terminal event comes again, under no \
      id" [Agui] ["agui.resume"] agui::resume::past_end;
-    Agui "agui.attach" "11 Frames and ids" "The same request attaches to its \
+    Agui "agui.attach" "ag-ui.md Frames and ids" "The same request attaches to its \
      run" [Agui] ["agui.resume"] agui::resume::attach;
-    Agui "agui.join" "11 Frames and ids" "offset=-1 replays all \
+    Agui "agui.join" "ag-ui.md Frames and ids" "offset=-1 replays all \
      events" [Agui] ["agui.resume"] agui::resume::join;
-    Agui "agui.other-face" "11 The AG-UI face" "A stream that was started in CAP can be \
+    Agui "agui.other-face" "ag-ui.md The contract" "A stream that was started in CAP can be \
      watched" [Plain Agui] ["cap.watch", "agui.resume"] agui::resume::other_face;
 
     // AG-UI: failures.
-    Agui "agui.unreadable" "11 Refusals" "An input that cannot be read is \
+    Agui "agui.unreadable" "ag-ui.md Refusals" "An input that cannot be read is \
      400" [] [] agui::fail::unreadable;
-    Agui "agui.conflict" "11 Refusals" "A refusal is a stream with RUN_ERROR \
+    Agui "agui.conflict" "ag-ui.md Refusals" "A refusal is a stream with RUN_ERROR \
      alone" [Agui] ["agui.resume"] agui::fail::conflict;
-    Agui "agui.unknown" "11 Refusals" "Joining an unknown run is \
+    Agui "agui.unknown" "ag-ui.md Refusals" "Joining an unknown run is \
      SESSION_NOT_FOUND" [Agui] ["agui.join"] agui::fail::unknown;
-    Agui "agui.version" "6 AG-UI" "A peer with a protocolVersion gets metadata \
+    Agui "agui.version" "ag-ui.md Events on the wire" "A peer with a protocolVersion gets metadata \
      only" [Agui] ["agui.conflict"] agui::fail::version;
-    Agui "agui.key-space" "11 The AG-UI face" "Keys are one space for both \
+    Agui "agui.key-space" "ag-ui.md The contract" "Keys are one space for both \
      faces" [Plain Agui] ["cap.attach", "agui.conflict"] agui::fail::key_space;
-    Agui "agui.error" "6 AG-UI" "RUN_ERROR has one of the ten codes, and its \
+    Agui "agui.error" "ag-ui.md Events on the wire" "RUN_ERROR has one of the ten codes, and its \
      status" [AguiFault] ["agui.end"] agui::fail::code;
-    Agui "agui.error-members" "6 AG-UI" "RUN_ERROR has the story's members and their \
+    Agui "agui.error-members" "ag-ui.md Events on the wire" "RUN_ERROR has the story's members and their \
      metadata" [AguiFault] ["agui.error"] agui::fail::members;
-    Agui "agui.error-event" "11 Frames and ids" "RUN_ERROR is also the frame's event \
+    Agui "agui.error-event" "ag-ui.md Frames and ids" "RUN_ERROR is also the frame's event \
      name" [AguiFault] ["agui.error"] agui::fail::event_name;
 
     // OpenAI's API.
-    OpenAi "openai.answer" "13 Answers" "A response is streamed in plain events: no ids, no \
+    OpenAi "openai.answer" "openai.md Answers" "A response is streamed in plain events: no ids, no \
      preamble" [OpenAi] [] openai::answer;
-    OpenAi "openai.order" "13 Answers" "It is created, then in progress, and its numbers go \
+    OpenAi "openai.order" "openai.md Answers" "It is created, then in progress, and its numbers go \
      up" [OpenAi] ["openai.answer"] openai::order;
-    OpenAi "openai.terminal" "13 Answers" "One terminal event comes last, before a clean \
+    OpenAi "openai.terminal" "openai.md Answers" "One terminal event comes last, before a clean \
      end" [OpenAi] ["openai.answer"] openai::terminal;
-    OpenAi "openai.resume" "13 Answers" "starting_after goes on with the next event, with the \
+    OpenAi "openai.resume" "openai.md Answers" "starting_after goes on with the next event, with the \
      same bytes" [OpenAi] ["openai.order", "openai.terminal"] openai::resume;
-    OpenAi "openai.once" "13 Requests" "An Idempotency-Key is one \
+    OpenAi "openai.once" "openai.md Requests" "An Idempotency-Key is one \
      response" [OpenAi] ["openai.answer"] openai::once;
-    OpenAi "openai.error" "13 Refusals" "A refusal has OpenAI's shape" [] [] openai::error;
-    OpenAi "openai.chat" "13 Answers" "A chat's chunks end with one finish_reason and \
+    OpenAi "openai.error" "openai.md Refusals" "A refusal has OpenAI's shape" [] [] openai::error;
+    OpenAi "openai.chat" "openai.md Answers" "A chat's chunks end with one finish_reason and \
      [DONE]" [Chat] [] openai::chat;
 
     // The AI SDK.
-    AiSdk "ai-sdk.answer" "14 Chats of the AI SDK" "A chat is answered with a UI message \
+    AiSdk "ai-sdk.answer" "ai-sdk.md The contract" "A chat is answered with a UI message \
      stream" [AiSdk] [] ai_sdk::answer;
-    AiSdk "ai-sdk.order" "14 Chats of the AI SDK" "It begins with start and its message, and ends \
+    AiSdk "ai-sdk.order" "ai-sdk.md The contract" "It begins with start and its message, and ends \
      with finish and [DONE]" [AiSdk] ["ai-sdk.answer"] ai_sdk::order;
-    AiSdk "ai-sdk.replay" "14 Chats of the AI SDK" "Who comes back is told all of it from \
+    AiSdk "ai-sdk.replay" "ai-sdk.md The contract" "Who comes back is told all of it from \
      start" [AiSdk] ["ai-sdk.order"] ai_sdk::replay;
-    AiSdk "ai-sdk.nothing" "14 Chats of the AI SDK" "A chat without a run is \
+    AiSdk "ai-sdk.nothing" "ai-sdk.md The contract" "A chat without a run is \
      204" [] [] ai_sdk::nothing;
-    AiSdk "ai-sdk.stop" "14 Chats of the AI SDK" "DELETE ends the run, and whoever reads sees the \
+    AiSdk "ai-sdk.stop" "ai-sdk.md The contract" "DELETE ends the run, and whoever reads sees the \
      abort" [AiSdkSlow] ["ai-sdk.answer"] ai_sdk::stop;
 
     // A2A.
-    A2a "a2a.card" "14 Tasks of A2A" "The card names absolute addresses, and \
+    A2a "a2a.card" "a2a.md The contract" "The card names absolute addresses, and \
      streaming" [] [] a2a::card;
-    A2a "a2a.stream" "14 Tasks of A2A" "A stream is the task, then its updates, and ends after \
+    A2a "a2a.stream" "a2a.md The contract" "A stream is the task, then its updates, and ends after \
      the last status" [A2a] [] a2a::stream;
-    A2a "a2a.get" "14 Tasks of A2A" "A task has all that was streamed of \
+    A2a "a2a.get" "a2a.md The contract" "A task has all that was streamed of \
      it" [A2a] ["a2a.stream"] a2a::get;
-    A2a "a2a.old" "14 Tasks of A2A" "Version 0.3 has its own words at the same \
+    A2a "a2a.old" "a2a.md The contract" "Version 0.3 has its own words at the same \
      address" [A2a] ["a2a.stream"] a2a::old;
-    A2a "a2a.once" "14 Tasks of A2A" "The same message is the same \
+    A2a "a2a.once" "a2a.md The contract" "The same message is the same \
      task" [A2a] ["a2a.stream"] a2a::once;
-    A2a "a2a.resume" "14 Tasks of A2A" "Last-Event-ID goes on with the next event, with the same \
+    A2a "a2a.resume" "a2a.md The contract" "Last-Event-ID goes on with the next event, with the same \
      bytes" [A2a] ["a2a.stream"] a2a::resume;
-    A2a "a2a.over" "14 Tasks of A2A" "A task that is over is neither subscribed to nor \
+    A2a "a2a.over" "a2a.md The contract" "A task that is over is neither subscribed to nor \
      cancelled" [A2a] ["a2a.stream"] a2a::over;
 
     // Durable Streams.
-    Durable "durable.read" "14 Runs as Durable Streams" "A stream that has ended is its packets, \
+    Durable "durable.read" "durable-streams.md The contract" "A stream that has ended is its packets, \
      up to date and closed" [Plain] ["cap.packets", "cap.close"] durable::read;
-    Durable "durable.offset" "14 Runs as Durable Streams" "An offset goes on with the next \
+    Durable "durable.offset" "durable-streams.md The contract" "An offset goes on with the next \
      packet" [Plain] ["durable.read"] durable::offset;
-    Durable "durable.head" "14 Runs as Durable Streams" "HEAD tells where a stream \
+    Durable "durable.head" "durable-streams.md The contract" "HEAD tells where a stream \
      ends" [Plain] ["durable.read"] durable::head;
-    Durable "durable.poll" "14 Runs as Durable Streams" "A long poll at the end of a closed \
+    Durable "durable.poll" "durable-streams.md The contract" "A long poll at the end of a closed \
      stream is 204 at once" [Plain] ["durable.read"] durable::poll;
-    Durable "durable.write" "14 Runs as Durable Streams" "Nothing can be \
+    Durable "durable.write" "durable-streams.md The contract" "Nothing can be \
      written" [Plain] ["durable.read"] durable::write;
 }
 
@@ -311,18 +311,27 @@ mod tests {
     }
 
     #[test]
-    fn every_clause_is_a_heading_of_the_protocol() {
-        let protocol = include_str!("../../../PROTOCOL.md");
+    fn every_clause_is_a_heading_of_its_document() {
+        let pages = [
+            ("ag-ui.md", include_str!("../../../docs/ag-ui.md")),
+            ("openai.md", include_str!("../../../docs/openai.md")),
+            ("ai-sdk.md", include_str!("../../../docs/ai-sdk.md")),
+            ("a2a.md", include_str!("../../../docs/a2a.md")),
+            ("durable-streams.md", include_str!("../../../docs/durable-streams.md")),
+        ];
         let mut headings = BTreeSet::new();
         let mut number = "";
-        for line in protocol.lines() {
-            if let Some(title) = line.strip_prefix("## ") {
-                let (n, title) = title.split_once(". ").unwrap();
+        for line in include_str!("../../../PROTOCOL.md").lines() {
+            if let Some((n, title)) = line.strip_prefix("## ").and_then(|at| at.split_once(". ")) {
                 number = n;
                 headings.insert(format!("{n} {title}"));
             } else if let Some(title) = line.strip_prefix("### ") {
                 headings.insert(format!("{number} {title}"));
             }
+        }
+        for (page, text) in pages {
+            let titles = text.lines().filter(|line| line.starts_with("##"));
+            headings.extend(titles.map(|t| format!("{page} {}", t.trim_start_matches(['#', ' ']))));
         }
         for check in CHECKS {
             let is_there = headings.iter().any(|heading| heading.starts_with(check.clause));

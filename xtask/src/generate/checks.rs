@@ -10,8 +10,8 @@ pub(super) fn markdown() -> String {
     let mut out = String::from(INTRODUCTION);
     let _ = write!(out, "\n## What are the {} checks?\n\n", CHECKS.len());
     out.push_str(
-        "The sections are those of PROTOCOL.md. \
-         A check is skipped if one that it depends on did not pass.\n\n",
+        "A section with a number is one of [PROTOCOL.md](../PROTOCOL.md). The others name a page \
+         of this folder.\nA check is skipped if one that it depends on did not pass.\n\n",
     );
     out.push_str("| check | section | the promise | needs | depends on |\n|---|---|---|---|---|\n");
     for check in CHECKS {

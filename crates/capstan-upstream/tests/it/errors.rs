@@ -1,4 +1,4 @@
-//! The table of upstream failures in PROTOCOL.md: each row happens here, and the page must say what
+//! The tables of docs/upstreams.md: each row happens here, and the page must say what
 //! came of it.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::rustls;
 
-const PAGE: &str = include_str!("../../../../PROTOCOL.md");
+const PAGE: &str = include_str!("../../../../docs/upstreams.md");
 
 /// The row of the page that a fault asks for.
 fn row(label: &str, fault: &Fault) -> String {
@@ -22,7 +22,7 @@ fn row(label: &str, fault: &Fault) -> String {
 
 fn stands(label: &str, fault: &Fault) {
     let row = row(label, fault);
-    assert!(PAGE.contains(&row), "PROTOCOL.md lacks\n{row}");
+    assert!(PAGE.contains(&row), "docs/upstreams.md lacks\n{row}");
 }
 
 /// One call and no more, so that the fault is the call's own.

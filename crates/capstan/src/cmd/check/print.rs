@@ -8,7 +8,7 @@ use owo_colors::OwoColorize as _;
 
 /// Wide enough for every id and clause of the table.
 const ID: usize = 22;
-const CLAUSE: usize = 26;
+const CLAUSE: usize = 31;
 
 /// Every check, what it promises and what it needs.
 pub(super) fn list(checks: &[Check]) -> io::Result<()> {
@@ -69,7 +69,7 @@ pub(super) fn report(report: &Report, is_json: bool) -> io::Result<()> {
     for check in &report.checks {
         if let Verdict::Broken { evidence } = &check.verdict {
             let name = check.id.red().bold().to_string();
-            writeln!(out, "\n{name}  PROTOCOL.md {}: {}", check.clause, check.title)?;
+            writeln!(out, "\n{name}  {}: {}", check.source(), check.title)?;
             writeln!(
                 out,
                 "  sent      {}\n  expected  {}\n  came      {}",
