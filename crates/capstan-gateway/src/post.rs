@@ -36,18 +36,27 @@ pub(crate) async fn post(
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let (body, load) = read(cx, caller, face, &parts, body).await?;
-    answer(cx, caller, face, agent, &parts, (body, load)).await
+    let posted = read(cx, caller, face, &parts, body).await?;
+    answer(cx, caller, face, agent, &parts, posted).await
 }
 
-/// The body of a request to a face, within the limits of every body, and what it takes.
+/// A body that was read, and the memory that it takes.
+pub(crate) struct Posted {
+    pub(crate) body: Bytes,
+    pub(crate) load: MemoryReservation,
+    /// The hash by which a repeat is known, if it is not the body's: the body has changed since it
+    /// came.
+    pub(crate) hash: Option<[u8; 32]>,
+}
+
+/// Reads the body of a request to a face, within the limits of every body.
 pub(crate) async fn read(
     cx: &FaceContext,
     caller: &Caller,
     face: &dyn Face,
     parts: &Parts,
     body: Body,
-) -> Result<(Bytes, MemoryReservation), Refusal> {
+) -> Result<Posted, Refusal> {
     let mut load = cx.limiter.load(&caller.tenant);
     let read = async {
         check_content_type(face, &parts.headers)?;
@@ -59,7 +68,7 @@ pub(crate) async fn read(
         cpu_offload::run(body.len(), || body_values::check(&body, cx.settings.limits.body_values))?;
         // What is made of it: text, twice at most.
         load.grow(body.len().saturating_mul(2), &cx.settings.limits)?;
-        Ok((body, load))
+        Ok(Posted { body, load, hash: None })
     };
     read.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Unread(parts)))
 }
@@ -73,7 +82,7 @@ pub(crate) async fn answer(
     face: &dyn Face,
     agent: Option<&str>,
     parts: &Parts,
-    (body, load): (Bytes, MemoryReservation),
+    Posted { body, load, hash }: Posted,
 ) -> Result<Response, Refusal> {
     let begun = cx.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
     let decode = || face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
@@ -84,7 +93,8 @@ pub(crate) async fn answer(
     if let Err(fault) = completed.and_then(|()| ask.check()) {
         return Err(face::refusal(cx, face, fault, RefusalTarget::Client(parts, &ask)));
     }
-    let hash = cpu_offload::run(body.len(), || body_hash(&body, agent, face.name()));
+    let hash_now = || cpu_offload::run(body.len(), || body_hash(&body, agent, face.name()));
+    let hash = hash.unwrap_or_else(hash_now);
     let ask = Arc::new(ask);
     let request = Request { tenant: &caller.tenant, parts, body: &body, agent, hash, ask: &ask };
     let answered = start(cx, face, &request, point, (load, begun)).await;

@@ -517,3 +517,23 @@ async fn a_reference_stands_for_the_item_that_it_names() {
         assert_eq!(refused.json::<Value>().await.unwrap()["error"]["param"], "input[0].id");
     }
 }
+
+#[tokio::test]
+async fn a_repeat_attaches_after_the_answer_that_it_names_has_expired() {
+    let server = serve().await;
+    let first = ok(&server, &json!({ "model": "teller", "input": "Bern?" })).await;
+    let named = json!({ "type": "item_reference", "id": first["output"][0]["id"] });
+    let question = json!({ "role": "user", "content": "And now?" });
+    let body = json!({ "model": "teller", "input": [named, question] });
+    let key = [("idempotency-key", "again")];
+    let answer: Value = post(&server, &body, &key).await.json().await.unwrap();
+    let erased = server.delete(&format!("/v1/responses/{}", first["id"].as_str().unwrap())).await;
+    assert!(erased.status().is_success());
+    let repeat = post(&server, &body, &key).await;
+    assert_eq!(repeat.status(), 200);
+    assert_eq!(repeat.json::<Value>().await.unwrap()["id"], answer["id"]);
+    // Another question under the same key is refused, and a new one cannot be asked any more.
+    let other = with(body.clone(), "temperature", json!(1));
+    assert!(post(&server, &other, &key).await.status().is_client_error());
+    assert_eq!(post(&server, &body, &[("idempotency-key", "new")]).await.status(), 400);
+}

@@ -19,7 +19,7 @@ use crate::caller::Caller;
 use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::last_event_id::resume_point;
-use crate::post;
+use crate::post::{self, Posted};
 use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
 use capstan_engine::ask::invalid;
@@ -82,7 +82,15 @@ impl Asked<'_> {
             }
         };
         parts.extensions.insert(self.call.clone());
-        post::answer(self.cx, self.caller, self.face, self.agent, &parts, (kept, load)).await
+        post::answer(
+            self.cx,
+            self.caller,
+            self.face,
+            self.agent,
+            &parts,
+            Posted { body: kept, load, hash: None },
+        )
+        .await
     }
 
     /// What is kept of a message. One that goes on with a task answers what the task asks.

@@ -19,9 +19,10 @@ use crate::caller::Caller;
 use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget};
 use crate::openapi::{self, Routes};
+use crate::post::{self, Posted};
+use crate::query;
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
-use crate::{post, query};
 use capstan_engine::ask::invalid;
 
 /// The agent and the task that a path names.
@@ -201,7 +202,7 @@ async fn send(
     let asked = asked(face, cx, caller, places, parts.uri.path());
     // A body that cannot be read is refused in the words of the version.
     parts.extensions.insert(asked.call.clone());
-    let (body, load) = post::read(cx, caller, face, &parts, body).await?;
+    let Posted { body, load, .. } = post::read(cx, caller, face, &parts, body).await?;
     asked.send(parts, &body, load, is_stream).await
 }
 
@@ -281,7 +282,8 @@ async fn push(
     let (task, id) = (&places.task, &places.config);
     let done = match parts.method {
         Method::POST => {
-            let (body, _load) = post::read(cx, caller, face, &parts, body).await?;
+            let Posted { body, load: _load, .. } =
+                post::read(cx, caller, face, &parts, body).await?;
             match config_of(&body) {
                 Ok(config) => asked.push_set(task, config).await,
                 Err(fault) => Err(fault),

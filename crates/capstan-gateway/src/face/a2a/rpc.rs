@@ -18,7 +18,7 @@ use crate::caller::Caller;
 use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget};
 use crate::openapi::Routes;
-use crate::post;
+use crate::post::{self, Posted};
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
 use capstan_engine::ask::invalid;
@@ -137,7 +137,7 @@ async fn call(
 ) -> Result<Response, Refusal> {
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(Call::at("/v1/a2a"));
-    let (body, load) = post::read(cx, caller, face, &parts, body).await?;
+    let Posted { body, load, .. } = post::read(cx, caller, face, &parts, body).await?;
     let unread = Call::at("/v1/a2a");
     let envelope: Envelope = match serde_json::from_slice(&body) {
         Ok(envelope) => envelope,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response;
-use bytes::Bytes;
 use capstan_journal::ArmedBy;
 use capstan_protocol::{DecodeError, Fault, decode};
 use http::request::Parts;
@@ -19,10 +18,9 @@ use crate::caller::Caller;
 use crate::face::FaceContext;
 use crate::face::{self, Face, RefusalTarget};
 use crate::openapi::Header;
-use crate::post;
+use crate::post::{self, Posted};
 use crate::refusal::Refusal;
 use capstan_engine::ask::{LONGEST_ID, invalid};
-use capstan_engine::limits::MemoryReservation;
 
 /// How an answer is wanted. It travels in the extensions of the request's head.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -58,8 +56,8 @@ pub(super) async fn start(
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let (body, load) = post::read(&cx, &caller, &*face, &parts, body).await?;
-    answer(face, own, cx, caller, parts, (body, load)).await
+    let posted = post::read(&cx, &caller, &*face, &parts, body).await?;
+    answer(face, own, cx, caller, parts, posted).await
 }
 
 /// Answers one whose body is read.
@@ -69,16 +67,15 @@ pub(super) async fn answer(
     cx: FaceContext,
     caller: Caller,
     mut parts: Parts,
-    (body, load): (Bytes, MemoryReservation),
+    posted: Posted,
 ) -> Result<Response, Refusal> {
-    let wants: Result<Wants, _> = decode::from_slice(&body);
-    let wants =
-        wants.and_then(|wants| members::check(&body, own).map(|()| wants)).map_err(|error| {
-            face::refusal(&cx, &*face, invalid(&error), RefusalTarget::Unread(&parts))
-        })?;
+    let wants: Result<Wants, _> = decode::from_slice(&posted.body);
+    let wants = wants.and_then(|wants| members::check(&posted.body, own).map(|()| wants)).map_err(
+        |error| face::refusal(&cx, &*face, invalid(&error), RefusalTarget::Unread(&parts)),
+    )?;
     parts.extensions.insert(wants);
     parts.extensions.insert(Held::default());
-    post::answer(&cx, &caller, &*face, None, &parts, (body, load)).await
+    post::answer(&cx, &caller, &*face, None, &parts, posted).await
 }
 
 pub(super) const KEY: Header = Header {

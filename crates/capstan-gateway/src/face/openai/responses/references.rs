@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
+use capstan_journal::Found;
 use capstan_protocol::{Fault, RawJson, decode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -16,7 +17,10 @@ use super::NAME;
 use super::items::inputs;
 use super::object::items;
 use crate::face::FaceContext;
+use crate::post::Posted;
 use crate::reader;
+use capstan_engine::ask::body_hash;
+use capstan_engine::cpu_offload;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
 
@@ -26,12 +30,45 @@ const MOST_ANSWERS: usize = 64;
 /// further.
 const HINT: &[u8] = b"item_reference";
 
-/// A request with the items that it names in their places. Those that nobody has are left for the
-/// one who reads it.
-pub(super) async fn follow(cx: &FaceContext, tenant: &str, body: Bytes) -> Result<Bytes, Fault> {
-    if !body.windows(HINT.len()).any(|window| window == HINT) {
-        return Ok(body);
+/// Replaces references in a request by the items that they name. References to items that nobody
+/// has stay, and are refused with their place.
+///
+/// A repeat is known by the request as it came. It has the items that its run has, so that it
+/// attaches to that run even after the answers that it names have expired.
+pub(super) async fn follow(
+    cx: &FaceContext,
+    tenant: &str,
+    key: Option<&str>,
+    posted: Posted,
+) -> Result<Posted, Fault> {
+    if !posted.body.windows(HINT.len()).any(|window| window == HINT) {
+        return Ok(posted);
     }
+    let hash = cpu_offload::run(posted.body.len(), || body_hash(&posted.body, None, NAME));
+    let body = match repeated(cx, tenant, key, hash).await? {
+        Some(body) => body,
+        None => resolve(cx, tenant, posted.body).await?,
+    };
+    Ok(Posted { body, hash: Some(hash), load: posted.load })
+}
+
+/// The body that is stored with the run of a request, if it was started by the same request.
+async fn repeated(
+    cx: &FaceContext,
+    tenant: &str,
+    key: Option<&str>,
+    hash: [u8; 32],
+) -> Result<Option<Bytes>, Fault> {
+    let Some(key) = key else { return Ok(None) };
+    let found = cx.journal.store().find(tenant, key).await.map_err(journal_fault)?;
+    let Some(Found::Run(run)) = found else { return Ok(None) };
+    if run.body_hash != hash {
+        return Ok(None);
+    }
+    cx.journal.store().body(run.stream_id).await.map_err(journal_fault)
+}
+
+async fn resolve(cx: &FaceContext, tenant: &str, body: Bytes) -> Result<Bytes, Fault> {
     let Some((mut request, mut input)) = items_of(&body) else { return Ok(body) };
     let mut answers = HashMap::new();
     for item in &mut input {

@@ -46,16 +46,17 @@ pub(super) fn routes(face: Arc<Responses>) -> Routes<FaceContext> {
             answer(About { face, cx, caller, parts: request.into_parts().0, id }).await
         }
     };
-    let posted = face.clone();
+    let to = face.clone();
     let start = async move |State(cx): State<FaceContext>,
                             Extension(caller): Extension<Caller>,
                             http: HttpRequest| {
-        let (parts, body) = http.into_parts();
-        let (body, load) = post::read(&cx, &caller, &*posted, &parts, body).await?;
-        let followed = references::follow(&cx, &caller.tenant, body).await;
-        let body = followed
-            .map_err(|fault| face::refusal(&cx, &*posted, fault, RefusalTarget::Unread(&parts)))?;
-        request::answer(posted, members::RESPONSES, cx, caller, parts, (body, load)).await
+        let (face, (parts, body)) = (to.clone(), http.into_parts());
+        let read = post::read(&cx, &caller, &*face, &parts, body).await?;
+        let key = request::key_of(&parts);
+        let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;
+        let followed = followed
+            .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;
+        request::answer(face, members::RESPONSES, cx, caller, parts, followed).await
     };
     Routes::default()
         .post("/v1/responses", start, &POST)
