@@ -4,21 +4,23 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 help: ## Show what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: ## Build and start the gateway with the embedded journal and the demo agent (PORT=…; CLUSTER=3: three over PostgreSQL)
+# PORT=… chooses another port; CLUSTER=3 starts three gateways over PostgreSQL.
+run: ## Build and start the gateway with the embedded journal and the demo agent
 	@scripts/run
 
 test: ## Run every suite; installs what is missing
 	@scripts/test
 
-check: ## Format, lints (Rust, effects of the page), docs, licences, generated files, the map of requirements, what documents link to and quote
+check: ## Format, lints, docs, licences, generated files, requirements, links and figures
 	@scripts/check
 
-gen: ## Write the generated files: schemas, TypeScript types, OpenAPI, the references of errors, commands and checks
+gen: ## Write the generated files: schemas, TypeScript types, OpenAPI, references in docs/
 	cargo xtask gen
 
-bench: ## Measure against named peers, as ratios, and draw the figures (LONG=1: thrice the rounds; PEERS=1: beside what users would pick instead); some ten minutes
+# LONG=1: thrice the rounds; PEERS=1: beside what users would pick instead.
+bench: ## Measure against named peers, as ratios, and draw the figures; some ten minutes
 	bench/python/run
 	cargo run --release --manifest-path bench/Cargo.toml -- all
 	if [ "$${PEERS:-}" ]; then bench/peers/run; fi
@@ -27,14 +29,8 @@ bench: ## Measure against named peers, as ratios, and draw the figures (LONG=1: 
 fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)
 	@scripts/fuzz
 
-soak: ## The long versions of the tests
-	PROPTEST_CASES=20000 CAPSTAN_SEEDS=5000 CAPSTAN_CLUSTER_SEEDS=300 scripts/postgres cargo test --workspace --release -- --include-ignored
-	RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-with-hooks scripts/postgres cargo test --package capstan-gateway --test it -- --ignored soak_every_planted
-	CAPSTAN_EXAMPLES=200 scripts/literal tests/python/test_openapi.py
-	CAPSTAN_SOAK=1 scripts/literal tests/python/test_a2a.py tests/python/test_openai_healing.py tests/python/test_openai_providers.py
-	scripts/old-a2a
-	CAPSTAN_SOAK=1 scripts/postgres npm --prefix web test --silent --workspace face-tests --workspace openai-tests --workspace ag-ui-tests --workspace capstan
-	cd web && CAPSTAN_SOAK=1 CAPSTAN_BIN=$(CURDIR)/target/release/capstan npx vitest run --root e2e
+soak: ## The long versions of the tests: hours
+	@scripts/soak
 
 release: ## The optimised binary, with the playground in it: target/dist/capstan
 	@scripts/release

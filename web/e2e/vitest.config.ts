@@ -13,8 +13,6 @@ export default defineConfig({
     // Only what never comes needs all of it.
     expect: { poll: { timeout: 10_000 } },
     maxWorkers: 6,
-    // A browser's tests meet the odd busy machine, as those of Rust do (.config/nextest.toml). What passes at the second try is told as such.
-    retry: process.env["CI"] ? 1 : 0,
     isolate: false,
   },
 });

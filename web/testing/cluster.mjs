@@ -11,8 +11,6 @@ const server = process.env["CAPSTAN_TEST_POSTGRES"];
 /** Leases of a second: who dies is missed soon. */
 const CONFIG = "[cluster]\nlease = 1\n[timeouts]\nbackoff = 0.001\n";
 
-export const hasPostgres = server !== undefined;
-
 /** @param {string} url @param {string} statement */
 function sql(url, statement) {
   return execFileSync("psql", ["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--dbname", url, "--command", statement], { encoding: "utf8" }).trim();

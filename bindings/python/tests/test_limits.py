@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+import trio
 
 from conftest import QUICK, Scripted, answer
 from coreason_client import (
@@ -180,8 +181,6 @@ def test_a_healthy_call_is_not_touched_by_its_deadline(gateway: str) -> None:
 
 
 def test_trio_gets_a_sentence(gateway: str) -> None:
-    trio = pytest.importorskip("trio")
-
     async def chat() -> None:
         await AsyncCAPClient(gateway, "").chat("Hi").text()
 

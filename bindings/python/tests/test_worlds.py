@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+import uvloop
 
 from conftest import open_sockets, question
 from coreason_client import AsyncCAPClient, CAPClient, CAPRuntimeError, ErrorSeverity, StreamOpCode
@@ -208,8 +209,6 @@ def test_a_running_loop_takes_the_sync_client_too(gateway: str) -> None:
 
 
 def test_uvloop_works_the_same(gateway: str) -> None:
-    uvloop = pytest.importorskip("uvloop")
-
     async def main() -> list[str]:
         async with AsyncCAPClient(gateway, "") as client:
             return list(await asyncio.gather(*(client.chat("/tokens 40").text() for _ in range(10))))

@@ -1,6 +1,8 @@
 //! What readers, bodies, sessions and answers cost, however large they are: measured on a process
 //! of its own.
 //!
+//! A program of its own, because it counts what its global allocator gives out.
+//!
 //! What is measured is what the server holds, by a counting allocator. What the process has
 //! resident depends on when the C library gives back what was freed, and so on the moment.
 #![cfg(target_os = "linux")]
@@ -52,8 +54,8 @@ fn readers_that_never_read_cost_little_however_much_is_written() {
 }
 
 #[test]
-#[ignore = "long: part of make soak"]
-fn a_thousand_readers_that_never_read_cost_less_than_50_mb_while_60_mb_are_written() {
+#[ignore = "soak: long"]
+fn soak_a_thousand_readers_that_never_read_cost_less_than_50_mb_while_60_mb_are_written() {
     watch_idly(1_000, 60, 50 * MB);
 }
 
@@ -90,8 +92,8 @@ fn long_streams_that_nobody_reads_take_a_few_bytes_a_packet() {
 }
 
 #[test]
-#[ignore = "long: part of make soak"]
-fn streams_of_a_million_packets_take_a_few_bytes_a_packet() {
+#[ignore = "soak: long"]
+fn soak_streams_of_a_million_packets_take_a_few_bytes_a_packet() {
     mumble(300_000, 8);
 }
 
@@ -269,8 +271,8 @@ fn readers_of_a_session_hold_pages_of_it_and_those_who_do_not_read_what_they_may
 }
 
 #[test]
-#[ignore = "long: part of make soak"]
-fn readers_of_a_session_of_239_mb_hold_no_more() {
+#[ignore = "soak: long"]
+fn soak_readers_of_a_session_of_239_mb_hold_no_more() {
     read_session(239, 200);
 }
 
@@ -331,8 +333,8 @@ fn an_answer_too_large_for_one_object_is_refused_in_time_and_its_run_goes_on() {
 }
 
 #[test]
-#[ignore = "long: part of make soak"]
-fn an_answer_as_long_as_a_stream_may_be_takes_no_more_in_one_object() {
+#[ignore = "soak: long"]
+fn soak_an_answer_as_long_as_a_stream_may_be_takes_no_more_in_one_object() {
     write_book(240, 32);
 }
 

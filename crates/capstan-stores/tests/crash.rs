@@ -260,7 +260,7 @@ async fn a_second_process_is_refused_and_told_who_holds_the_folder() {
     open_folder(folder.path());
 }
 
-#[cfg(failpoints)]
+#[cfg(debug_assertions)]
 #[tokio::test]
 async fn a_process_that_dies_at_a_failpoint_has_stored_what_comes_before_it() {
     for failpoint in
@@ -281,7 +281,7 @@ async fn a_process_that_dies_at_a_failpoint_has_stored_what_comes_before_it() {
 }
 
 /// Lets a child die at a failpoint and opens what it left, which holds all that was acknowledged.
-#[cfg(failpoints)]
+#[cfg(debug_assertions)]
 async fn die_at(folder: &Path, failpoint: &str) -> (Arc<dyn Store>, Acknowledged) {
     let mut writer = Writer::start(folder, failpoint);
     let mut acknowledged = Acknowledged::new();
@@ -297,7 +297,7 @@ async fn die_at(folder: &Path, failpoint: &str) -> (Arc<dyn Store>, Acknowledged
 }
 
 /// Before and after each write, sync, rename, unlink and swap.
-#[cfg(failpoints)]
+#[cfg(debug_assertions)]
 #[tokio::test]
 async fn a_process_that_dies_in_the_midst_of_its_housekeeping_has_lost_and_kept_nothing() {
     for point in [

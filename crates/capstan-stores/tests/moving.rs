@@ -156,7 +156,7 @@ fn child() {
     drop(open(&url(Path::new(&folder)), Durability::Process).unwrap());
 }
 
-#[cfg(failpoints)]
+#[cfg(debug_assertions)]
 #[tokio::test]
 async fn a_move_that_dies_at_a_failpoint_is_finished_at_the_next_opening() {
     for failpoint in ["before_seal", "after_seal", "before_move", "after_move"] {

@@ -1,4 +1,6 @@
 //! What decoding a token costs: its text and little more, and no tree of its chunk.
+//!
+//! A program of its own, because it counts what its global allocator gives out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use cap::Cap;

@@ -72,8 +72,8 @@ async fn a_breach_here_and_there_fails_exactly_its_check() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "long: part of make soak"]
-async fn every_breach_fails_exactly_its_check() {
+#[ignore = "soak: long"]
+async fn soak_every_breach_fails_exactly_its_check() {
     try_breaches(BREACHES.iter(), among_all).await;
 }
 

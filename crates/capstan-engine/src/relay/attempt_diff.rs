@@ -425,18 +425,16 @@ mod tests {
     }
 
     #[test]
-    fn many_events_are_compared_in_no_time() {
+    fn an_event_is_compared_with_its_equals_alone() {
         let event =
             |n: u64| RawObject::parse(&format!(r#"{{"type":"X","data":{{"n":{n}}}}}"#)).unwrap();
-        let events: Vec<_> = (0..20_000).map(event).collect();
+        let events: Vec<_> = (0..1000).map(event).collect();
         let mut diff = AttemptDiff::new(true);
         (1..).zip(&events).for_each(|(seq, event)| diff.sent_event(seq, event));
         diff.rewind();
-        let began = std::time::Instant::now();
-        // From the last to the first, so that looking from the start would find each at the end.
+        assert!(diff.unmet.values().all(|candidates| candidates.len() == 1));
         assert!(events.iter().rev().all(|event| diff.meet_event(event)));
         assert!(!diff.meet_event(&event(7)), "each was sent once");
-        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! `CAPSTAN_SEED` repeats a single one.
 
 mod agent;
-#[cfg(planted_bugs)]
+#[cfg(debug_assertions)]
 mod bites;
 mod body;
 mod client;

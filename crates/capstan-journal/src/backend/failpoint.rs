@@ -1,5 +1,8 @@
-//! Points at which a test build dies on purpose: `CAPSTAN_FAILPOINT=after_append:5` aborts at the
-//! fifth append. Without `--cfg failpoints` (`scripts/rustc-with-hooks`) a hit is nothing at all.
+//! Points at which a debug build dies on purpose: `CAPSTAN_FAILPOINT=after_append:5` aborts at the
+//! fifth append. An optimised build has none of this: there a hit is nothing at all.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where a process can be made to die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,14 +38,30 @@ pub enum Point {
 }
 
 /// Aborts the process if this is the chosen point and the chosen hit.
-#[cfg(failpoints)]
+#[inline]
 pub fn hit(point: Point) {
-    use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    static CHOSEN: OnceLock<Option<(Point, u64)>> = OnceLock::new();
     static HITS: AtomicU64 = AtomicU64::new(0);
-    let chosen = CHOSEN.get_or_init(|| {
+    if let Some((at, hits)) = chosen()
+        && at == point
+        && HITS.fetch_add(1, Ordering::SeqCst) + 1 == hits
+    {
+        std::process::abort();
+    }
+}
+
+/// Whether this process is to die at some point.
+#[inline]
+pub fn is_chosen() -> bool {
+    chosen().is_some()
+}
+
+#[inline]
+fn chosen() -> Option<(Point, u64)> {
+    static CHOSEN: OnceLock<Option<(Point, u64)>> = OnceLock::new();
+    if !cfg!(debug_assertions) {
+        return None;
+    }
+    *CHOSEN.get_or_init(|| {
         let text = std::env::var("CAPSTAN_FAILPOINT").ok()?;
         let (name, hits) = text.split_once(':').unwrap_or((&text, "1"));
         let point = match name {
@@ -63,16 +82,5 @@ pub fn hit(point: Point) {
             _ => return None,
         };
         Some((point, hits.parse().ok()?))
-    });
-    if let Some((at, hits)) = *chosen
-        && at == point
-        && HITS.fetch_add(1, Ordering::SeqCst) + 1 == hits
-    {
-        std::process::abort();
-    }
+    })
 }
-
-/// Nothing, in this build.
-#[cfg(not(failpoints))]
-#[inline(always)]
-pub const fn hit(_: Point) {}

@@ -40,9 +40,9 @@ pub(crate) const MB: u64 = 1024 * 1024;
 
 impl Settings {
     pub(crate) fn new(durability: Durability) -> Self {
-        // A build that dies on purpose has small segments, so that it soon comes to do everything
+        // A process that dies on purpose has small segments, so that it soon comes to do everything
         // there is to do.
-        let unit = if cfg!(failpoints) { MB / 512 } else { MB };
+        let unit = if failpoint::is_chosen() { MB / 512 } else { MB };
         Self {
             durability,
             segment_bytes: 64 * unit,

@@ -43,7 +43,7 @@ impl Schema {
 
 /// Migrations of releases to come, made up for tests (`CAPSTAN_SCHEMA=next`, and a release later
 /// `after_next`): one that adds, and one from which on who does not know the first must not write.
-#[cfg(failpoints)]
+#[cfg(debug_assertions)]
 fn later() -> &'static [&'static str] {
     const LATER: [&str; 2] = [include_str!("later/1_adds.sql"), include_str!("later/2_raises.sql")];
     static CHOSEN: std::sync::OnceLock<&[&str]> = std::sync::OnceLock::new();
@@ -55,7 +55,7 @@ fn later() -> &'static [&'static str] {
 }
 
 /// None, in this build.
-#[cfg(not(failpoints))]
+#[cfg(not(debug_assertions))]
 const fn later() -> &'static [&'static str] {
     &[]
 }

@@ -149,9 +149,9 @@ mod disk {
         ask_all(&*store, &filling, patient(), true).await;
     }
 
-    #[ignore = "takes minutes; `make soak`"]
+    #[ignore = "soak: takes minutes"]
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_hundred_thousand_runs_are_found_a_page_in_sixty_milliseconds() {
+    async fn soak_a_hundred_thousand_runs_are_found_a_page_in_sixty_milliseconds() {
         let (_folder, store, filling) = on_disk(100_000).await;
         assert_quick(&ask_all(&*store, &filling, Budget::default(), true).await);
     }

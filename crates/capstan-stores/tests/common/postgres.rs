@@ -25,17 +25,16 @@ pub struct Database {
 }
 
 impl Database {
-    /// A new one with all tables. Without a server the test is skipped by name. In a runtime of
-    /// several threads.
-    pub fn create() -> Option<Self> {
-        let database = Self::named()?;
+    /// A new one with all tables. In a runtime of several threads.
+    pub fn create() -> Self {
+        let database = Self::named();
         let template = template();
         if !database.copy(&template).status.success() {
             make_template(&database.server, &template);
             let copied = database.copy(&template);
             assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
         }
-        Some(database)
+        database
     }
 
     /// With a secret of its own.
@@ -51,19 +50,17 @@ impl Database {
     }
 
     /// A new one without tables.
-    pub fn create_empty() -> Option<Self> {
-        let database = Self::named()?;
+    pub fn create_empty() -> Self {
+        let database = Self::named();
         psql(&database.server, &format!("create database {}", database.name));
-        Some(database)
+        database
     }
 
-    fn named() -> Option<Self> {
-        let Ok(server) = std::env::var("CAPSTAN_TEST_POSTGRES") else {
-            eprintln!("skipped: CAPSTAN_TEST_POSTGRES names no server; see scripts/postgres");
-            return None;
-        };
+    fn named() -> Self {
+        let server = std::env::var("CAPSTAN_TEST_POSTGRES")
+            .expect("this test needs PostgreSQL; run it by scripts/postgres");
         let name = format!("capstan_{}", Uuid::new_v4().simple());
-        Some(Self { url: url_of(&server, &name), server, name })
+        Self { url: url_of(&server, &name), server, name }
     }
 
     pub async fn store(&self, durability: Durability, replica: Replica) -> Arc<dyn Store> {
@@ -176,30 +173,22 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Started where [`Database::create`] finds one; skipped where that is.
-    pub fn start(settings: &[&str]) -> Option<Self> {
-        if std::env::var_os("CAPSTAN_TEST_POSTGRES").is_none() {
-            return Database::create().map(|_| unreachable!("there is no server"));
-        }
-        Some(Self::in_a_folder(settings).made().started())
+    pub fn start(settings: &[&str]) -> Self {
+        Self::in_a_folder(settings).made().started()
     }
 
-    /// The same on a disk of so many megabytes. `None`, too, where nobody may mount one.
-    pub fn start_small(megabytes: u32) -> Option<Self> {
-        std::env::var_os("CAPSTAN_TEST_POSTGRES")?;
+    /// The same on a disk of so many megabytes. Needs the right to mount one.
+    pub fn start_small(megabytes: u32) -> Self {
         let mut engine = Self::in_a_folder(&["min_wal_size=32MB", "max_wal_size=32MB"]);
         let size = format!("size={megabytes}m,mode=0700");
         let mount = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
             .arg(engine.folder.path())
             .status();
-        if !mount.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: no disk can be mounted here");
-            return None;
-        }
+        assert!(mount.is_ok_and(|status| status.success()), "this test needs the right to mount");
         engine.is_mounted = true;
         engine.own_folder();
-        Some(engine.made().started())
+        engine.made().started()
     }
 
     /// Fills its disk to the last byte; the file that does so.
@@ -350,7 +339,8 @@ pub fn path_of(name: &str) -> PathBuf {
         "ls /usr/lib/postgresql/*/bin/{name} 2>/dev/null | sort -V | tail -1; command -v {name}"
     );
     let found = Command::new("sh").args(["-c", &line]).output().unwrap();
-    String::from_utf8(found.stdout).unwrap().lines().next().unwrap().into()
+    let found = String::from_utf8(found.stdout).unwrap();
+    found.lines().next().expect("PostgreSQL is missing; install postgresql").into()
 }
 
 fn program(name: &str) -> Command {

@@ -2,7 +2,7 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-#[cfg(planted_bugs)]
+#[cfg(debug_assertions)]
 mod bites;
 mod blocks;
 mod costs;
@@ -55,13 +55,13 @@ fn lasting(name: &str) -> Replica {
 }
 
 /// Two stores on one database, whose leases do not end by themselves.
-async fn two() -> Option<(Database, Arc<dyn Store>, Arc<dyn Store>)> {
-    let database = Database::create()?;
+async fn two() -> (Database, Arc<dyn Store>, Arc<dyn Store>) {
+    let database = Database::create();
     let (a, b) = (
         database.store(Durability::Process, lasting("a")).await,
         database.store(Durability::Process, lasting("b")).await,
     );
-    Some((database, a, b))
+    (database, a, b)
 }
 
 async fn begin(store: &Arc<dyn Store>, key: &str) -> Run {
@@ -86,8 +86,9 @@ fn bytes(first: u64, last: u64) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_key_that_both_claim_at_once_is_one_run() {
-    let Some((_database, a, b)) = two().await else { return };
+    let (_database, a, b) = two().await;
     let race = |n: usize| {
         let store = if n.is_multiple_of(2) { a.clone() } else { b.clone() };
         tokio::spawn(async move {
@@ -105,8 +106,9 @@ async fn a_key_that_both_claim_at_once_is_one_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn only_the_owner_of_a_run_writes_to_it() {
-    let Some((_database, a, b)) = two().await else { return };
+    let (_database, a, b) = two().await;
     let run = begin(&a, "k").await;
     let stream = run.stream_id;
     a.append(stream, 1, frames(1, 3)).await.unwrap();
@@ -125,8 +127,9 @@ async fn only_the_owner_of_a_run_writes_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn who_is_fenced_writes_no_more_and_its_runs_are_taken_over() {
-    let Some((database, a, b)) = two().await else { return };
+    let (database, a, b) = two().await;
     let run = begin(&a, "k").await;
     let stream = run.stream_id;
     a.append(stream, 1, frames(1, 3)).await.unwrap();
@@ -158,8 +161,9 @@ async fn who_is_fenced_writes_no_more_and_its_runs_are_taken_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn who_gives_no_sign_of_life_is_fenced_by_the_living() {
-    let Some(database) = Database::create() else { return };
+    let database = Database::create();
     let b = database.store(Durability::Process, brief("b")).await;
     let a = database.store(Durability::Process, brief("a")).await;
     let stream = begin(&a, "k").await.stream_id;
@@ -180,16 +184,18 @@ async fn who_gives_no_sign_of_life_is_fenced_by_the_living() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn who_leaves_in_good_order_is_not_waited_for() {
-    let Some((_database, a, b)) = two().await else { return };
+    let (_database, a, b) = two().await;
     let stream = begin(&a, "k").await.stream_id;
     a.close().await.unwrap();
     assert_eq!(b.orphans(9).await.unwrap()[0].stream_id, stream);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn what_a_process_has_to_do_is_known_to_the_others_unless_its_build_does_not_tell() {
-    let Some((database, a, b)) = two().await else { return };
+    let (database, a, b) = two().await;
     // One of the last release, which knows another sign of life.
     let old = Uuid::now_v7();
     database.sql(&format!("select capstan.join_1('{old}', null, 'old', null, '0')"));
@@ -210,8 +216,9 @@ async fn what_a_process_has_to_do_is_known_to_the_others_unless_its_build_does_n
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_stop_reaches_whoever_works_on_the_run() {
-    let Some((_database, a, b)) = two().await else { return };
+    let (_database, a, b) = two().await;
     let (run, mut stops) = (begin(&a, "k").await, a.stops().unwrap());
     assert!(!b.ask_stop(run.stream_id, 2).await.unwrap(), "it does not run that attempt");
     assert!(b.ask_stop(run.stream_id, 1).await.unwrap());
@@ -223,8 +230,9 @@ async fn a_stop_reaches_whoever_works_on_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn whoever_claims_a_run_reads_it_from_the_start() {
-    let Some((database, a, b)) = two().await else { return };
+    let (database, a, b) = two().await;
     for n in 0..20 {
         let reads = Claim { is_read: true, ..claim(&n.to_string()) };
         let stream = a.claim(reads, &UNLIMITED).await.unwrap().run.stream_id;
@@ -247,10 +255,11 @@ async fn whoever_claims_a_run_reads_it_from_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn who_reads_a_run_is_known_to_the_others_as_long_as_its_process_lives() {
     const LIVING: &str =
         "capstan.readers m join capstan.replicas p on p.id = m.replica and p.state < 3";
-    let Some((database, a, b)) = two().await else { return };
+    let (database, a, b) = two().await;
     let stream = begin(&a, "k").await.stream_id;
     let elsewhere = async || b.elsewhere(stream, "t").await.unwrap();
     assert_eq!(elsewhere().await, Elsewhere::default());
@@ -347,14 +356,16 @@ async fn follows(a: Arc<dyn Store>, b: Arc<dyn Store>, is_waited_for: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_reader_elsewhere_sees_all_packets_in_order() {
-    let Some((_database, a, b)) = two().await else { return };
+    let (_database, a, b) = two().await;
     follows(a, b, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn who_hears_no_notice_finds_out_all_the_same() {
-    let Some((database, a, _b)) = two().await else { return };
+    let (database, a, _b) = two().await;
     // Notices do not leave their database.
     let elsewhere = database.url.replacen(
         database.url.rsplit('/').next().unwrap().split('?').next().unwrap(),
@@ -367,8 +378,9 @@ async fn who_hears_no_notice_finds_out_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_purge_is_heard_of_by_readers_elsewhere() {
-    let Some((_database, a, b)) = two().await else { return };
+    let (_database, a, b) = two().await;
     let (a, b) = (Journal::new(a, TailLimits::default()), Journal::new(b, TailLimits::default()));
     let run = a.claim(claim("k"), &UNLIMITED).await.unwrap().run;
     a.append(run.stream_id, 1, frames(1, 3)).await.unwrap();
@@ -389,8 +401,9 @@ async fn a_purge_is_heard_of_by_readers_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn quotas_hold_across_processes_however_many_come_at_once() {
-    let Some((_database, a, b)) = two().await else { return };
+    let (_database, a, b) = two().await;
     let rush = async |quota: Quota, name: &str| {
         let race = |n: usize| {
             let (store, key) =
@@ -423,8 +436,9 @@ async fn quotas_hold_across_processes_however_many_come_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_schema_is_made_once_and_a_later_one_refuses_who_knows_too_little() {
-    let Some(database) = Database::create_empty() else { return };
+    let database = Database::create_empty();
     let open = || connect(&database.url, Options::default(), Replica::default());
     let (first, second) = tokio::join!(open(), open());
     let (first, second) = (first.unwrap(), second.unwrap());
@@ -453,7 +467,7 @@ async fn a_database_that_is_not_there_is_said_so_without_its_password() {
 
 /// Appends through a server that is ended in between.
 async fn goes_on(durability: Durability, signal: &str, settings: &[&str]) {
-    let Some(mut engine) = Engine::start(settings) else { return };
+    let mut engine = Engine::start(settings);
     let options = Options { durability, ..Options::default() };
     let store = connect(&engine.url(), options, lasting("a")).await.unwrap();
     let run = begin(&store, "k").await;
@@ -478,12 +492,14 @@ async fn goes_on(durability: Durability, signal: &str, settings: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn packets_that_a_crashed_server_has_lost_are_written_again() {
     // Without this nothing would be lost: what is acknowledged stays in the server's own memory.
     goes_on(Durability::Process, "QUIT", &["wal_writer_delay=10s"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_server_that_restarts_is_waited_for() {
     goes_on(Durability::Power, "INT", &[]).await;
 }
@@ -512,7 +528,7 @@ async fn use_all_lanes(store: &Arc<dyn Store>) {
 
 /// A claim, packets and an end, each of which the server carries out and answers in vain.
 async fn answers_are_lost(replica: Replica, end: impl Fn(&Network)) {
-    let Some(database) = Database::create() else { return };
+    let database = Database::create();
     let (network, url) = Network::before(&database.url).await;
     let options = Options { durability: Durability::Process, ..Options::default() };
     let store = connect(&url, options, replica).await.unwrap();
@@ -563,6 +579,7 @@ async fn answers_are_lost(replica: Replica, end: impl Fn(&Network)) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn what_was_done_and_whose_answer_was_cut_off_is_settled() {
     answers_are_lost(lasting("a"), |network| {
         network.clear_up();
@@ -572,6 +589,7 @@ async fn what_was_done_and_whose_answer_was_cut_off_is_settled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_connection_that_answers_nothing_any_more_is_given_up() {
     // It is never cut: nobody says that the answers will not come. What is waited for goes by the
     // lease, which must outlast the bad weather on a machine that is busy with other tests: who
@@ -603,10 +621,8 @@ fn certificates(folder: &std::path::Path, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_server_is_believed_by_its_certificate_alone() {
-    if std::env::var_os("CAPSTAN_TEST_POSTGRES").is_none() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap();
@@ -623,7 +639,7 @@ async fn a_server_is_believed_by_its_certificate_alone() {
     ];
     let hba = "local all all trust\nhostssl all bound all scram-sha-256\nhost all all all trust\n";
     std::fs::write(file("hba"), hba).unwrap();
-    let Some(engine) = Engine::start(&settings.each_ref().map(String::as_str)) else { return };
+    let engine = Engine::start(&settings.each_ref().map(String::as_str));
     let open = async |mode: &str, root: &str, host: &str| {
         let url = format!(
             "postgres://postgres@{host}:{port}/postgres?sslmode={mode}&sslrootcert={}",

@@ -8,10 +8,10 @@ mod chain;
 mod chat;
 mod check;
 pub(crate) mod client;
-mod clocks;
+pub(crate) mod clocks;
 mod debug;
 mod drain;
-#[cfg(failpoints)]
+#[cfg(debug_assertions)]
 mod failpoint;
 mod greeting;
 // It makes tokens without the library that checks them.

@@ -38,15 +38,14 @@ test("an id counts when its frame is taken, not when it came", () => {
   expect(decoder.lastEventId).toBe("1");
 });
 
+// A decoder that reads the line again at each chunk reads 128 GB, and never comes to an end.
 test("a long line in many chunks costs no more than its length", () => {
   const decoder = new Decoder();
   const chunk = "x".repeat(1000);
   decoder.pushText("data: ");
-  const start = performance.now();
-  for (let n = 0; n < 8000; n += 1) decoder.pushText(chunk);
+  for (let n = 0; n < 16_000; n += 1) decoder.pushText(chunk);
   decoder.pushText("\n\n");
-  expect(decoder.take()?.data.length).toBe(8_000_000);
-  expect(performance.now() - start).toBeLessThan(2000);
+  expect(decoder.take()?.data.length).toBe(16_000_000);
 });
 
 test("a frame without end is refused", () => {

@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { hasPostgres, startCluster } from "../../../testing/cluster.mjs";
+import { startCluster } from "../../../testing/cluster.mjs";
 import { COMPLETED, clientAt, fold, message, readToTheEnd, transports } from "../support/a2a.mjs";
 import { answers, chatAt, sdks, textOf, tokens, until } from "../support/chat.mjs";
 import { readFrom } from "../support/durable.mjs";
 
 const WORDS = 300;
 const LONG = `/tokens ${WORDS} --delay 10ms`;
-const skip = process.env.CAPSTAN_SOAK && hasPostgres ? false : "soak: needs CAPSTAN_SOAK, and scripts/postgres";
+const skip = process.env.CAPSTAN_SOAK ? false : "soak: needs CAPSTAN_SOAK, and scripts/postgres";
 
 describe("three gateways, one killed", { skip, concurrency: false, timeout: 240_000 }, () => {
   /** Three gateways for a test that kills one. */

@@ -1,8 +1,6 @@
 //! What gateways share beside runs: what they know of upstreams, who they are, which builds may
 //! write, and no clock.
 
-use std::path::Path;
-
 use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, UserContext};
 use serde_json::Value;
 
@@ -11,6 +9,7 @@ use crate::cluster::{CONFIG, Cluster, replicas};
 use crate::serve::client::{
     ask, assert_whole, packets, read_until, stream_of, tokens, whole_frames,
 };
+use crate::serve::clocks::faketime;
 use crate::serve::process::{Server, refused};
 
 /// A route over an upstream that is not there, and one that is.
@@ -26,8 +25,9 @@ async fn metric(server: &Server, line: &str) -> Option<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_breaker_that_opens_at_one_gateway_is_open_at_the_others() {
-    let Some(database) = Database::create() else { return };
+    let database = Database::create();
     let mut cluster = Cluster::empty(database.url.clone(), &format!("{CONFIG}{ROUTE}"));
     (0..2).for_each(|_| cluster.add());
     let open = "capstan_route_breaker{route=\"route\",member=\"away\"}";
@@ -69,8 +69,9 @@ async fn loads(server: &Server) -> Vec<Option<(u64, bool)>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn what_a_cluster_is_can_be_seen_in_metrics_and_in_every_answer() {
-    let Some(database) = Database::create() else { return };
+    let database = Database::create();
     let mut cluster = Cluster::over(database.url.clone(), CONFIG, None);
     let mut response = cluster.post(0, &ask("/tokens 100000 --delay 20ms")).await;
     let stream = stream_of(&response);
@@ -96,8 +97,9 @@ async fn what_a_cluster_is_can_be_seen_in_metrics_and_in_every_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_gateway_that_knows_too_little_lets_its_runs_end_and_leaves() {
-    let Some(database) = Database::create() else { return };
+    let database = Database::create();
     let config = CONFIG.replace("drain = 0.05", "drain = 30");
     let mut cluster = Cluster::empty(database.url.clone(), &config);
     cluster.add();
@@ -124,11 +126,12 @@ async fn a_gateway_that_knows_too_little_lets_its_runs_end_and_leaves() {
 }
 
 /// This release's build and a made-up next one's, on one database, through a whole rolling upgrade.
-#[cfg(failpoints)]
+#[cfg(debug_assertions)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn two_releases_work_on_one_database_until_the_older_one_may_not() {
     use crate::serve::client::http;
-    let Some(database) = Database::create() else { return };
+    let database = Database::create();
     let mut cluster =
         Cluster::empty(database.url.clone(), &CONFIG.replace("drain = 0.05", "drain = 30"));
     cluster.add();
@@ -174,42 +177,28 @@ async fn two_releases_work_on_one_database_until_the_older_one_may_not() {
     }
 }
 
-/// `None` if libfaketime is not installed; `make test` installs it.
-fn faketime() -> Option<String> {
-    let folders =
-        std::fs::read_dir("/usr/lib").ok()?.filter_map(|folder| Some(folder.ok()?.path()));
-    let library = |folder: &Path| folder.join("faketime/libfaketime.so.1");
-    let found = folders.map(|folder| library(&folder)).find(|path| path.exists());
-    if found.is_none() {
-        eprintln!("skipped: needs libfaketime");
-    }
-    found?.to_str().map(str::to_owned)
-}
-
 /// Gateways whose clocks are five seconds apart from the next one's; leases are of one second.
-pub(crate) fn skewed(database: &Database, config: &str) -> Option<Cluster> {
-    faketime()?;
+pub(crate) fn skewed(database: &Database, config: &str) -> Cluster {
     let mut cluster = Cluster::empty(database.url.clone(), config);
     ["-5s", "+0s", "+5s"].into_iter().for_each(|offset| add_skewed(&mut cluster, offset));
-    Some(cluster)
+    cluster
 }
 
 /// Another gateway, whose clock is set by so much.
 pub(crate) fn add_skewed(cluster: &mut Cluster, offset: &str) {
-    let library = faketime().unwrap();
+    let library = faketime();
     cluster.add_with(&[
-        ("LD_PRELOAD", &library),
+        ("LD_PRELOAD", library.to_str().unwrap()),
         ("FAKETIME", offset),
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
     ]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL and libfaketime"]
 async fn clocks_that_differ_by_seconds_take_nobodys_runs_and_no_turn_of_a_session() {
-    let Some(database) = Database::create() else { return };
-    let Some(mut cluster) = skewed(&database, &CONFIG.replace("lease = 1", "lease = 2")) else {
-        return;
-    };
+    let database = Database::create();
+    let mut cluster = skewed(&database, &CONFIG.replace("lease = 1", "lease = 2"));
     let date = async |server: usize| {
         cluster.servers[server].get("/health").await.headers()["date"].to_str().unwrap().to_owned()
     };

@@ -275,16 +275,12 @@ impl FrontEnd {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "half a minute of kills"]
+#[ignore = "soak: half a minute of kills; needs PostgreSQL"]
 async fn soak_clocks_five_seconds_apart_are_noticed_by_no_client() {
     let _alone = ALONE.lock().await;
-    let Some(database) = Database::create() else { return };
+    let database = Database::create();
     let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
-    let Some(mut cluster) =
-        crate::cluster::sharing::skewed(&database, &config(&wordy, 4.0, "process"))
-    else {
-        return;
-    };
+    let mut cluster = crate::cluster::sharing::skewed(&database, &config(&wordy, 4.0, "process"));
     lead(&balancer, &cluster);
     // So many that whoever is killed has some.
     let rush = rush(&balancer, 150, Duration::from_secs(15));
@@ -304,10 +300,10 @@ async fn soak_clocks_five_seconds_apart_are_noticed_by_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "half a minute of partitions"]
+#[ignore = "soak: half a minute of partitions; needs PostgreSQL"]
 async fn soak_a_gateway_that_is_cut_off_from_the_server_in_one_direction_is_noticed_by_no_client() {
     let _alone = ALONE.lock().await;
-    let Some(database) = Database::create() else { return };
+    let database = Database::create();
     let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
     let config = config(&wordy, 4.0, "process");
     let mut cluster = Cluster::empty(database.url.clone(), &config);
@@ -335,7 +331,7 @@ async fn soak_a_gateway_that_is_cut_off_from_the_server_in_one_direction_is_noti
 }
 
 async fn kill_minute(runs: u32, time: Duration) {
-    let Some(database) = Database::create() else { return };
+    let database = Database::create();
     let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
     // Shorter than the default, so that more is taken over; on a machine too busy for a sign of
     // life in a second, longer.
@@ -371,7 +367,7 @@ async fn kill_minute(runs: u32, time: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a minute of kills"]
+#[ignore = "soak: a minute of kills; needs PostgreSQL"]
 async fn soak_a_replica_killed_every_second_is_noticed_by_no_client() {
     let _alone = ALONE.lock().await;
     let seconds =
@@ -380,10 +376,10 @@ async fn soak_a_replica_killed_every_second_is_noticed_by_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "half a minute of restarts"]
+#[ignore = "soak: half a minute of restarts; needs PostgreSQL"]
 async fn soak_a_rolling_restart_is_noticed_by_no_client() {
     let _alone = ALONE.lock().await;
-    let Some(database) = Database::create() else { return };
+    let database = Database::create();
     let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
     let mut cluster = Cluster::over(database.url.clone(), &config(&wordy, 10.0, "process"), None);
     lead(&balancer, &cluster);
@@ -412,10 +408,10 @@ async fn soak_a_rolling_restart_is_noticed_by_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "half a minute of lost leases"]
+#[ignore = "soak: half a minute of lost leases; needs PostgreSQL"]
 async fn soak_leases_that_are_lost_again_and_again_cancel_no_run() {
     let _alone = ALONE.lock().await;
-    let Some(database) = Database::create() else { return };
+    let database = Database::create();
     let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
     let cluster = Cluster::over(database.url.clone(), &config(&wordy, 4.0, "process"), None);
     lead(&balancer, &cluster);
@@ -452,11 +448,11 @@ async fn through(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "servers of its own"]
+#[ignore = "soak: servers of its own; needs PostgreSQL"]
 async fn soak_a_server_killed_and_restarted_is_noticed_by_no_client() {
     let _alone = ALONE.lock().await;
     for (durability, signal) in [("process", "KILL"), ("power", "KILL"), ("process", "INT")] {
-        let Some(mut engine) = Engine::start(&["wal_writer_delay=10s"]) else { return };
+        let mut engine = Engine::start(&["wal_writer_delay=10s"]);
         through(&mut engine, durability, async |engine, _| {
             engine.end(signal);
             tokio::task::block_in_place(|| engine.start_again());
@@ -466,7 +462,7 @@ async fn soak_a_server_killed_and_restarted_is_noticed_by_no_client() {
 }
 
 /// The standby takes over in the middle.
-async fn fail_over(engine: &mut Engine, standby: &Engine, network: &Network) {
+pub(crate) async fn fail_over(engine: &mut Engine, standby: &Engine, network: &Network) {
     engine.end("QUIT");
     network.cut();
     standby.sql("select pg_promote()");
@@ -475,10 +471,10 @@ async fn fail_over(engine: &mut Engine, standby: &Engine, network: &Network) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "servers of its own"]
+#[ignore = "soak: servers of its own; needs PostgreSQL"]
 async fn soak_a_failover_to_a_synchronous_standby_is_noticed_by_no_client() {
     let _alone = ALONE.lock().await;
-    let Some(mut engine) = Engine::start(&[]) else { return };
+    let mut engine = Engine::start(&[]);
     let standby = engine.standby(&[]);
     engine.sql("alter system set synchronous_standby_names = '*'");
     engine.sql("select pg_reload_conf()");
@@ -489,10 +485,10 @@ async fn soak_a_failover_to_a_synchronous_standby_is_noticed_by_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "servers of its own"]
+#[ignore = "soak: servers of its own; needs PostgreSQL"]
 async fn soak_after_a_failover_to_an_asynchronous_standby_every_run_is_whole_or_ends_typed() {
     let _alone = ALONE.lock().await;
-    let Some(mut engine) = Engine::start(&[]) else { return };
+    let mut engine = Engine::start(&[]);
     let standby = engine.standby(&[]);
     let (network, url) = Network::before(&engine.url()).await;
     let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
@@ -528,14 +524,10 @@ async fn soak_after_a_failover_to_an_asynchronous_standby_every_run_is_whole_or_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a server of its own"]
+#[ignore = "soak: a server of its own; needs PostgreSQL"]
 async fn soak_used_up_connections_are_waited_for() {
     let _alone = ALONE.lock().await;
-    let Some(mut engine) =
-        Engine::start(&["max_connections=60", "superuser_reserved_connections=0"])
-    else {
-        return;
-    };
+    let mut engine = Engine::start(&["max_connections=60", "superuser_reserved_connections=0"]);
     through(&mut engine, "process", async |engine, network| {
         // Others take all that are free, then all that the gateways had.
         let take = || engine.ask_in_the_background("select pg_sleep(4)");
@@ -548,10 +540,10 @@ async fn soak_used_up_connections_are_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a disk of its own"]
+#[ignore = "soak: a disk of its own; needs PostgreSQL and the right to mount"]
 async fn soak_a_full_disk_of_the_server_is_waited_for() {
     let _alone = ALONE.lock().await;
-    let Some(mut engine) = Engine::start_small(160) else { return };
+    let mut engine = Engine::start_small(160);
     through(&mut engine, "process", async |engine, _| {
         let ballast = engine.fill();
         tokio::time::sleep(Duration::from_secs(3)).await;

@@ -82,8 +82,8 @@ fn is_whole(read: &[u8]) -> bool {
     body.len() >= length.unwrap_or(0)
 }
 
-async fn start(url: &str) -> Option<(Cluster, Database)> {
-    let database = Database::create()?;
+async fn start(url: &str) -> (Cluster, Database) {
+    let database = Database::create();
     let config = format!(
         "{CONFIG}[[tenants]]\nname = \"hooked\"\nkeys = [\"sha256:{}\"]\n\
          webhook = {{ url = \"{url}\", secret_env = \"HOOK\", allow_private = true }}\n",
@@ -91,13 +91,14 @@ async fn start(url: &str) -> Option<(Cluster, Database)> {
     );
     let mut cluster = Cluster::empty(database.url.clone(), &config);
     (0..3).for_each(|_| cluster.add_with(&[("HOOK", &format!("whsec_{SECRET}"))]));
-    Some((cluster, database))
+    (cluster, database)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_webhook_is_delivered_by_the_living() {
     let (url, mut seen) = receiver().await;
-    let Some((mut cluster, database)) = start(&url).await else { return };
+    let (mut cluster, database) = start(&url).await;
     let body = json!({ "model": "demo", "input": "/tokens 100 --delay 5ms", "background": true });
     let request = http()
         .post(format!("{}/v1/responses", cluster.servers[0].url))

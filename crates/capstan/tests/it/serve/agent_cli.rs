@@ -2,7 +2,7 @@
 //! nobody here made up.
 //!
 //! Nothing of it is installed by us: `CAPSTAN_AGENT_CLI` names the program, or `claude` is in
-//! `PATH`; otherwise the test says that it is skipped.
+//! `PATH`.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -22,11 +22,13 @@ const FAULTS: [(&str, &str); 5] = [
 /// Those that it gets over by itself: its reader sees one answer, whole and once.
 const HEALED: [&str; 3] = ["reset-mid-stream", "error-in-stream", "truncated"];
 
-fn cli() -> Option<PathBuf> {
+fn cli() -> PathBuf {
     let named = std::env::var_os("CAPSTAN_AGENT_CLI").map(PathBuf::from);
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&paths).map(|folder| folder.join("claude"));
-    named.or_else(|| found.find(|path| path.is_file()))
+    named
+        .or_else(|| found.find(|path| path.is_file()))
+        .expect("this test needs an agent CLI; install claude or name one in CAPSTAN_AGENT_CLI")
 }
 
 /// A provider whose models are called like the faults that they bring.
@@ -95,12 +97,9 @@ fn chat(server: &Server, agent: &str) -> Output {
 }
 
 #[test]
-#[ignore = "long, and needs an agent CLI; `make soak` runs it"]
-fn a_real_agent_cli_answers_fails_in_types_and_is_told_once() {
-    let Some(cli) = cli() else {
-        eprintln!("skipped: no agent CLI; install claude or name one in CAPSTAN_AGENT_CLI");
-        return;
-    };
+#[ignore = "soak: long, and needs an agent CLI"]
+fn soak_a_real_agent_cli_answers_fails_in_types_and_is_told_once() {
+    let cli = cli();
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let provider = Provider::start();
     let of =

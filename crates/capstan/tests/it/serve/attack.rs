@@ -183,8 +183,8 @@ fn runtime() -> tokio::runtime::Runtime {
 
 /// All of them, or those that `CAPSTAN_ATTACKS` names, with commas between.
 #[test]
-#[ignore = "long: part of make soak"]
-fn no_attack_more_than_doubles_the_time_of_a_quiet_tenant() {
+#[ignore = "soak: long"]
+fn soak_no_attack_more_than_doubles_the_time_of_a_quiet_tenant() {
     let folder = folder();
     let server = Server::start_within(folder.path(), ADDRESS_SPACE_KB);
     runtime().block_on(quiet(&server.url, 20));

@@ -23,8 +23,8 @@ async fn racing_duplicates_are_one_run_and_see_the_same_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "long: part of make soak"]
-async fn a_thousand_racing_duplicates_are_one_run_and_see_the_same_bytes() {
+#[ignore = "soak: long"]
+async fn soak_a_thousand_racing_duplicates_are_one_run_and_see_the_same_bytes() {
     race(1_000).await;
 }
 
