@@ -214,6 +214,28 @@ async fn a_connection_that_cannot_be_made_names_the_address() {
 }
 
 #[tokio::test]
+async fn https_to_a_server_without_tls_says_so() {
+    let server = scripted(vec![respond("400 Bad Request", "", "")]).await;
+    let url = server.url.replace("http://", "https://");
+    let client = CapClient::with_options(&url, "", Options::new().max_retries(0)).unwrap();
+    let told = client.health().await.unwrap_err().to_string();
+    assert!(told.contains("does not speak TLS on this port: try http:// instead"), "{told}");
+}
+
+#[tokio::test]
+async fn silence_is_told_apart_from_a_lost_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let options = Options::new().max_retries(0).read_timeout(Duration::from_millis(50));
+    let client = CapClient::with_options(&url, "", options).unwrap();
+    let is_timeout = |error| matches!(error, CapError::Connection(e) if e.is_timeout);
+    assert!(is_timeout(client.chat("Hi").collect().await.unwrap_err()));
+    assert!(is_timeout(client.health().await.unwrap_err()));
+    drop(listener);
+    assert!(!is_timeout(client.chat("Hi").collect().await.unwrap_err()));
+}
+
+#[tokio::test]
 async fn no_content_ends_a_viewer_and_is_no_answer_to_a_question() {
     let nothing = || respond("204 No Content", "", "");
     let server = scripted(vec![nothing(), nothing()]).await;
