@@ -40,6 +40,8 @@ pub(crate) struct AsyncStream {
     channel: Arc<Channel>,
     near: Mutex<Near>,
     closed: CancellationToken,
+    /// None if the caller's own HTTP client is used.
+    engine: Option<Arc<Engine>>,
 }
 
 /// What the event loop's side has at hand: one lock per packet, and it is never contended.
@@ -57,15 +59,15 @@ enum Next {
 
 impl Near {
     /// Takes over what has come meanwhile, once nothing is left. False if there is nothing.
-    fn refill(&mut self, channel: &Channel) -> bool {
-        if self.items.is_empty() {
-            channel.take_all(&mut self.items);
+    fn refill(&mut self, stream: &AsyncStream) -> bool {
+        if self.items.is_empty() && !stream.is_foreign() {
+            stream.channel.take_all(&mut self.items);
         }
         !self.items.is_empty()
     }
 
-    fn next(&mut self, channel: &Channel) -> Option<Next> {
-        if self.in_a_row == BREATH || !self.refill(channel) {
+    fn next(&mut self, stream: &AsyncStream) -> Option<Next> {
+        if self.in_a_row == BREATH || !self.refill(stream) {
             return None;
         }
         match self.items.next()? {
@@ -80,7 +82,9 @@ impl Near {
 
 impl Drop for AsyncStream {
     fn drop(&mut self) {
-        self.closed.cancel();
+        if !self.is_foreign() {
+            self.closed.cancel();
+        }
     }
 }
 
@@ -89,12 +93,12 @@ impl AsyncStream {
     #[new]
     #[pyo3(signature = (source, conversation_id = None))]
     fn new(source: &Bound<'_, PyAny>, conversation_id: Option<Uuid>) -> PyResult<Self> {
-        let (source, closed) = if let Ok(call) = source.cast::<Call>() {
+        let (source, closed, engine) = if let Ok(call) = source.cast::<Call>() {
             let (packets, engine) = (Box::new(call.get().take()?), Arc::clone(&call.get().engine));
             let closed = engine.closed.child_token();
-            (Source::Fresh { packets, engine }, closed)
+            (Source::Fresh { packets, engine: Arc::clone(&engine) }, closed, Some(engine))
         } else if let Ok(machine) = source.cast::<Machine>() {
-            (Source::Driven { machine: machine.clone().unbind() }, CancellationToken::new())
+            (Source::Driven { machine: machine.clone().unbind() }, CancellationToken::new(), None)
         } else {
             return Err(PyTypeError::new_err("expected a call or a machine"));
         };
@@ -107,6 +111,7 @@ impl AsyncStream {
                 in_a_row: 0,
             }),
             closed,
+            engine,
         })
     }
 
@@ -118,10 +123,13 @@ impl AsyncStream {
     /// Whether there is something to hand out: false at the end, nothing if it has to be waited
     /// for. Raises what the call failed with.
     fn _look(&self, py: Python<'_>) -> PyResult<Option<bool>> {
+        if let Some(engine) = &self.engine {
+            engine.check_process()?;
+        }
         self.advance();
         let mut near = lock(&self.near);
         near.in_a_row = 0;
-        if near.refill(&self.channel) {
+        if near.refill(self) {
             return Ok(Some(true));
         }
         drop(near);
@@ -151,6 +159,9 @@ impl AsyncStream {
 
     /// Closes the connection. The run goes on at the server.
     fn _close(&self) {
+        if self.is_foreign() {
+            return;
+        }
         self.closed.cancel();
         *lock(&self.source) = Source::Over;
         lock(&self.near).items = Parcels::default();
@@ -192,6 +203,11 @@ impl AsyncStream {
 }
 
 impl AsyncStream {
+    /// Whether its worker is in the process that this one was forked from.
+    fn is_foreign(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.is_foreign())
+    }
+
     /// Starts the worker's part when something is first waited for.
     fn start(&self) -> PyResult<()> {
         let mut source = lock(&self.source);
@@ -233,7 +249,7 @@ impl Ready {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let stream = self.stream.get();
         loop {
-            let next = lock(&stream.near).next(&stream.channel);
+            let next = lock(&stream.near).next(stream);
             // Without the lock: logging runs whatever a program has set up, which may come back to
             // us.
             match next {

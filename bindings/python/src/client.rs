@@ -27,6 +27,15 @@ pub(crate) struct Client {
     engine: Arc<Engine>,
 }
 
+impl Drop for Client {
+    fn drop(&mut self) {
+        // The connections are the parent's; what is still counted is not dropped.
+        if self.engine.is_foreign() {
+            std::mem::forget((self.inner.clone(), Arc::clone(&self.engine)));
+        }
+    }
+}
+
 /// A call that has not begun. A stream takes it over.
 #[pyclass(frozen, module = "coreason_client._core")]
 #[derive(Debug)]
@@ -125,9 +134,13 @@ impl Client {
         Ok(Self { inner, engine: Arc::new(Engine::new(is_async)) })
     }
 
-    /// A run that is about to be asked for. Nothing is sent yet.
-    fn call(&self, request: &Prepared) -> PyResult<Call> {
-        self.open(request.send(&self.inner))
+    /// A run that is about to be asked for, of the default agent or of another. Nothing is sent yet.
+    #[pyo3(signature = (request, agent = None))]
+    fn call(&self, request: &Prepared, agent: Option<&str>) -> PyResult<Call> {
+        match agent {
+            Some(name) => self.open(request.send(&self.inner.with_agent(name))),
+            None => self.open(request.send(&self.inner)),
+        }
     }
 
     /// A stream that is about to be followed, from a cursor on.
@@ -168,12 +181,13 @@ impl Client {
     /// Whether it was closed.
     #[getter]
     fn is_closed(&self) -> bool {
-        self.engine.closed.is_cancelled()
+        self.engine.is_closed()
     }
 }
 
 impl Client {
     fn open(&self, packets: PacketStream) -> PyResult<Call> {
+        self.engine.check_process()?;
         if self.is_closed() {
             return Err(closed_error());
         }
@@ -187,9 +201,10 @@ impl Client {
 
     fn begin(&self, exchange: Exchange, waiter: Waiter) -> PyResult<Pending> {
         let answer = Arc::new(Mutex::new(None));
+        let handle = self.engine.worker()?.handle()?;
         let (slot, client, closed) =
             (Arc::clone(&answer), self.inner.clone(), self.engine.closed.clone());
-        self.engine.worker()?.handle()?.spawn(async move {
+        handle.spawn(async move {
             let done = closed.run_until_cancelled(exchange.run(client)).await;
             *lock(&slot) = done;
             waiter.wake();

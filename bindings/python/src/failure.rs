@@ -22,12 +22,9 @@ fn build<'py>(py: Python<'py>, error: &CapError) -> PyResult<Bound<'py, PyAny>> 
 
 fn connection<'py>(py: Python<'py>, error: &ConnectionError) -> PyResult<Bound<'py, PyAny>> {
     let deadline = error.deadline.map(|limit| limit.as_secs_f64());
-    imports::connection_error(py)?.call1((
-        error.to_string(),
-        error.retries,
-        &error.address,
-        deadline,
-    ))
+    let kind =
+        if error.is_timeout { imports::timeout_error(py) } else { imports::connection_error(py) };
+    kind?.call1((error.to_string(), error.retries, &error.address, deadline))
 }
 
 fn runtime<'py>(py: Python<'py>, error: &RuntimeError) -> PyResult<Bound<'py, PyAny>> {
@@ -35,7 +32,8 @@ fn runtime<'py>(py: Python<'py>, error: &RuntimeError) -> PyResult<Bound<'py, Py
     let members = PyDict::new(py);
     members.set_item("status", error.status)?;
     members.set_item("code", error.code())?;
-    members.set_item("severity", error.severity().as_str())?;
+    let severity = imports::error_severity(py)?.call1((error.severity().as_str(),))?;
+    members.set_item("severity", severity)?;
     members.set_item("retry_after", error.retry_after.map(|wait| wait.as_secs_f64()))?;
     members.set_item("is_retryable", error.is_retryable())?;
     members.set_item("partial_text", &error.partial_text)?;

@@ -24,6 +24,8 @@ imports! {
     stream_error_of: "coreason_client.definitions.presentation", "_stream_error_of";
     user_error_of: "coreason_client.definitions.presentation", "_user_error_of";
     validation_error: "coreason_client.errors", "CAPValidationError";
+    timeout_error: "coreason_client.errors", "CAPTimeoutError";
+    error_severity: "coreason_client.definitions.presentation", "ErrorSeverity";
     connection_error: "coreason_client.errors", "CAPConnectionError";
     protocol_error: "coreason_client.errors", "CAPProtocolError";
     runtime_error: "coreason_client.errors", "CAPRuntimeError";

@@ -43,7 +43,7 @@ mod _core {
     #[pymodule_export]
     use crate::machine::Machine;
     #[pymodule_export]
-    use crate::model::{check, schema};
+    use crate::model::check;
     #[pymodule_export]
     use crate::packet::Packet;
     #[pymodule_export]
@@ -52,4 +52,9 @@ mod _core {
     use crate::request::{Prepared, prepare, question};
     #[pymodule_export]
     use crate::sync_stream::Stream;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
 }

@@ -172,6 +172,13 @@ impl Machine {
         let now = self.now(now);
         lock(&self.state).failed(why, now);
     }
+
+    /// The server was silent for too long.
+    #[pyo3(signature = (why, now = None))]
+    fn timed_out(&self, why: String, now: Option<f64>) {
+        let now = self.now(now);
+        lock(&self.state).timed_out(why, now);
+    }
 }
 
 /// As the machine's traces spell them.

@@ -19,11 +19,3 @@ pub(crate) fn check(py: Python<'_>, profile: &str, name: &str, text: &str) -> Py
     let model = find(profile, name)?;
     model.canonical(text).map_err(|error: DecodeError| failure::invalid(py, &error))
 }
-
-/// The JSON Schema of a model.
-#[pyfunction]
-pub(crate) fn schema(profile: &str, name: &str) -> PyResult<String> {
-    let mut generator = schemars::SchemaGenerator::default();
-    let schema = find(profile, name)?.schema(&mut generator);
-    serde_json::to_string(&schema).map_err(|e| PyValueError::new_err(e.to_string()))
-}

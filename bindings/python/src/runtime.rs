@@ -3,6 +3,9 @@
 //! A blocking client drives a runtime of its own in the calling thread: no thread exists. Async
 //! clients share one runtime with one worker, which lives as long as one of them is open. Closing
 //! waits until no thread is left.
+//!
+//! A forked child inherits no threads. It makes runtimes of its own, and leaves its parent's alone:
+//! their sockets are shared, and a lock may be held for ever by a thread that is not there.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -27,12 +30,18 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A runtime that never blocks the thread that drops it: that thread may hold the interpreter,
 /// which the worker may want.
 #[derive(Debug)]
-pub(crate) struct Worker(Option<Runtime>);
+pub(crate) struct Worker {
+    runtime: Option<Runtime>,
+    /// The process that has its threads.
+    process: u32,
+}
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
+        match self.runtime.take() {
+            Some(runtime) if self.is_foreign() => std::mem::forget(runtime),
+            Some(runtime) => runtime.shutdown_background(),
+            None => {}
         }
     }
 }
@@ -44,12 +53,17 @@ impl Worker {
             builder.enable_all().max_blocking_threads(4).thread_keep_alive(Duration::from_secs(1));
         let runtime = builder.thread_name("coreason-client").build();
         runtime
-            .map(|runtime| Self(Some(runtime)))
+            .map(|runtime| Self { runtime: Some(runtime), process: std::process::id() })
             .map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }
 
+    /// Whether this process was forked from the one that has its threads.
+    fn is_foreign(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     fn runtime(&self) -> PyResult<&Runtime> {
-        self.0.as_ref().ok_or_else(closed_error)
+        self.runtime.as_ref().ok_or_else(closed_error)
     }
 
     pub(crate) fn handle(&self) -> PyResult<Handle> {
@@ -77,13 +91,13 @@ impl Worker {
     }
 
     fn shut_down(mut self) {
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(PATIENCE);
         }
     }
 }
 
-/// The one that async clients share.
+/// The one that the async clients of a process share.
 static SHARED: Mutex<Weak<Worker>> = Mutex::new(Weak::new());
 
 /// A client's share in a runtime: made when it is first needed, gone when it is closed.
@@ -98,12 +112,35 @@ pub(crate) fn closed_error() -> PyErr {
     PyRuntimeError::new_err("the client is closed")
 }
 
+fn forked_error() -> PyErr {
+    PyRuntimeError::new_err(
+        "the client was used before this process was forked, and its connections are the parent's: \
+         make a client in each process, after the fork",
+    )
+}
+
 impl Engine {
     pub(crate) fn new(is_shared: bool) -> Self {
         Self { is_shared, worker: Mutex::new(None), closed: CancellationToken::new() }
     }
 
+    /// Whether its runtime is the parent's of this process. No lock but this one may be taken then,
+    /// which threads take with the interpreter only, as the one that forks has it.
+    pub(crate) fn is_foreign(&self) -> bool {
+        lock(&self.worker).as_ref().is_some_and(|worker| worker.is_foreign())
+    }
+
+    /// An error if the client was used before this process was forked.
+    pub(crate) fn check_process(&self) -> PyResult<()> {
+        if self.is_foreign() { Err(forked_error()) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        !self.is_foreign() && self.closed.is_cancelled()
+    }
+
     pub(crate) fn worker(&self) -> PyResult<Arc<Worker>> {
+        self.check_process()?;
         if self.closed.is_cancelled() {
             return Err(closed_error());
         }
@@ -116,8 +153,11 @@ impl Engine {
         Ok(worker)
     }
 
-    /// Ends every call, and waits until the threads are gone.
+    /// Ends every call, and waits until the threads are gone. Those of a parent are not touched.
     pub(crate) fn close(&self, py: Python<'_>) {
+        if self.is_foreign() {
+            return;
+        }
         self.closed.cancel();
         let Some(worker) = lock(&self.worker).take() else { return };
         let is_shared = self.is_shared;
@@ -131,7 +171,7 @@ fn own() -> PyResult<Worker> {
 
 fn shared() -> PyResult<Arc<Worker>> {
     let mut known = lock(&SHARED);
-    if let Some(worker) = known.upgrade() {
+    if let Some(worker) = known.upgrade().filter(|worker| !worker.is_foreign()) {
         return Ok(worker);
     }
     let worker = Arc::new(Worker::build(Builder::new_multi_thread().worker_threads(1))?);

@@ -20,11 +20,26 @@ use crate::{failure, json};
 /// Where the packets come from.
 enum Source {
     /// Our own connection.
-    Native { packets: Box<PacketStream>, engine: Arc<Engine>, heard: Arc<Heard> },
+    Native(Native),
     /// The caller's own HTTP client, told what to do by the machine.
     Driven { machine: Py<Machine>, step: Py<PyAny> },
     /// Nothing more comes.
     Over,
+}
+
+struct Native {
+    packets: Option<Box<PacketStream>>,
+    engine: Arc<Engine>,
+    heard: Arc<Heard>,
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        // The connection is the parent's.
+        if self.engine.is_foreign() {
+            std::mem::forget(self.packets.take());
+        }
+    }
 }
 
 /// Notices of a call, on their way to the log.
@@ -48,6 +63,8 @@ pub(crate) struct Stream {
     inbox: Mutex<Inbox>,
     reader: Mutex<Reader>,
     closed: CancellationToken,
+    /// None if the caller's own HTTP client is used.
+    engine: Option<Arc<Engine>>,
 }
 
 #[pymethods]
@@ -59,6 +76,7 @@ impl Stream {
         conversation_id: Option<Uuid>,
         step: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
+        let engine = source.cast::<Call>().ok().map(|call| Arc::clone(&call.get().engine));
         let (source, closed) = match (source.cast::<Call>(), source.cast::<Machine>(), step) {
             (Ok(call), _, _) => native(call.get())?,
             (_, Ok(machine), Some(step)) => (
@@ -72,7 +90,7 @@ impl Stream {
             }
         };
         let inbox = Mutex::new(Inbox { source, items: VecDeque::new(), end: None });
-        Ok(Self { inbox, reader: Mutex::new(Reader::new(conversation_id)), closed })
+        Ok(Self { inbox, reader: Mutex::new(Reader::new(conversation_id)), closed, engine })
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -97,6 +115,9 @@ impl Stream {
                 inbox.source = Source::Over;
                 return self.finish(py, end);
             }
+            if let Some(engine) = &self.engine {
+                engine.check_process()?;
+            }
             if matches!(inbox.source, Source::Over) || self.closed.is_cancelled() {
                 inbox.source = Source::Over;
                 return Ok(None);
@@ -114,6 +135,9 @@ impl Stream {
 
     /// Closes the connection. The run goes on at the server.
     fn close(&self) {
+        if self.engine.as_ref().is_some_and(|engine| engine.is_foreign()) {
+            return;
+        }
         self.closed.cancel();
         // Somebody who waits notices by himself.
         if let Ok(mut inbox) = self.inbox() {
@@ -188,14 +212,14 @@ fn native(call: &Call) -> PyResult<(Source, CancellationToken)> {
         teller.news.notify_one();
     });
     let closed = engine.closed.child_token();
-    Ok((Source::Native { packets, engine, heard }, closed))
+    Ok((Source::Native(Native { packets: Some(packets), engine, heard }), closed))
 }
 
 impl Inbox {
     /// Waits until there is something: packets, notices, the end.
     fn fill(&mut self, py: Python<'_>, closed: &CancellationToken) -> PyResult<()> {
         match &mut self.source {
-            Source::Native { packets, engine, heard } => {
+            Source::Native(Native { packets: Some(packets), engine, heard }) => {
                 let items = &mut self.items;
                 let read = async {
                     tokio::select! {
@@ -220,7 +244,7 @@ impl Inbox {
                     _ => Ok(()),
                 }
             }
-            Source::Over => Ok(()),
+            Source::Native(_) | Source::Over => Ok(()),
         }
     }
 }

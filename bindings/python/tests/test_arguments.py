@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,19 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from coreason_client import AgentRequest, AsyncCAPClient, CAPClient, CAPValidationError, ServiceRequest, SessionContext
+import coreason_client
+from coreason_client import (
+    AgentRequest,
+    AsyncCAPClient,
+    CAPClient,
+    CAPError,
+    CAPRuntimeError,
+    CAPValidationError,
+    ChatMessage,
+    ErrorSeverity,
+    ServiceRequest,
+    SessionContext,
+)
 from coreason_client.agent import PacketWriter
 
 URL = "http://localhost:8787"
@@ -59,6 +72,9 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: client(http_client=httpx.AsyncClient()), "http_client: expected an httpx.Client (the other kind is for"),
     (lambda: AsyncCAPClient(URL, http_client=httpx.Client()), "http_client: expected an httpx.AsyncClient"),
     (lambda: client().chat(None), "message: expected text, found None"),  # type: ignore[arg-type]
+    (lambda: client().chat("Hi", agent=""), "agent: expected the name of an agent"),
+    (lambda: client().chat("Hi", agent=".."), "agent: expected the name of an agent"),
+    (lambda: client().chat("Hi", agent=7), "agent: expected the name of an agent"),  # type: ignore[arg-type]
     (lambda: client().chat("Hi", conversation_id=7), "conversation_id: expected a UUID"),  # type: ignore[arg-type]
     (lambda: client().attach("x"), "cursor: expected a cursor, as stream.cursor has it"),
     (lambda: client().attach(f"{uuid4()}:-1"), "cursor: expected a cursor"),
@@ -78,6 +94,58 @@ def test_a_wrong_argument_is_told_by_its_name(build: Callable[[], object], told:
         build()
     assert str(wrong.value).startswith(told)
     assert "sk_secret" not in str(wrong.value)
+
+
+LONE = "half a \ud83d smile"
+SURROGATES: list[Callable[[], object]] = [
+    lambda: client().chat(LONE),
+    lambda: client().chat("Hi", conversation_id=LONE),
+    lambda: client().chat("Hi", agent=LONE),
+    lambda: client(user_id=LONE),
+    lambda: AsyncCAPClient(URL).chat(LONE),
+    lambda: client(http_client=httpx.Client()).chat(LONE),
+    lambda: client().assist({"request_id": LONE}),
+    lambda: AgentRequest(query=LONE),
+    lambda: ChatMessage.user(LONE),
+    lambda: ChatMessage.from_json(f'{{"role": "{LONE}"}}'),
+]
+
+
+@pytest.mark.parametrize("build", SURROGATES)
+def test_half_a_surrogate_pair_is_told_as_any_wrong_argument(build: Callable[[], object]) -> None:
+    with pytest.raises(CAPError, match=r"holds the lone surrogate '\\ud83d' at index \d+, which is not Unicode text"):
+        build()
+
+
+@pytest.mark.parametrize("has_http", [False, True])
+@pytest.mark.parametrize("suffix", ["", "/", "/v1"])
+def test_another_agent_than_the_default_one_answers(gateway: str, has_http: bool, suffix: str) -> None:
+    request = ServiceRequest(
+        context=SessionContext(user_id="u", session_id=uuid4()), payload=AgentRequest(query="/tokens 2")
+    )
+    with httpx.Client() as http, CAPClient(gateway + suffix, http_client=http if has_http else None) as connected:
+        assert connected.chat("/echo Hi", agent="demo").text() == connected.chat("/echo Hi").text() != ""
+        assert len(list(connected.assist(request, agent="demo"))) == 3
+        for unknown in ("nobody", "demo/../x", "a b?c#d"):
+            with pytest.raises(CAPRuntimeError) as refused:
+                connected.chat("Hi", agent=unknown).text()
+            assert (refused.value.status, refused.value.code) == (404, "agent_not_found")
+    assert refused.value.severity is ErrorSeverity.FATAL
+
+
+@pytest.mark.parametrize("has_http", [False, True])
+def test_another_agent_answers_the_async_client_too(gateway: str, has_http: bool) -> None:
+    async def main() -> str:
+        async with (
+            httpx.AsyncClient() as http,
+            AsyncCAPClient(gateway, http_client=http if has_http else None) as connected,
+        ):
+            with pytest.raises(CAPRuntimeError) as refused:
+                await connected.chat("Hi", agent="nobody").text()
+            assert refused.value.code == "agent_not_found"
+            return await connected.chat("/echo Hi", agent="demo").text()
+
+    assert asyncio.run(main())
 
 
 def test_no_limit_can_be_said_in_two_ways() -> None:
@@ -131,6 +199,10 @@ def test_any_model_with_a_dump_can_be_sent(gateway: str, model: type[Plain]) -> 
         with pytest.raises(CAPValidationError) as wrong:
             connected.assist(model({**members, "request_id": "x"}))
     assert wrong.value.path == "request_id"
+
+
+def test_the_package_knows_its_version() -> None:
+    assert coreason_client.__version__ == importlib.metadata.version("coreason-client")
 
 
 def test_the_package_holds_its_licence_and_its_addresses() -> None:

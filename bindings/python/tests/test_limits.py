@@ -97,13 +97,30 @@ def test_a_server_that_never_answers_is_left(scripted: Make, name: str, is_async
     server = scripted(None)
     error = failure(lambda: calls(server.address, name, is_async, has_http, timeout=SOON, max_retries=0))
     assert error.address == server.address and str(error).startswith(f"no connection to {server.address}: ")
+    assert isinstance(error, TimeoutError)
+
+
+@kinds
+def test_a_connection_that_breaks_is_no_timeout(scripted: Make, is_async: bool, has_http: bool) -> None:
+    server = scripted(b"")
+    assert not isinstance(
+        failure(lambda: calls(server.address, "health", is_async, has_http, max_retries=0)), TimeoutError
+    )
+
+
+@kinds
+@pytest.mark.parametrize("name", ["health", "chat"])
+def test_https_to_a_server_without_tls_says_so(gateway: str, name: str, is_async: bool, has_http: bool) -> None:
+    url = gateway.replace("http://", "https://")
+    error = failure(lambda: calls(url, name, is_async, has_http, max_retries=0))
+    assert "the server does not speak TLS on this port: try http:// instead of https://" in str(error)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_body_that_never_ends_is_left(scripted: Make, is_async: bool) -> None:
     server = Holding(answer("{", "application/json", "200 OK", "Content-Length: 9"))
     error = failure(lambda: calls(server.address, "health", is_async, False, timeout=SOON))
-    assert "no answer within 0.05 s" in str(error)
+    assert "no answer within 0.05 s" in str(error) and isinstance(error, TimeoutError)
     server.close()
 
 
@@ -115,7 +132,7 @@ def test_a_deadline_ends_a_call_that_gets_one_packet_per_connection(
     server = scripted(*(one_packet(seq) for seq in range(1, 100_000)))
     error = failure(lambda: calls(server.address, "chat", is_async, has_http, deadline=0.3))
     assert error.deadline == 0.3 and error.address == server.address
-    assert "not done within the deadline of 0.3 s" in str(error)
+    assert "not done within the deadline of 0.3 s" in str(error) and isinstance(error, TimeoutError)
     assert len(server.requests) >= 2
 
 

@@ -4,8 +4,21 @@ from typing import Any
 
 from typing_extensions import assert_type
 
-from coreason_client import AsyncCAPClient, CAPClient, ServiceRequest, StreamPacket
+from coreason_client import AsyncCAPClient, CAPClient, CAPRuntimeError, ChatMessage, ServiceRequest, StreamPacket
 from coreason_client.definitions.presentation import ErrorSeverity, PresentationEvent, StreamError, StreamOpCode
+from coreason_manifest.definitions import message, presentation, session
+from coreason_manifest.definitions.presentation import StreamPacket as TheirPacket
+from coreason_manifest.definitions.request import AgentRequest
+from coreason_manifest.definitions.service import ServiceRequest as TheirRequest
+
+
+def manifest(packet: TheirPacket, request: TheirRequest, refused: CAPRuntimeError) -> None:
+    """The RFCs' names are ours, for type checkers as well."""
+    anything(packet)
+    assert_type(request.payload, AgentRequest)
+    assert_type(request.context, session.SessionContext)
+    assert_type(message.ChatMessage.user("Hi"), ChatMessage)
+    assert_type(refused.severity, presentation.ErrorSeverity)
 
 
 def anything(packet: StreamPacket) -> None:

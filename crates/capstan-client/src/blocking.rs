@@ -34,6 +34,12 @@ impl CapClient {
         Ok(Self { inner: crate::CapClient::with_options(base_url, api_key, options)?, runtime })
     }
 
+    /// The same client for a named agent; see [`crate::CapClient::with_agent`].
+    #[must_use]
+    pub fn with_agent(&self, name: &str) -> Self {
+        Self { inner: self.inner.with_agent(name), runtime: Arc::clone(&self.runtime) }
+    }
+
     /// The packets of a run; see [`crate::CapClient::assist`].
     pub fn assist<E: Envelope>(&self, request: &E) -> Packets {
         Packets {

@@ -20,6 +20,8 @@ use crate::transport::{self, Request, Transport};
 #[derive(Clone)]
 pub struct CapClient {
     pub(crate) base: Url,
+    /// Where questions are posted to.
+    assist: Url,
     headers: HeaderMap,
     pub(crate) options: Options,
     pub(crate) transport: Arc<dyn Transport>,
@@ -93,7 +95,20 @@ impl CapClient {
                 .map_err(|e| CapError::connection(e.0, 0))?,
         };
         let headers = headers(api_key, &options)?;
-        Ok(Self { base, headers, options, transport })
+        let assist = below(&base, &options.path);
+        Ok(Self { base, assist, headers, options, transport })
+    }
+
+    /// The same client for a named agent: `assist`, `chat` and `ask` go to it instead of the
+    /// server's default one. [`agents`](Self::agents) lists the names.
+    #[must_use]
+    pub fn with_agent(&self, name: &str) -> Self {
+        let mut assist = self.versioned("/agents");
+        // Whatever the name holds, it stays one part of the path.
+        if let Ok(mut path) = assist.path_segments_mut() {
+            path.extend([name, "assist"]);
+        }
+        Self { assist, ..self.clone() }
     }
 
     /// Starts a run, or attaches to it if the key is known; its packets, healed.
@@ -162,7 +177,7 @@ impl CapClient {
     }
 
     pub(crate) fn post<E: Envelope>(&self, envelope: &E, accepted: &'static str) -> Request {
-        let mut request = self.request(Method::POST, self.url(&self.options.path));
+        let mut request = self.request(Method::POST, self.assist.clone());
         request.body = Bytes::from(envelope.to_body());
         accept(&mut request, accepted);
         let headers = &mut request.headers;
@@ -179,11 +194,7 @@ impl CapClient {
     }
 
     pub(crate) fn url(&self, path: &str) -> Url {
-        let mut url = self.base.clone();
-        let whole =
-            format!("{}/{}", url.path().trim_end_matches('/'), path.trim_start_matches('/'));
-        url.set_path(&whole);
-        url
+        below(&self.base, path)
     }
 
     pub(crate) fn stream_url(&self, stream: Uuid) -> Url {
@@ -195,6 +206,13 @@ impl CapClient {
         let version = if self.base.path().ends_with("/v1") { "" } else { "/v1" };
         self.url(&format!("{version}{path}"))
     }
+}
+
+fn below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    let whole = format!("{}/{}", url.path().trim_end_matches('/'), path.trim_start_matches('/'));
+    url.set_path(&whole);
+    url
 }
 
 fn headers(api_key: &str, options: &Options) -> Result<HeaderMap, CapError> {

@@ -29,6 +29,8 @@ pub struct ConnectionError {
     pub address: Option<String>,
     /// The call's own deadline, if that is what ended it.
     pub deadline: Option<Duration>,
+    /// The server was silent for too long, or the deadline has passed.
+    pub is_timeout: bool,
 }
 
 /// Data that violates the protocol.
@@ -57,11 +59,7 @@ pub struct RuntimeError {
 
 impl CapError {
     pub(crate) fn connection(message: impl Into<String>, retries: u32) -> Self {
-        Self::Connection(ConnectionError {
-            message: message.into(),
-            retries,
-            ..ConnectionError::default()
-        })
+        Self::Connection(ConnectionError { retries, ..ConnectionError::new(message) })
     }
 
     /// The call took longer than it may.
@@ -72,6 +70,7 @@ impl CapError {
             retries,
             address: None,
             deadline: Some(deadline),
+            is_timeout: true,
         })
     }
 
@@ -144,6 +143,17 @@ impl CapError {
     /// How long to wait before trying again, if the server said so.
     pub fn retry_after(&self) -> Option<Duration> {
         self.as_runtime().and_then(|error| error.retry_after)
+    }
+}
+
+impl ConnectionError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
+    }
+
+    /// The server was silent for too long.
+    pub(crate) fn timeout(message: impl Into<String>) -> Self {
+        Self { is_timeout: true, ..Self::new(message) }
     }
 }
 

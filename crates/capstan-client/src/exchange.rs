@@ -69,7 +69,10 @@ impl CapClient {
         let done = tokio::time::timeout(deadline.unwrap_or(limit), work).await;
         let late = || match deadline {
             Some(deadline) => CapError::late(deadline, 0),
-            None => CapError::connection(format!("no answer within {} s", limit.as_secs_f64()), 0),
+            None => {
+                let message = format!("no answer within {} s", limit.as_secs_f64());
+                CapError::Connection(ConnectionError::timeout(message))
+            }
         };
         done.unwrap_or_else(|_| Err(late())).map_err(|error| error.at(&self.base))
     }

@@ -33,7 +33,7 @@ use packets::Packets;
 pub use policy::Policy;
 use seen::{Order, Seen};
 
-use crate::error::CapError;
+use crate::error::{CapError, ConnectionError};
 use crate::notice::Notice;
 
 /// What the shell has to do next.
@@ -245,7 +245,8 @@ impl Machine {
         if !passes || self.is_too_long(wait) {
             return self.fail(error);
         }
-        self.interrupted(format!("status {}", refusal.status), wait, now);
+        let why = ConnectionError::new(format!("status {}", refusal.status));
+        self.interrupted(why, wait, now);
     }
 
     /// Bytes of the body.
@@ -255,27 +256,30 @@ impl Machine {
 
     /// The body ended without an error.
     pub fn ended(&mut self, now: Duration) {
-        self.lost("the stream ended without CLOSE".to_owned(), now);
+        self.lost(ConnectionError::new("the stream ended without CLOSE"), now);
     }
 
-    /// The request or the body failed: refused, reset, timed out.
+    /// The request or the body failed: refused, or reset.
     pub fn failed(&mut self, why: impl Into<String>, now: Duration) {
-        self.lost(why.into(), now);
+        self.lost(ConnectionError::new(why), now);
+    }
+
+    /// The server was silent for too long.
+    pub fn timed_out(&mut self, why: impl Into<String>, now: Duration) {
+        self.lost(ConnectionError::timeout(why), now);
     }
 
     /// The connection is gone. A frame that was not asked for yet comes again: the cursor has not
     /// passed it.
-    fn lost(&mut self, why: String, now: Duration) {
+    fn lost(&mut self, why: ConnectionError, now: Duration) {
         self.check_deadline(now);
         if matches!(self.state, State::Over) {
             return;
         }
         self.packets.close();
         if !self.packets.can_resume() {
-            return self.fail(CapError::connection(
-                format!("{why}, and the server gives no place to resume at"),
-                0,
-            ));
+            let message = format!("{}, and the server gives no place to resume at", why.message);
+            return self.fail(CapError::Connection(ConnectionError { message, ..why }));
         }
         match self.pending.take() {
             Some(error) => self.transient(*error, now),
@@ -294,13 +298,14 @@ impl Machine {
         self.wait(error.to_string(), wait, now);
     }
 
-    fn interrupted(&mut self, why: String, floor: Option<Duration>, now: Duration) {
+    fn interrupted(&mut self, why: ConnectionError, floor: Option<Duration>, now: Duration) {
         let since = now.saturating_sub(self.progress_at.unwrap_or(now));
         let is_patient = self.was_open && since < self.policy.resume_patience;
         if self.retries >= self.policy.max_retries && !is_patient {
-            return self.fail(CapError::connection(why, self.retries));
+            let retries = self.retries;
+            return self.fail(CapError::Connection(ConnectionError { retries, ..why }));
         }
-        self.wait(why, floor, now);
+        self.wait(why.message, floor, now);
         self.retries += 1;
     }
 

@@ -26,7 +26,13 @@ type Sending = Pin<Box<dyn Future<Output = Result<Answer, TransportError>> + Sen
 /// What a request led to.
 enum Answer {
     Open(Response),
-    Refused { status: u16, retry_after: Option<String>, body: Vec<u8> },
+    Refused {
+        status: u16,
+        retry_after: Option<String>,
+        body: Vec<u8>,
+    },
+    /// No answer within this time.
+    Silence(Duration),
 }
 
 /// What goes on between two polls. It lives here and not in a future, so that a dropped `next`
@@ -70,7 +76,12 @@ pub(crate) struct Call {
 impl PacketStream {
     pub(crate) fn new(call: Call) -> Self {
         Self {
-            machine: Machine::attach(call.policy, fastrand::u64(..), call.last_event_id),
+            // Of the system: forked processes would all have the seed of their parent's generator.
+            machine: Machine::attach(
+                call.policy,
+                Uuid::new_v4().as_u64_pair().0,
+                call.last_event_id,
+            ),
             transport: call.transport,
             request: call.request,
             read_timeout: call.read_timeout,
@@ -171,6 +182,10 @@ impl PacketStream {
                 let refusal = Refusal { status, retry_after: retry_after.as_deref(), body: &body };
                 self.machine.refused(refusal, self.epoch.elapsed());
             }
+            Ok(Answer::Silence(limit)) => {
+                let why = format!("no answer within {} s", limit.as_secs_f64());
+                self.machine.timed_out(why, self.epoch.elapsed());
+            }
             Err(error) => self.machine.failed(error.to_string(), self.epoch.elapsed()),
         }
     }
@@ -200,9 +215,10 @@ impl PacketStream {
             request.headers.insert("last-event-id", id);
         }
         Box::pin(async move {
-            let silent = |_| TransportError(format!("no answer within {} s", limit.as_secs_f64()));
-            let response =
-                tokio::time::timeout(limit, transport.send(request)).await.map_err(silent)??;
+            let Ok(response) = tokio::time::timeout(limit, transport.send(request)).await else {
+                return Ok(Answer::Silence(limit));
+            };
+            let response = response?;
             if response.status < 400 {
                 return Ok(Answer::Open(response));
             }
@@ -234,17 +250,18 @@ impl PacketStream {
             }
             Poll::Pending
         });
-        let why = match read.await {
+        let read = read.await;
+        let now = self.epoch.elapsed();
+        match read {
             Some(Some(Ok(bytes))) => return self.machine.bytes(&bytes),
-            Some(Some(Err(error))) => error.to_string(),
-            Some(None) => {
-                self.under = Under::Nothing;
-                return self.machine.ended(self.epoch.elapsed());
+            Some(Some(Err(error))) => self.machine.failed(error.to_string(), now),
+            Some(None) => self.machine.ended(now),
+            None => {
+                let why = format!("nothing came for {} s", limit.as_secs_f64());
+                self.machine.timed_out(why, now);
             }
-            None => format!("nothing came for {} s", limit.as_secs_f64()),
-        };
+        }
         self.under = Under::Nothing;
-        self.machine.failed(why, self.epoch.elapsed());
     }
 
     async fn sleep(&mut self, until: Duration) {

@@ -41,7 +41,7 @@ impl fmt::Display for ErrorSeverity {
 /// A failure of the stream itself: the payload of an ERROR packet.
 ///
 /// For a failure that the user should read while the agent carries on, see
-/// [`UserError`](crate::UserError).
+/// `UserError`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

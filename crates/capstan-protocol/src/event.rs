@@ -18,15 +18,15 @@ use crate::time::Timestamp;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PresentationEventType {
-    /// [`CitationBlock`].
+    /// A `CitationBlock`.
     CitationBlock,
-    /// [`ProgressUpdate`].
+    /// A `ProgressUpdate`.
     ProgressIndicator,
-    /// [`MediaCarousel`].
+    /// A `MediaCarousel`.
     MediaCarousel,
-    /// [`MarkdownBlock`].
+    /// A `MarkdownBlock`.
     MarkdownBlock,
-    /// [`ThoughtTrace`].
+    /// A `ThoughtTrace`.
     ThoughtTrace,
 }
 
@@ -200,7 +200,7 @@ impl ErrorDomain {
 /// A failure that the user should read while the agent carries on: the data of a `user_error`
 /// event.
 ///
-/// For a failure of the stream itself, see [`StreamError`](crate::StreamError).
+/// For a failure of the stream itself, see `StreamError`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UserError {

@@ -105,8 +105,7 @@ fn yes() -> bool {
 /// What is asked, and by which request it was caused.
 ///
 /// Lineage: without a root the request is its own root; a parent needs an explicit root.
-///
-/// `T` is how free-form objects are kept: as trees, or as text ([`RawObject`](crate::RawObject)).
+// `T` is how free-form objects are kept: as trees, or as text (`RawObject`).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "AgentRequest",

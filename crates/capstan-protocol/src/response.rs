@@ -61,8 +61,7 @@ pub struct Identity {
     pub role: Option<String>,
 }
 
-/// One server-sent event as a JSON object, as the data contract describes it; [`crate::sse`] is the
-/// codec.
+/// One server-sent event as a JSON object, as the data contract describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerSentEvent {

@@ -10,7 +10,7 @@ for text in client.chat("Explain quantum mechanics."):
 from __future__ import annotations
 
 from . import _manifest
-from ._core import StreamPacket
+from ._core import StreamPacket, __version__
 from ._streams import AsyncChatStream, AsyncPacketStream, ChatStream, PacketStream
 from .client import AsyncCAPClient, CAPClient
 from .definitions.message import ChatMessage, Role
@@ -30,6 +30,7 @@ from .errors import (
     CAPError,
     CAPProtocolError,
     CAPRuntimeError,
+    CAPTimeoutError,
     CAPValidationError,
 )
 
@@ -45,6 +46,7 @@ __all__ = [
     "CAPError",
     "CAPProtocolError",
     "CAPRuntimeError",
+    "CAPTimeoutError",
     "CAPValidationError",
     "ChatMessage",
     "ChatStream",
@@ -62,4 +64,5 @@ __all__ = [
     "TraceContext",
     "UserContext",
     "UserError",
+    "__version__",
 ]

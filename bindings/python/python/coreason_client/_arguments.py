@@ -30,7 +30,27 @@ def text(name: str, value: Any, expected: str = "text") -> str:
     """A `str`, and nothing that merely looks like one."""
     if not isinstance(value, str):
         raise wrong(name, expected, value)
+    return unicode(name, value)
+
+
+def unicode(name: str, value: str) -> str:
+    """Text that UTF-8 can carry. Half a surrogate pair is not: it comes from `surrogateescape`, or from a cut emoji."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise CAPValidationError(
+            name,
+            f"holds the lone surrogate {value[error.start]!a} at index {error.start}, which is not Unicode text; "
+            "value.encode('utf-8', 'replace').decode() replaces it",
+        ) from None
     return value
+
+
+def agent(value: Any) -> str | None:
+    """The name of an agent, or `None` for the default one."""
+    if value is None or (isinstance(value, str) and value.strip(".")):
+        return value if value is None else unicode("agent", value)
+    raise wrong("agent", "the name of an agent, or None for the server's default one", value)
 
 
 def base_url(value: Any) -> str:

@@ -53,18 +53,22 @@ class Way:
 
     def stream_url(self, stream_id: UUID | str) -> str:
         """Where a stream is watched and stopped."""
-        version = "" if self._base.endswith("/v1") else "/v1"
-        return self.url(f"{version}/streams/{quote(str(stream_id))}")
+        return self._versioned(f"/streams/{quote(str(stream_id))}")
 
-    def post(self, prepared: _core.Prepared) -> tuple[_core.Machine, None, Step]:
+    def _versioned(self, path: str) -> str:
+        """Below `/v1`, whether or not the base URL ends in it."""
+        version = "" if self._base.endswith("/v1") else "/v1"
+        return self.url(f"{version}{path}")
+
+    def post(self, prepared: _core.Prepared, agent: str | None) -> tuple[_core.Machine, None, Step]:
         """A run's machine, and what drives it."""
         machine = self._machine(prepared.profile)
-        return machine, None, SyncDriver(machine, self._http, self._posting(prepared)).step
+        return machine, None, SyncDriver(machine, self._http, self._posting(prepared, agent)).step
 
-    def post_async(self, prepared: _core.Prepared) -> tuple[_core.Machine, AsyncDriver]:
+    def post_async(self, prepared: _core.Prepared, agent: str | None) -> tuple[_core.Machine, AsyncDriver]:
         """The same for asyncio."""
         machine = self._machine(prepared.profile)
-        return machine, AsyncDriver(machine, self._http, self._posting(prepared))
+        return machine, AsyncDriver(machine, self._http, self._posting(prepared, agent))
 
     def attach(self, cursor: str) -> tuple[_core.Machine, None, Step]:
         """A viewer's machine, and what drives it."""
@@ -125,7 +129,7 @@ class Way:
 
     def _lost(self, error: Exception) -> CAPError:
         machine = self._judge()
-        machine.failed(_words(error))
+        _lost(machine, error)
         return _verdict(machine)
 
     def _judge(self) -> _core.Machine:
@@ -135,7 +139,7 @@ class Way:
     def _machine(self, profile: str) -> _core.Machine:
         return _core.Machine({**self._settings, "profile": profile}, address=self._address)
 
-    def _posting(self, prepared: _core.Prepared) -> dict[str, Any]:
+    def _posting(self, prepared: _core.Prepared, agent: str | None) -> dict[str, Any]:
         headers = {
             **self._headers,
             "Accept": "text/event-stream",
@@ -143,7 +147,9 @@ class Way:
             "X-Request-ID": str(prepared.request_id),
             "X-CAP-Accept": "stream_reset",
         }
-        url = self.url(self._settings["path"])
+        url = (
+            self.url(self._settings["path"]) if agent is None else self._versioned(f"/agents/{quote(agent, '')}/assist")
+        )
         return {"method": "POST", "url": url, "headers": headers, "content": prepared.body, "timeout": self._timeout}
 
     def _viewing(self, cursor: str) -> tuple[_core.Machine, dict[str, Any]]:
@@ -216,8 +222,15 @@ class _Driver:
         self._machine.refused(response.status_code, response.headers.get("retry-after"), body)
 
 
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ")
+def _lost(machine: _core.Machine, error: Exception) -> None:
+    """Tells the machine what happened to a connection."""
+    words = f"{type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, (httpx.TimeoutException, asyncio.TimeoutError)):
+        machine.timed_out(words)
+    elif "WRONG_VERSION_NUMBER" in words or "RECORD_LAYER_FAILURE" in words:
+        machine.failed(f"{words}: the server does not speak TLS on this port: try http:// instead of https://")
+    else:
+        machine.failed(words)
 
 
 class SyncDriver(_Driver):
@@ -236,7 +249,7 @@ class SyncDriver(_Driver):
                 time.sleep(value)
         except (httpx.HTTPError, httpx.StreamError) as error:
             self._close()
-            self._machine.failed(_words(error))
+            _lost(self._machine, error)
         except BaseException:
             self._close()
             raise
@@ -282,7 +295,7 @@ class AsyncDriver(_Driver):
             await (doing if left is None else asyncio.wait_for(doing, left))
         except (httpx.HTTPError, httpx.StreamError, asyncio.TimeoutError) as error:
             await self.close()
-            self._machine.failed(_words(error))
+            _lost(self._machine, error)
 
     async def _do(self, what: str, value: Any) -> None:
         if what == "connect":

@@ -13,6 +13,7 @@ from enum import Enum
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from . import _core
+from ._arguments import unicode
 from .errors import CAPValidationError
 
 TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
@@ -56,10 +57,8 @@ def _dump_of(value: Any) -> Any:
 
 def to_json_text(value: Any) -> str:
     """Any of these as JSON text; floats that JSON cannot hold are refused by the reader, with their path."""
-    try:
-        return json.dumps(value, default=to_jsonable, ensure_ascii=False, separators=(",", ":"))
-    except UnicodeEncodeError as error:  # pragma: no cover - lone surrogates
-        raise ValueError(f"text that is not Unicode: {error}") from error
+    text = json.dumps(value, default=to_jsonable, ensure_ascii=False, separators=(",", ":"))
+    return unicode("", text)
 
 
 def to_datetime(text: str) -> datetime:
@@ -95,7 +94,7 @@ def to_session(name: str, value: Any) -> UUID:
     same.
     """
     if isinstance(value, str) and value and not UUID_LIKE.fullmatch(value):
-        return uuid5(NAMESPACE_URL, value)
+        return uuid5(NAMESPACE_URL, unicode(name, value))
     return to_uuid(name, value)
 
 
@@ -164,7 +163,7 @@ class Model:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Reads JSON text; what breaks the model raises `ValueError` with the path of the member."""
-        text = text if isinstance(text, str) else text.decode()
+        text = unicode("", text) if isinstance(text, str) else text.decode()
         return cls._trusted(json.loads(_core.check("v1", cls._name, text)))
 
     def model_dump(self, *, mode: str = "python", exclude_none: bool = False) -> dict[str, Any]:

@@ -143,37 +143,40 @@ class CAPClient(_Client):
             backoff: tuple[float, float] = (0.5, 30.0),
         ) -> None: ...
 
-    def assist(self, request: ServiceRequest | Mapping[str, Any] | Any) -> PacketStream:
+    def assist(self, request: ServiceRequest | Mapping[str, Any] | Any, *, agent: str | None = None) -> PacketStream:
         """Starts a run, or attaches to it if its key is known; its packets, healed.
 
         Args:
             request: A `ServiceRequest`, a dict of the same shape, or any model of it that has `model_dump`.
+            agent: The name of the agent that answers; the server's default one without it.
 
         Raises:
-            CAPConnectionError: If retries are exhausted.
+            CAPConnectionError: If retries are exhausted; a `CAPTimeoutError`, which is a `TimeoutError` too, if the
+                server was silent or the deadline has passed.
             CAPProtocolError: If the server sends invalid data.
             CAPRuntimeError: If the server refuses, or the run fails.
             ValueError: If the request is invalid; nothing was sent.
         """
-        prepared = _prepared(request)
+        prepared, agent = _prepared(request), check.agent(agent)
         if self._way is not None:
-            return PacketStream(*self._way.post(prepared))
-        return PacketStream(self._core.call(prepared))
+            return PacketStream(*self._way.post(prepared, agent))
+        return PacketStream(self._core.call(prepared, agent))
 
-    def chat(self, message: str, conversation_id: UUID | str | None = None) -> ChatStream:
+    def chat(self, message: str, conversation_id: UUID | str | None = None, *, agent: str | None = None) -> ChatStream:
         """Says something; the text of the answer.
 
         Args:
             message: What to say.
             conversation_id: The conversation to continue; a new one without it. A name of your own stands for a UUID,
                 always the same.
+            agent: The name of the agent that answers; the server's default one without it.
         """
-        conversation = _conversation(conversation_id)
+        conversation, agent = _conversation(conversation_id), check.agent(agent)
         prepared = self._question(message, conversation)
         if self._way is not None:
-            machine, _, step = self._way.post(prepared)
+            machine, _, step = self._way.post(prepared, agent)
             return ChatStream(machine, conversation, step)
-        return ChatStream(self._core.call(prepared), conversation)
+        return ChatStream(self._core.call(prepared, agent), conversation)
 
     def attach(self, cursor: UUID | str) -> PacketStream:
         """Follows a stream that exists, from a cursor (or the id of a stream) on. Starts nothing."""
@@ -234,20 +237,24 @@ class AsyncCAPClient(_Client):
             backoff: tuple[float, float] = (0.5, 30.0),
         ) -> None: ...
 
-    def assist(self, request: ServiceRequest | Mapping[str, Any] | Any) -> AsyncPacketStream:
+    def assist(
+        self, request: ServiceRequest | Mapping[str, Any] | Any, *, agent: str | None = None
+    ) -> AsyncPacketStream:
         """Starts a run, or attaches to it if its key is known; see `CAPClient.assist`."""
-        prepared = _prepared(request)
+        prepared, agent = _prepared(request), check.agent(agent)
         if self._way is not None:
-            return self._driven(AsyncPacketStream, *self._way.post_async(prepared))
-        return AsyncPacketStream(self._core.call(prepared))
+            return self._driven(AsyncPacketStream, *self._way.post_async(prepared, agent))
+        return AsyncPacketStream(self._core.call(prepared, agent))
 
-    def chat(self, message: str, conversation_id: UUID | str | None = None) -> AsyncChatStream:
+    def chat(
+        self, message: str, conversation_id: UUID | str | None = None, *, agent: str | None = None
+    ) -> AsyncChatStream:
         """Says something; the text of the answer. See `CAPClient.chat`."""
-        conversation = _conversation(conversation_id)
+        conversation, agent = _conversation(conversation_id), check.agent(agent)
         prepared = self._question(message, conversation)
         if self._way is not None:
-            return self._driven(AsyncChatStream, *self._way.post_async(prepared), conversation)
-        return AsyncChatStream(self._core.call(prepared), conversation)
+            return self._driven(AsyncChatStream, *self._way.post_async(prepared, agent), conversation)
+        return AsyncChatStream(self._core.call(prepared, agent), conversation)
 
     def attach(self, cursor: UUID | str) -> AsyncPacketStream:
         """Follows a stream that exists, from a cursor (or the id of a stream) on. Starts nothing."""

@@ -6,13 +6,14 @@ TYPE_CHECKING = False  # without `typing`, which takes longer to import than all
 if TYPE_CHECKING:
     from typing import Any
 
-    from .definitions.presentation import StreamError
+    from .definitions.presentation import ErrorSeverity, StreamError
 
 __all__ = [
     "CAPConnectionError",
     "CAPError",
     "CAPProtocolError",
     "CAPRuntimeError",
+    "CAPTimeoutError",
     "CAPValidationError",
     "UntypedErrorError",
 ]
@@ -42,6 +43,10 @@ class CAPConnectionError(CAPError):
         """The call's own deadline in seconds, if that is what ended it."""
 
 
+class CAPTimeoutError(CAPConnectionError, TimeoutError):
+    """The server was silent for longer than `timeout`, or the call took longer than `deadline`."""
+
+
 class CAPProtocolError(CAPError):
     """The server sent what the protocol does not allow. Check versions, or report it."""
 
@@ -55,7 +60,7 @@ class CAPRuntimeError(CAPError):
         *,
         status: int | None = None,
         code: str = "http_error",
-        severity: str = "FATAL",
+        severity: ErrorSeverity | None = None,
         retry_after: float | None = None,
         is_retryable: bool = False,
         error: StreamError | None = None,
@@ -67,7 +72,7 @@ class CAPRuntimeError(CAPError):
         """The HTTP status, if a request was refused."""
         self.code = code
         """The code of the failure: the stream's, else the problem's."""
-        self.severity = severity
+        self.severity = _fatal() if severity is None else severity
         """What the run does next: FATAL, TRANSIENT or WARNING."""
         self.retry_after = retry_after
         """Seconds to wait before trying again, if the server said so."""
@@ -78,6 +83,12 @@ class CAPRuntimeError(CAPError):
         """The RFC 9457 problem, if a request was refused with one."""
         self.partial_text = partial_text
         """In `chat()`: the text that came before the failure."""
+
+
+def _fatal() -> ErrorSeverity:
+    from .definitions.presentation import ErrorSeverity  # which imports us
+
+    return ErrorSeverity.FATAL
 
 
 class CAPValidationError(CAPError, ValueError):

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use reqwest::redirect;
+use rustls::InvalidMessage;
 
 use super::{Request, Response, Transport, TransportError};
 
@@ -58,8 +59,23 @@ impl From<reqwest::Error> for TransportError {
         while let Some(inner) = cause.source() {
             cause = inner;
         }
-        let words = cause.to_string();
+        let words = match is_plain_http(&error) {
+            true => "the server does not speak TLS on this port: try http:// instead of https://"
+                .to_owned(),
+            false => cause.to_string(),
+        };
         let outer = if error.is_connect() { "cannot connect" } else { "the connection broke" };
         Self(if words.is_empty() { outer.to_owned() } else { format!("{outer}: {words}") })
     }
+}
+
+/// Whether the server answered a TLS handshake with something that is no TLS, as a server without
+/// it does.
+fn is_plain_http(error: &(dyn Error + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<rustls::Error>() {
+        return matches!(error, rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType));
+    }
+    // An I/O error hides the error that it was made of from `source`.
+    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    inner.is_some_and(|inner| is_plain_http(inner)) || error.source().is_some_and(is_plain_http)
 }

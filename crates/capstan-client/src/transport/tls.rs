@@ -29,6 +29,7 @@ fn config() -> Result<ClientConfig, rustls::Error> {
         builder.with_root_certificates(RootCertStore::empty())
     });
     let mut config = trusting.with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let http2 = cfg!(feature = "http2").then(|| b"h2".to_vec());
+    config.alpn_protocols = http2.into_iter().chain([b"http/1.1".to_vec()]).collect();
     Ok(config)
 }

@@ -258,6 +258,20 @@ async fn a_dropped_next_loses_nothing() {
     assert_eq!(seqs, (1..=201).collect::<Vec<_>>());
 }
 
+#[tokio::test]
+async fn a_named_agent_answers_instead_of_the_default_one() {
+    let server = Server::start().await;
+    for url in [server.url.clone(), format!("{}/v1", server.url)] {
+        let client = CapClient::new(&url, "").unwrap();
+        let named = client.with_agent("demo").chat("/tokens 5").collect().await.unwrap();
+        assert_eq!(named, client.chat("/tokens 5").collect().await.unwrap());
+        for name in ["nobody", "demo/../x", "a b?c#d"] {
+            let refused = client.with_agent(name).chat("Hi").collect().await.unwrap_err();
+            assert_eq!(refused.as_runtime().unwrap().code(), "agent_not_found", "{name}");
+        }
+    }
+}
+
 #[test]
 fn the_blocking_client_is_the_same_without_a_runtime() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::scripted::{STREAM, close, frame, packet, read_request, respond, scripted, sse};
 use capstan_client::protocol::{Cursor, Payload};
 use capstan_client::{CapClient, CapError, Options, PacketStream};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 use uuid::Uuid;
 
@@ -211,6 +211,34 @@ async fn a_connection_that_cannot_be_made_names_the_address() {
             "{told}"
         );
     }
+}
+
+#[tokio::test]
+async fn https_to_a_server_without_tls_says_so() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        // What a handshake begins with is no request.
+        let (mut socket, _) = listener.accept().await.unwrap();
+        assert!(socket.read(&mut [0; 65536]).await.unwrap() > 0);
+        socket.write_all(&respond("400 Bad Request", "", "")).await.unwrap();
+    });
+    let client = CapClient::with_options(&url, "", Options::new().max_retries(0)).unwrap();
+    let told = client.health().await.unwrap_err().to_string();
+    assert!(told.contains("does not speak TLS on this port: try http:// instead"), "{told}");
+}
+
+#[tokio::test]
+async fn silence_is_told_apart_from_a_lost_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let options = Options::new().max_retries(0).read_timeout(Duration::from_millis(50));
+    let client = CapClient::with_options(&url, "", options).unwrap();
+    let is_timeout = |error| matches!(error, CapError::Connection(e) if e.is_timeout);
+    assert!(is_timeout(client.chat("Hi").collect().await.unwrap_err()));
+    assert!(is_timeout(client.health().await.unwrap_err()));
+    drop(listener);
+    assert!(!is_timeout(client.chat("Hi").collect().await.unwrap_err()));
 }
 
 #[tokio::test]

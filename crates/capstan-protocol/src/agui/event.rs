@@ -154,7 +154,7 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] outcome: Option<Outcome>,
         #[serde(default, skip_serializing_if = "Option::is_none")] usage: Option<Vec<TokenUsage>>,
     }
-    /// Ends a run that failed; [`RunError`](super::RunError) writes and reads the members that are
+    /// Ends a run that failed; `RunError` writes and reads the members that are
     /// ours.
     RunError = "RUN_ERROR" {
         message: String,

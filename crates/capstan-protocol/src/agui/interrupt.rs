@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::time::Timestamp;
 
-/// Something that a run needs from outside. The next run's [`ResumeEntry`](super::ResumeEntry)
+/// Something that a run needs from outside. The next run's `ResumeEntry`
 /// answers it by its id.
 ///
 /// In CAP it is the data of an INTERRUPT event, in AG-UI an item of RUN_FINISHED's outcome.

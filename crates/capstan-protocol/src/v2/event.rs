@@ -126,7 +126,7 @@ pub enum Block {
     MarkdownBlock(MarkdownBlock),
     /// A thought; any object.
     ThoughtTrace(Map<String, Value>),
-    /// A failure for the user's eyes; any object, [`UserError`](event::UserError) by convention.
+    /// A failure for the user's eyes; any object, `UserError` by convention.
     UserError(Map<String, Value>),
 }
 

@@ -45,7 +45,8 @@ pub struct SessionContext {
     pub agent: Option<Identity>,
 }
 
-/// A question in plain text. `T` is how a free-form object is kept, as in v1.
+/// A question in plain text.
+// `T` is how a free-form object is kept, as in v1.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "AgentRequest",

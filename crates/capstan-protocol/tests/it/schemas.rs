@@ -65,3 +65,15 @@ fn every_model_has_a_schema_with_a_title() {
     }
     assert!(MODELS.iter().any(|m| m.profile == Profile::V2));
 }
+
+/// A link of rustdoc leads nowhere in a schema.
+#[test]
+fn descriptions_have_no_links_into_the_code() {
+    for model in MODELS {
+        let mut generator = SchemaSettings::draft2020_12().into_generator();
+        let schema = model.schema(&mut generator).to_value().to_string();
+        for link in ["[`", "crate::", "super::"] {
+            assert!(!schema.contains(link), "{} {}: {link}", model.profile, model.name);
+        }
+    }
+}

@@ -8,7 +8,7 @@ export type AgentCapabilities = {
   history_support?: boolean;
 };
 
-/** A question in plain text. `T` is how a free-form object is kept, as in v1. */
+/** A question in plain text. */
 export type AgentRequest = {
   /** This request. */
   request_id?: string;
@@ -324,7 +324,7 @@ export type StreamReference = {
  * A failure that the user should read while the agent carries on: the data of a `user_error`
  * event.
  *
- * For a failure of the stream itself, see [`StreamError`](crate::StreamError).
+ * For a failure of the stream itself, see `StreamError`.
  */
 export type UserErrorData = {
   /** For the user. */

@@ -4,8 +4,6 @@
  * What is asked, and by which request it was caused.
  *
  * Lineage: without a root the request is its own root; a parent needs an explicit root.
- *
- * `T` is how free-form objects are kept: as trees, or as text ([`RawObject`](crate::RawObject)).
  */
 export type AgentRequest = {
   /** This request. */
@@ -425,7 +423,7 @@ export type Identity = {
 };
 
 /**
- * Something that a run needs from outside. The next run's [`ResumeEntry`](super::ResumeEntry)
+ * Something that a run needs from outside. The next run's `ResumeEntry`
  * answers it by its id.
  *
  * In CAP it is the data of an INTERRUPT event, in AG-UI an item of RUN_FINISHED's outcome.
@@ -707,10 +705,7 @@ export type RunError = {
   capstan?: CapstanMetadata | null;
 };
 
-/**
- * One server-sent event as a JSON object, as the data contract describes it; [`crate::sse`] is the
- * codec.
- */
+/** One server-sent event as a JSON object, as the data contract describes it. */
 export type ServerSentEvent = {
   /** The event's name. */
   event: string;
@@ -765,7 +760,7 @@ export type SessionContext = {
  * A failure of the stream itself: the payload of an ERROR packet.
  *
  * For a failure that the user should read while the agent carries on, see
- * [`UserError`](crate::UserError).
+ * `UserError`.
  */
 export type StreamError = {
   /** Machine-readable, snake_case, such as `rate_limit_exceeded`. */
@@ -894,7 +889,7 @@ export type UserContext = {
  * A failure that the user should read while the agent carries on: the data of a `user_error`
  * event.
  *
- * For a failure of the stream itself, see [`StreamError`](crate::StreamError).
+ * For a failure of the stream itself, see `StreamError`.
  */
 export type UserErrorData = {
   /** For the user. */

@@ -1,0 +1,2 @@
+# For type checkers: `import coreason_client` makes this module available.
+from coreason_client.definitions.presentation import *
