@@ -6,10 +6,13 @@ mod attempt_diff;
 mod call_diff;
 mod calls;
 mod ending;
+mod frame_encoder;
 mod ledger;
 mod marks;
 mod packet_writer;
 mod past;
+mod run_summary;
+mod sent_log;
 mod spending;
 mod tool_log;
 

@@ -44,8 +44,8 @@ impl Relay {
         self.budget = self.budget.saturating_sub(began.elapsed());
         traces::answered(
             &span,
-            self.packets.model().map(String::as_str),
-            self.packets.attempt_usage().as_ref(),
+            self.packets.summary().model().map(String::as_str),
+            self.packets.summary().attempt_usage().as_ref(),
         );
         self.calls.end();
         match ended.as_ref().map(Ended::code) {

@@ -52,7 +52,8 @@ impl Relay {
         span.record("capstan.call_outcome", call.outcome.as_str());
         match &call.outcome {
             CallOutcome::Answered => {
-                let (model, usage) = (self.packets.model(), self.packets.attempt_usage());
+                let (model, usage) =
+                    (self.packets.summary().model(), self.packets.summary().attempt_usage());
                 traces::answered(&span, model.map(String::as_str), usage.as_ref());
             }
             CallOutcome::Stopped => traces::answered(&span, None, call.usage.as_ref()),
@@ -62,6 +63,6 @@ impl Relay {
 
     /// Tokens of the present attempt's answer, if anybody counts them.
     fn output_tokens(&self) -> Option<u64> {
-        self.packets.attempt_usage()?.get("output_tokens").and_then(Value::as_u64)
+        self.packets.summary().attempt_usage()?.get("output_tokens").and_then(Value::as_u64)
     }
 }

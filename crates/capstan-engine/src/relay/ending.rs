@@ -125,7 +125,7 @@ impl Relay {
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         self.run.attempt += 1;
-        self.run.usage = self.packets.usage();
+        self.run.usage = self.packets.summary().usage();
         self.run.updated_at = self.engine.stamp(&self.run);
         let begins_at = later(self.run.updated_at, wait);
         self.run.not_before = Some(begins_at);
@@ -216,7 +216,7 @@ fn write_end(engine: &Engine, packets: &mut PacketWriter, run: &mut Run, ending:
     packets.write(Payload::Close(close));
     let now = engine.stamp(run);
     (run.state, run.updated_at, run.closed_at) = (RunState::Closed, now, Some(now));
-    (run.model, run.usage) = (packets.model().cloned(), packets.usage());
+    (run.model, run.usage) = (packets.summary().model().cloned(), packets.summary().usage());
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
 }
 
@@ -236,7 +236,7 @@ fn write_wait(
     packets.write(Payload::Error(told.to_stream_error(engine.settings.exposure).into()));
     run.state = RunState::Waiting;
     run.fault = Some(fault.code().to_owned());
-    run.usage = packets.usage();
+    run.usage = packets.summary().usage();
     // Both from one look at the clock: what lies between them is the wait, whatever the clock says
     // later.
     run.updated_at = engine.stamp(run);

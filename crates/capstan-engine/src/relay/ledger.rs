@@ -88,8 +88,8 @@ pub(super) fn ends(run: &mut Run, packets: &PacketWriter, at: Timestamp, told: O
         tokens = packets.attempt_tokens();
         attempt.reset_to = packets.reset_to();
         attempt.swallowed_bytes = packets.swallowed();
-        attempt.usage = packets.attempt_usage();
-        for (name, usage) in packets.attempt_usage_by_member() {
+        attempt.usage = packets.summary().attempt_usage();
+        for (name, usage) in packets.summary().attempt_usage_by_member() {
             member(attempt, &name, |used| used.usage = Some(usage));
         }
     });
