@@ -321,7 +321,8 @@ export type StreamReference = {
 };
 
 /**
- * A failure that the user should read while the agent carries on: the data of a `user_error` event.
+ * A failure that the user should read while the agent carries on: the data of a `user_error`
+ * event.
  *
  * For a failure of the stream itself, see [`StreamError`](crate::StreamError).
  */

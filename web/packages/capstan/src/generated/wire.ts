@@ -425,7 +425,8 @@ export type Identity = {
 };
 
 /**
- * Something that a run needs from outside. The next run's [`ResumeEntry`](super::ResumeEntry) answers it by its id.
+ * Something that a run needs from outside. The next run's [`ResumeEntry`](super::ResumeEntry)
+ * answers it by its id.
  *
  * In CAP it is the data of an INTERRUPT event, in AG-UI an item of RUN_FINISHED's outcome.
  */
@@ -663,7 +664,10 @@ export const Role = {
 } as const;
 export type Role = (typeof Role)[keyof typeof Role];
 
-/** A request to run an agent. `runId` is the key under which the run starts at most once, `threadId` the session. */
+/**
+ * A request to run an agent. `runId` is the key under which the run starts at most once,
+ * `threadId` the session.
+ */
 export type RunAgentInput = {
   /** The conversation. */
   threadId: string;
@@ -703,7 +707,10 @@ export type RunError = {
   capstan?: CapstanMetadata | null;
 };
 
-/** One server-sent event as a JSON object, as the data contract describes it; [`crate::sse`] is the codec. */
+/**
+ * One server-sent event as a JSON object, as the data contract describes it; [`crate::sse`] is the
+ * codec.
+ */
 export type ServerSentEvent = {
   /** The event's name. */
   event: string;
@@ -713,7 +720,10 @@ export type ServerSentEvent = {
   id?: string | null;
 };
 
-/** The envelope that is posted to `/assist`. Its `request_id` is the key under which the run starts at most once. */
+/**
+ * The envelope that is posted to `/assist`. Its `request_id` is the key under which the run starts
+ * at most once.
+ */
 export type ServiceRequest = {
   /** The key of the run. */
   request_id: string;
@@ -754,7 +764,8 @@ export type SessionContext = {
 /**
  * A failure of the stream itself: the payload of an ERROR packet.
  *
- * For a failure that the user should read while the agent carries on, see [`UserError`](crate::UserError).
+ * For a failure that the user should read while the agent carries on, see
+ * [`UserError`](crate::UserError).
  */
 export type StreamError = {
   /** Machine-readable, snake_case, such as `rate_limit_exceeded`. */
@@ -880,7 +891,8 @@ export type UserContext = {
 };
 
 /**
- * A failure that the user should read while the agent carries on: the data of a `user_error` event.
+ * A failure that the user should read while the agent carries on: the data of a `user_error`
+ * event.
  *
  * For a failure of the stream itself, see [`StreamError`](crate::StreamError).
  */
