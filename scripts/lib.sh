@@ -9,13 +9,14 @@ unset PYTHONDONTWRITEBYTECODE
 summary=()
 failed=()
 
-# note NAME SECONDS PROCESSOR STATUS: a line of the summary, beside what the suite may take. Suites that run side by side share the
-# processor, so what each took of it stands there as well.
+# note NAME SECONDS PROCESSOR STATUS: a line of the summary, beside what the suite may take. Suites
+# that run side by side share the processor, so what each took of it stands there as well.
 declare -A budget=() results=()
 note() {
   results[$1]=ok
   if [ "$4" != 0 ]; then results[$1]=FAILED failed+=("$1"); fi
-  summary+=("$(printf '%4ds %6s %5ds cpu  %-6s  %s' "$2" "${budget[$1]:+of ${budget[$1]}}" "$3" "${results[$1]}" "$1")")
+  local limit="${budget[$1]:+of ${budget[$1]}}"
+  summary+=("$(printf '%4ds %6s %5ds cpu  %-6s  %s' "$2" "$limit" "$3" "${results[$1]}" "$1")")
 }
 
 # processor < TIMES: the seconds of processor time in what `times` prints.
@@ -23,15 +24,17 @@ processor() {
   tr -s ' ms' '\n  ' | awk '{ total += 60 * $1 + $2 } END { printf "%d", total }'
 }
 
-# suite NAME COMMAND...: runs a suite, and notes how long it took and whether it held. The others run all the same.
-# Never behind `if`, `&&` or `||`, where `set -e` would not hold inside; ask `held NAME` afterwards.
+# suite NAME COMMAND...: runs a suite, and notes how long it took and whether it held. The others
+# run all the same. Never behind `if`, `&&` or `||`, where `set -e` would not hold inside; ask `held
+# NAME` afterwards.
 suite() {
   printf '\n== %s\n' "$1"
   start "$@"
   finish
 }
 
-# begin NAME COMMAND...: starts a suite beside others. What it says is kept until `join` prints it whole.
+# begin NAME COMMAND...: starts a suite beside others. What it says is kept until `join` prints it
+# whole.
 begin() {
   start "$@" >"$logs/$1" 2>&1
 }
@@ -50,7 +53,8 @@ held() {
 running=()
 logs=$(mktemp -d)
 
-# in_memory: what is written for a while is written into memory, if there is room: most of it is synced, and none of it kept.
+# in_memory: what is written for a while is written into memory, if there is room: most of it is
+# synced, and none of it kept.
 scratch=
 in_memory() {
   local room
@@ -82,7 +86,8 @@ finish() {
   wait "$pid" || status=$?
   running=("${running[@]:1}")
   told "$name"
-  note "$name" "$(cat "$logs/$name.seconds" 2>/dev/null || echo 0)" "$(processor <"$logs/$name.times" 2>/dev/null || echo 0)" $status
+  note "$name" "$(cat "$logs/$name.seconds" 2>/dev/null || echo 0)" \
+    "$(processor <"$logs/$name.times" 2>/dev/null || echo 0)" $status
 }
 
 # told NAME: prints what a suite that was begun has said.
@@ -90,7 +95,8 @@ told() {
   if [ -f "$logs/$1" ]; then printf '\n== %s\n' "$1" && cat "$logs/$1"; fi
 }
 
-# stop: what still runs is interrupted, as by Ctrl-C, so that test runners tell how far they came; what does not listen is killed.
+# stop: what still runs is interrupted, as by Ctrl-C, so that test runners tell how far they came;
+# what does not listen is killed.
 stop() {
   local signal entry
   for signal in INT TERM KILL; do signal "$signal"; done
@@ -113,7 +119,8 @@ signal() {
   done
 }
 
-# At the end, and whenever it ends early: nothing is left behind, and the summary is the last thing printed.
+# At the end, and whenever it ends early: nothing is left behind, and the summary is the last thing
+# printed.
 leave() {
   local status=$? suite
   trap - EXIT
@@ -122,7 +129,8 @@ leave() {
   rm -rf "$logs" ${scratch:+"$scratch"}
   if [ ${#summary[@]} -gt 0 ]; then
     printf '\n'
-    printf '%s\n' "${summary[@]}" "$(printf '%4ds %6s  in all' $SECONDS "${budget[all]:+of ${budget[all]}}")"
+    printf '%s\n' "${summary[@]}"
+    printf '%4ds %6s  in all\n' $SECONDS "${budget[all]:+of ${budget[all]}}"
   fi
   for suite in "${failed[@]}"; do echo "error: failed: $suite"; done
   if [ ${#failed[@]} -gt 0 ]; then status=1; fi
@@ -133,22 +141,25 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# skip NAME WHY: without what it needs a suite is skipped by name; where everything must run, that is a failure.
+# skip NAME WHY: without what it needs a suite is skipped by name; where everything must run, that
+# is a failure.
 skip() {
   summary+=("                       skip    $1: $2")
   if [ "${CI:-}" = true ]; then failed+=("$1 cannot be skipped here: $2"); fi
 }
 
-# install PACKAGE...: installs Debian packages that are missing, if that is possible here. The lists are refreshed first, once:
-# an old list installs an old browser, and what breaks in today's goes unseen.
-# Another installation that is under way is waited for.
+# install PACKAGE...: installs Debian packages that are missing, if that is possible here. The lists
+# are refreshed first, once: an old list installs an old browser, and what breaks in today's goes
+# unseen. Another installation that is under way is waited for.
 refreshed=
 install() {
   local lock=(-o DPkg::Lock::Timeout=120)
   command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || return 1
-  [ "$refreshed" ] || apt-get "${lock[@]}" update -qq >/dev/null || echo "warning: the package lists could not be refreshed" >&2
+  [ "$refreshed" ] || apt-get "${lock[@]}" update -qq >/dev/null ||
+    echo "warning: the package lists could not be refreshed" >&2
   refreshed=1
-  DEBIAN_FRONTEND=noninteractive apt-get "${lock[@]}" install -qq -y --no-install-recommends "$@" >/dev/null
+  DEBIAN_FRONTEND=noninteractive \
+    apt-get "${lock[@]}" install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
 # have COMMAND PACKAGE: the command is there, or was just installed.
@@ -161,7 +172,8 @@ have_venv() {
   have python3 python3 && { python3 -c 'import ensurepip' 2>/dev/null || install python3-venv; }
 }
 
-# venv: one for all Python suites, made anew when what they need or Python changes; a warm run does not ask pip.
+# venv: one for all Python suites, made anew when what they need or Python changes; a warm run does
+# not ask pip.
 venv() {
   local needs=(tests/python/requirements.txt bindings/python/tests/requirements.txt) stamp
   stamp="$(python3 --version) $(cat "${needs[@]}" | sha256sum)"
@@ -171,11 +183,13 @@ venv() {
   printf '%s\n' "$stamp" >.venv/stamp
 }
 
-# have_idle SERVER...: the servers are there, or were just installed. Debian would start them, now and at every boot; here
-# they are only programs for tests.
+# have_idle SERVER...: the servers are there, or were just installed. Debian would start them, now
+# and at every boot; here they are only programs for tests.
 have_idle() {
   local server missing=() policy=/usr/sbin/policy-rc.d
-  for server in "$@"; do PATH="$PATH:/usr/sbin" command -v "$server" >/dev/null || missing+=("$server"); done
+  for server in "$@"; do
+    PATH="$PATH:/usr/sbin" command -v "$server" >/dev/null || missing+=("$server")
+  done
   [ ${#missing[@]} = 0 ] && return
   (
     if [ ! -e $policy ] && [ -w /usr/sbin ]; then
@@ -184,7 +198,9 @@ have_idle() {
     fi
     install "${missing[@]}"
   ) || return
-  if command -v systemctl >/dev/null; then systemctl --quiet disable "${missing[@]}" 2>/dev/null || true; fi
+  if command -v systemctl >/dev/null; then
+    systemctl --quiet disable "${missing[@]}" 2>/dev/null || true
+  fi
 }
 
 # npm_ci: installs what web/package-lock.json names, if that has changed since.
@@ -198,7 +214,10 @@ npm_ci() {
 page() {
   local built=web/playground/dist/index.html
   npm_ci
-  [ -f "$built" ] && [ -z "$(find web/playground web/packages/capstan/src web/package-lock.json -newer "$built" -type f -not -path '*/dist/*' -not -path '*/test/*' -not -path '*/node_modules/*' -not -name .tsbuildinfo -print -quit)" ] && return
+  local sources=(web/playground web/packages/capstan/src web/package-lock.json)
+  [ -f "$built" ] && [ -z "$(find "${sources[@]}" -newer "$built" -type f -not -path '*/dist/*' \
+    -not -path '*/test/*' -not -path '*/node_modules/*' -not -name .tsbuildinfo -print -quit)" ] &&
+    return
   (cd web && npm run build --workspace capstan-playground --silent)
 }
 
