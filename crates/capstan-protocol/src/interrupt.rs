@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::time::Timestamp;
 
-/// Something that a run needs from outside. The next run's [`ResumeEntry`](super::ResumeEntry)
-/// answers it by its id.
+/// Something that a run needs from outside. The next run's
+/// [`ResumeEntry`](crate::agui::ResumeEntry) answers it by its id.
 ///
 /// In CAP it is the data of an INTERRUPT event, in AG-UI an item of RUN_FINISHED's outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
