@@ -35,8 +35,8 @@ const NO_HTTP: &[&str] = &[
 ];
 
 pub(crate) const RULES: &[Rule] = &[
-    Rule { name: "capstan-protocol", knows: &[], never: SERVER, in_cycles: 7 },
-    Rule { name: "capstan-agent", knows: &["capstan-protocol"], never: NO_HTTP, in_cycles: 2 },
+    Rule { name: "capstan-protocol", knows: &[], never: SERVER, in_cycles: 0 },
+    Rule { name: "capstan-agent", knows: &["capstan-protocol"], never: NO_HTTP, in_cycles: 0 },
     Rule { name: "capstan-journal", knows: &["capstan-protocol"], never: NO_HTTP, in_cycles: 5 },
     Rule {
         name: "capstan-stores",
@@ -60,22 +60,22 @@ pub(crate) const RULES: &[Rule] = &[
         name: "capstan-demo",
         knows: &["capstan-agent", "capstan-protocol"],
         never: NO_HTTP,
-        in_cycles: 4,
+        in_cycles: 0,
     },
     Rule { name: "capstan-client", knows: &["capstan-protocol"], never: SERVER, in_cycles: 0 },
     Rule {
         name: "capstan-upstream",
-        knows: &["capstan-agent", "capstan-client", "capstan-demo", "capstan-protocol"],
+        knows: &["capstan-agent", "capstan-client", "capstan-protocol"],
         never: SERVER,
-        in_cycles: 19,
+        in_cycles: 0,
     },
-    Rule { name: "capstan-chaos", knows: &[], never: NO_HTTP, in_cycles: 2 },
-    Rule { name: "capstan-fake-provider", knows: &[], never: NO_HTTP, in_cycles: 2 },
+    Rule { name: "capstan-chaos", knows: &[], never: NO_HTTP, in_cycles: 0 },
+    Rule { name: "capstan-fake-provider", knows: &[], never: NO_HTTP, in_cycles: 0 },
     Rule {
         name: "capstan-check",
         knows: &["capstan-client", "capstan-protocol"],
         never: SERVER,
-        in_cycles: 5,
+        in_cycles: 0,
     },
     Rule {
         name: "coreason-client-python",
@@ -83,6 +83,6 @@ pub(crate) const RULES: &[Rule] = &[
         never: SERVER,
         in_cycles: 3,
     },
-    Rule { name: "capstan", knows: EVERYTHING, never: &[], in_cycles: 6 },
+    Rule { name: "capstan", knows: EVERYTHING, never: &[], in_cycles: 0 },
     Rule { name: "xtask", knows: EVERYTHING, never: &[], in_cycles: 0 },
 ];
