@@ -12,7 +12,7 @@ run: ## Build and start the gateway with the embedded journal and the demo agent
 test: ## Run every suite; installs what is missing
 	@scripts/test
 
-check: ## Format, lints (Rust, effects of the page), docs, licences, generated files, the map of requirements, what documents link to and quote
+check: ## Format, lints (Rust, effects of the page), docs, licences, generated files, dependencies, line lengths, the map of requirements, what documents link to and quote
 	@scripts/check
 
 gen: ## Write the generated files: schemas, TypeScript types, OpenAPI, the references of errors, commands and checks

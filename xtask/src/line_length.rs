@@ -11,7 +11,7 @@ use crate::generate;
 
 const COLUMNS: usize = 100;
 /// Endings of the files that are checked. Scripts without an ending are found by their `#!`.
-const ENDINGS: [&str; 5] = ["py", "rs", "sh", "sql", "toml"];
+const ENDINGS: [&str; 9] = ["js", "md", "mjs", "py", "rs", "sh", "toml", "ts", "tsx"];
 
 /// Checks all files of the usual kinds, or those with the endings that are given.
 pub(crate) fn check(root: &Path, endings: &[&str]) -> Result<String, String> {

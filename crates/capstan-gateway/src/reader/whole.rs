@@ -73,7 +73,9 @@ pub(crate) async fn follow<T: Fold>(app: &App, run: &Run) -> Result<Whole<T>, Fa
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
             () = app.broken.cancelled() => return Err(Fault::new(FaultKind::JournalUnavailable)),
-            () = app.closing.cancelled() => return Err(Fault::new(FaultKind::RunInterrupted).with_retry_after(1.0)),
+            () = app.closing.cancelled() => {
+                return Err(Fault::new(FaultKind::RunInterrupted).with_retry_after(1.0));
+            }
         };
         match step {
             Step::Frames(frames) => whole.take(&frames)?,

@@ -135,9 +135,8 @@ type Serve = fn(
 
 pub(super) fn open() -> Routes {
     let card = async |State(app): State<App>| {
-        Json(
-            json!({ "agents": app.agents().map(|agent| agent.name.to_string()).collect::<Vec<_>>() }),
-        )
+        let names: Vec<String> = app.agents().map(|agent| agent.name.to_string()).collect();
+        Json(json!({ "agents": names }))
     };
     Routes::default().get("/v1/numbers/card", card, &CARD)
 }
