@@ -44,7 +44,9 @@ def measure(found):
 def writes(kind, runs):
     """Delivered agent writes per second."""
     rows = load("gateway")["writes"]["results"]
-    return measure(next(row for row in rows if (row["kind"], row["runs"]) == (kind, runs))["writes_per_second"])
+    return measure(
+        next(row for row in rows if (row["kind"], row["runs"]) == (kind, runs))["writes_per_second"]
+    )
 
 
 def fanout(kind, percentile):
@@ -55,9 +57,13 @@ def fanout(kind, percentile):
 def decode(layer, case, form):
     """Packets per second by contender."""
     heats = load("decode")["heats"]
-    heat = next(heat for heat in heats if (heat["layer"], heat["case"], heat["form"]) == (layer, case, form))
+    heat = next(
+        heat for heat in heats if (heat["layer"], heat["case"], heat["form"]) == (layer, case, form)
+    )
     return {
-        contender["name"]: Measure(tuple(heat["packets"] / nanos * 1e9 for nanos in contender["rounds_ns"]))
+        contender["name"]: Measure(
+            tuple(heat["packets"] / nanos * 1e9 for nanos in contender["rounds_ns"])
+        )
         for contender in heat["contenders"]
     }
 
@@ -65,7 +71,9 @@ def decode(layer, case, form):
 def clients():
     """Packets per second by client."""
     return {
-        row["client"]: Measure(tuple(round["packets"] / round["seconds"] for round in row["rounds"]))
+        row["client"]: Measure(
+            tuple(round["packets"] / round["seconds"] for round in row["rounds"])
+        )
         for row in load("client")["clients"]
     }
 
@@ -74,7 +82,10 @@ def python(kind, world):
     """Packets per second by client."""
     heats = load("python")["heats"]
     heat = next(heat for heat in heats if (heat["kind"], heat["world"]) == (kind, world))
-    return {name: Measure(tuple(heat["packets"] / second for second in seconds)) for name, seconds in heat["seconds"].items()}
+    return {
+        name: Measure(tuple(heat["packets"] / second for second in seconds))
+        for name, seconds in heat["seconds"].items()
+    }
 
 
 def cluster(part):
@@ -84,15 +95,26 @@ def cluster(part):
 
 def has_peers(*parts):
     """Whether these parts of the peers' bench were run; it is asked for by name and takes long."""
-    return (RESULTS / "peers.json").exists() and all(part in load("peers")["parts"] for part in parts)
+    return (RESULTS / "peers.json").exists() and all(
+        part in load("peers")["parts"] for part in parts
+    )
 
 
 def peers(part):
     """The rows of a part by name, each figure a measure."""
     rows = load("peers")["parts"][part]["results"]
-    return {row["name"]: {name: measure(found) for name, found in row.items() if isinstance(found, dict) and "rounds" in found} for row in rows}
+    return {
+        row["name"]: {
+            name: measure(found)
+            for name, found in row.items()
+            if isinstance(found, dict) and "rounds" in found
+        }
+        for row in rows
+    }
 
 
 def held():
     """How many streams each gateway holds."""
-    return {row["name"]: Measure((row["held"],)) for row in load("peers")["parts"]["held"]["results"]}
+    return {
+        row["name"]: Measure((row["held"],)) for row in load("peers")["parts"]["held"]["results"]
+    }

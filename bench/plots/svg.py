@@ -1,4 +1,5 @@
-"""A horizontal bar chart as SVG: groups of bars, ours in colour, the peer in grey, whiskers from the lowest to the highest round.
+"""A horizontal bar chart as SVG: groups of bars, ours in colour, the peer in grey, whiskers from
+the lowest to the highest round.
 
 Light and dark follow the reader's setting; the colours keep their contrast in both.
 """
@@ -14,9 +15,11 @@ BAR, GAP, GROUP = 20, 7, 16
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-weight: 600; font-size: 15px } .note { fill: #59636e; font-size: 12px }
-.group { font-weight: 600 } .ours { fill: #0969da } .peer { fill: #afb8c1 } .whisker { stroke: #59636e; stroke-width: 1.2 }
+.group { font-weight: 600 } .ours { fill: #0969da } .peer { fill: #afb8c1 } \
+.whisker { stroke: #59636e; stroke-width: 1.2 }
 @media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3 } .note { fill: #9198a1 } .ours { fill: #4493f8 } .peer { fill: #59636e } .whisker { stroke: #b1bac4 }
+  text { fill: #e6edf3 } .note { fill: #9198a1 } .ours { fill: #4493f8 } .peer { fill: #59636e } \
+.whisker { stroke: #b1bac4 }
 }
 """
 
@@ -49,7 +52,8 @@ def render(chart):
             y += BAR + GAP
         y += GROUP
     head = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" '
+        f'height="{y}" role="img">',
         f"<title>{escape(chart.title)}</title>",
         f"<style>{STYLE}</style>",
         f'<text class="title" x="12" y="24">{escape(chart.title)}</text>',
@@ -64,9 +68,13 @@ def draw(bar, y, scale):
     kind = "ours" if bar.is_ours else "peer"
     return "\n".join(
         [
-            f'<text x="{LABELS - 10}" y="{middle + 4.5:.1f}" text-anchor="end">{escape(bar.label)}</text>',
-            f'<rect class="{kind}" x="{LABELS}" y="{y}" width="{max(width, 1):.1f}" height="{BAR}" rx="2"/>',
-            f'<line class="whisker" x1="{low:.1f}" x2="{high:.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>',
-            f'<text x="{max(high, LABELS + width) + 8:.1f}" y="{middle + 4.5:.1f}">{escape(bar.figure)}</text>',
+            f'<text x="{LABELS - 10}" y="{middle + 4.5:.1f}" '
+            f'text-anchor="end">{escape(bar.label)}</text>',
+            f'<rect class="{kind}" x="{LABELS}" y="{y}" width="{max(width, 1):.1f}" '
+            f'height="{BAR}" rx="2"/>',
+            f'<line class="whisker" x1="{low:.1f}" x2="{high:.1f}" y1="{middle:.1f}" '
+            f'y2="{middle:.1f}"/>',
+            f'<text x="{max(high, LABELS + width) + 8:.1f}" '
+            f'y="{middle + 4.5:.1f}">{escape(bar.figure)}</text>',
         ]
     )

@@ -1,4 +1,5 @@
 """The real binary with a journal in a folder of its own, and requests for it."""
+
 import os
 import pathlib
 import re
@@ -10,7 +11,8 @@ import httpx
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-# The clients here make contexts of TLS by the dozen; to read all authorities for each would take longer than most tests.
+# The clients here make contexts of TLS by the dozen; to read all authorities for each would take
+# longer than most tests.
 os.environ["SSL_CERT_FILE"] = str(ROOT / "crates/capstan/tests/serve/tls/one.cert.pem")
 # The demo says all that it has to say at once, and tries again at once.
 AT_ONCE = '[[agents]]\nname = "demo"\nkind = "demo"\ndelay = 0\n\n[timeouts]\nbackoff = 0.01\n'
@@ -20,8 +22,17 @@ BINARY = pathlib.Path(os.environ.get("CAPSTAN_BIN", ROOT / "target/debug/capstan
 class Gateway:
     def __init__(self, folder, config="", env=None):
         if not BINARY.exists():
-            pytest.exit(f"{BINARY} is missing; `cargo build --package capstan` makes it", returncode=1)
-        command = [BINARY, "serve", "--listen", "127.0.0.1:0", "--journal", f"disk:{folder}/journal"]
+            pytest.exit(
+                f"{BINARY} is missing; `cargo build --package capstan` makes it", returncode=1
+            )
+        command = [
+            BINARY,
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--journal",
+            f"disk:{folder}/journal",
+        ]
         # Nothing of this machine's settings: neither its environment nor its capstan.toml.
         if config:
             (folder / "capstan.toml").write_text(config)
@@ -49,7 +60,8 @@ def gateway(tmp_path_factory):
 
 @pytest.fixture
 def http():
-    # It speaks plain HTTP; to read the certificates of all authorities would take longer than most tests.
+    # It speaks plain HTTP; to read the certificates of all authorities would take longer than most
+    # tests.
     with httpx.Client(trust_env=False, verify=False) as client:
         yield client
 

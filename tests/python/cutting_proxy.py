@@ -1,8 +1,9 @@
 """A TCP proxy that cuts connections on purpose.
 
-Each connection gets the next rule: a function that sees all bytes the server has sent so far and returns how many of
-them the client may have, or None while the connection may go on.
+Each connection gets the next rule: a function that sees all bytes the server has sent so far and
+returns how many of them the client may have, or None while the connection may go on.
 """
+
 import select
 import socket
 import struct
@@ -50,7 +51,9 @@ class CuttingProxy:
                 client, _ = self.listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self.serve, args=(client, next(self.rules, None)), daemon=True).start()
+            threading.Thread(
+                target=self.serve, args=(client, next(self.rules, None)), daemon=True
+            ).start()
 
     def serve(self, client, rule):
         with client:
@@ -61,7 +64,8 @@ class CuttingProxy:
                 pass  # Whoever is gone is gone; the other side is closed with it.
 
     def relay(self, client, server, rule):
-        """Both directions in one thread: a socket that another thread reads from would stay open after the cut."""
+        """Both directions in one thread: a socket that another thread reads from would stay open
+        after the cut."""
         sent = b""
         while True:
             ready, _, _ = select.select([client, server], [], [])

@@ -1,8 +1,10 @@
-"""A generic SSE client, as the WHATWG describes EventSource: it keeps the last event id and comes back with it.
+"""A generic SSE client, as the WHATWG describes EventSource: it keeps the last event id and comes
+back with it.
 
-It knows nothing of CAP. It stops when the server answers 204. Beside the events it keeps the bytes of whole frames,
-so that a test can compare them.
+It knows nothing of CAP. It stops when the server answers 204. Beside the events it keeps the bytes
+of whole frames, so that a test can compare them.
 """
+
 import re
 
 import httpx

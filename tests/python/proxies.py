@@ -1,8 +1,9 @@
 """The proxies of deploy/, each started with the very file that stands there.
 
-An operator changes names, ports and certificates in such a file, and so does this: every text to be replaced stands in
-it exactly once.
+An operator changes names, ports and certificates in such a file, and so does this: every text to be
+replaced stands in it exactly once.
 """
+
 import os
 import pathlib
 import random
@@ -83,7 +84,8 @@ class Nginx(Proxy):
         }
 
     def command(self, config):
-        # The file is part of nginx's own; everything that it would write elsewhere goes to the folder.
+        # The file is part of nginx's own; everything that it would write elsewhere goes to the
+        # folder.
         kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         temporary = "".join(f"{kind}_temp_path {kind};\n" for kind in kinds)
         main = (
@@ -100,9 +102,15 @@ class Caddy(Proxy):
     def changes(self, server):
         return {
             f"reverse_proxy {UPSTREAM} {{": f"reverse_proxy {server} {{",
-            "capstan.example.com {": f"{self.url}, https://capstan.example.com:{self.port} {{\n\tbind 127.0.0.1\n\ttls {CERTIFICATE} {KEY}",
-            # No port for administration or redirects, no authority of its own, and by no means one that this machine trusts.
-            "grace_period 30s": "grace_period 30s\n\tadmin off\n\tauto_https off\n\tskip_install_trust",
+            "capstan.example.com {": (
+                f"{self.url}, https://capstan.example.com:{self.port} "
+                f"{{\n\tbind 127.0.0.1\n\ttls {CERTIFICATE} {KEY}"
+            ),
+            # No port for administration or redirects, no authority of its own, and by no means one
+            # that this machine trusts.
+            "grace_period 30s": (
+                "grace_period 30s\n\tadmin off\n\tauto_https off\n\tskip_install_trust"
+            ),
         }
 
     def command(self, config):
@@ -132,8 +140,12 @@ class Envoy(Proxy):
     def changes(self, server):
         host, port = server.split(":")
         return {
-            "{ address: 127.0.0.1, port_value: 8787 }": f"{{ address: {host}, port_value: {port} }}",
-            "{ address: 0.0.0.0, port_value: 443 }": f"{{ address: 127.0.0.1, port_value: {self.port} }}",
+            "{ address: 127.0.0.1, port_value: 8787 }": (
+                f"{{ address: {host}, port_value: {port} }}"
+            ),
+            "{ address: 0.0.0.0, port_value: 443 }": (
+                f"{{ address: 127.0.0.1, port_value: {self.port} }}"
+            ),
             "/etc/envoy/fullchain.pem": str(CERTIFICATE),
             "/etc/envoy/privkey.pem": str(KEY),
         }
@@ -148,7 +160,9 @@ PROXIES = {"nginx": Nginx, "caddy": Caddy, "haproxy": Haproxy, "envoy": Envoy}
 
 def program(name):
     """Where a program is, the ones of this Python's packages included."""
-    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
+    path = os.pathsep.join(
+        [str(pathlib.Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"]
+    )
     return shutil.which(name, path=path)
 
 
@@ -160,7 +174,8 @@ def replaced(text, changes):
 
 
 def free_port():
-    """Below the range that the kernel hands out, so that no other server of the suites gets it meanwhile."""
+    """Below the range that the kernel hands out, so that no other server of the suites gets it
+    meanwhile."""
     while True:
         try:
             with socket.create_server(("127.0.0.1", random.randrange(10_000, 30_000))) as listener:

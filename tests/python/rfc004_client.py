@@ -1,8 +1,10 @@
-"""RFC 004, section 3.2, taken at its word: what a client does that has read the RFC and nothing else.
+"""RFC 004, section 3.2, taken at its word: what a client does that has read the RFC and nothing
+else.
 
-It knows nothing of cursors: it sends the bare stream id, is replayed from the start, and drops repeats by seq. `sleep`
-is passed in, so that a test or a bench does not have to wait.
+It knows nothing of cursors: it sends the bare stream id, is replayed from the start, and drops
+repeats by seq. `sleep` is passed in, so that a test or a bench does not have to wait.
 """
+
 import json
 import time
 
@@ -11,7 +13,8 @@ import httpx
 FIRST_BACKOFF = 0.5
 LONGEST_BACKOFF = 30.0
 MEMBERS = {"stream_id", "seq", "op", "t", "p"}
-# `ChunkedEncodingError` is another library's name; httpx says RemoteProtocolError when a body breaks off.
+# `ChunkedEncodingError` is another library's name; httpx says RemoteProtocolError when a body
+# breaks off.
 DROPS = (httpx.StreamError, httpx.NetworkError, httpx.RemoteProtocolError)
 
 
@@ -72,7 +75,11 @@ class Session:
         """How long to sleep before the next attempt."""
         if self.retries == self.max_retries:
             raise CAPConnectionError(f"{self.retries} retries")
-        wait, self.backoff, self.retries = self.backoff, min(self.backoff * 2, LONGEST_BACKOFF), self.retries + 1
+        wait, self.backoff, self.retries = (
+            self.backoff,
+            min(self.backoff * 2, LONGEST_BACKOFF),
+            self.retries + 1,
+        )
         return wait
 
 
@@ -81,7 +88,9 @@ def assist(http, url, request, max_retries=3, sleep=time.sleep):
     session = Session(request, max_retries)
     while not session.is_closed:
         try:
-            with http.stream("POST", url, content=session.body, headers=session.headers()) as response:
+            with http.stream(
+                "POST", url, content=session.body, headers=session.headers()
+            ) as response:
                 session.connected(response)
                 for line in response.iter_lines():
                     if packet := session.take(line):
@@ -98,7 +107,9 @@ async def assist_async(http, url, request, sleep, max_retries=3):
     session = Session(request, max_retries)
     while not session.is_closed:
         try:
-            async with http.stream("POST", url, content=session.body, headers=session.headers()) as response:
+            async with http.stream(
+                "POST", url, content=session.body, headers=session.headers()
+            ) as response:
                 session.connected(response)
                 async for line in response.aiter_lines():
                     if packet := session.take(line):

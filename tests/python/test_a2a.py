@@ -1,4 +1,5 @@
 """The official Python SDK of A2A against the real binary."""
+
 import asyncio
 import os
 import uuid
@@ -6,18 +7,29 @@ import uuid
 import pytest
 from a2a.client import ClientConfig, ClientFactory
 from a2a.types.a2a_pb2 import (
-    CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, Message, Part, Role, SendMessageRequest,
-    SubscribeToTaskRequest, TaskState,
+    CancelTaskRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    TaskState,
 )
 from a2a.utils.errors import TaskNotFoundError
 
-# The SDK's own HTTP client gives up after five seconds of silence; to wait longer than that is for where there is time.
+# The SDK's own HTTP client gives up after five seconds of silence; to wait longer than that is for
+# where there is time.
 QUIET = 6 if os.environ.get("CAPSTAN_SOAK") else 0
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
 
 
 def request(text, **more):
-    message = Message(message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=[Part(text=text)], **more)
+    message = Message(
+        message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=[Part(text=text)], **more
+    )
     return SendMessageRequest(message=message)
 
 
@@ -38,7 +50,9 @@ class Seen:
             self.states.append(event.task.status.state)
         elif event.HasField("artifact_update"):
             update = event.artifact_update
-            self.artifact = (self.artifact if update.append else "") + text_of(update.artifact.parts)
+            self.artifact = (self.artifact if update.append else "") + text_of(
+                update.artifact.parts
+            )
         elif event.HasField("status_update"):
             self.status = event.status_update.status
             self.states.append(self.status.state)
@@ -77,7 +91,10 @@ def test_a_message_is_a_task_that_is_streamed_and_kept(gateway, binding):
         sent = request("/tokens 20")
         seen = await fold(client.send_message(sent))
         assert seen.artifact == tokens(20)
-        assert (seen.states[0], seen.states[-1]) == (TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED)
+        assert (seen.states[0], seen.states[-1]) == (
+            TaskState.TASK_STATE_WORKING,
+            TaskState.TASK_STATE_COMPLETED,
+        )
         again = await fold(client.send_message(sent))
         assert (again.id, again.artifact) == (seen.id, seen.artifact)
         task = await client.get_task(GetTaskRequest(id=seen.id))

@@ -1,4 +1,5 @@
 """A generic SSE client that resumes by the last event id gets every packet exactly once."""
+
 import json
 import random
 
@@ -27,11 +28,14 @@ def test_it_gets_every_packet_once_wherever_it_is_cut(gateway, http, ask, seed):
     request = ask("/tokens 80 --delay 1ms")
     stream = start(gateway, http, request)
     chance = random.Random(seed)
-    # Some end inside the head or a frame: such a connection brings nothing, and the next one goes on as if it was not.
+    # Some end inside the head or a frame: such a connection brings nothing, and the next one goes
+    # on as if it was not.
     rules = [after_bytes(chance.randrange(200, 1800)) for _ in range(30)]
     with CuttingProxy(gateway.port, rules) as proxy:
         source = EventSource(http, f"{proxy.url}/v1/streams/{stream}").run()
-    assert [event_id for event_id, _, _ in source.events] == [f"{stream}:{seq}" for seq in range(1, 82)]
+    assert [event_id for event_id, _, _ in source.events] == [
+        f"{stream}:{seq}" for seq in range(1, 82)
+    ]
     assert {event_type for _, event_type, _ in source.events} == {"stream.packet"}
     packets = [json.loads(data) for _, _, data in source.events]
     assert "".join(p["p"] for p in packets[:-1]) == "".join(f"tok{n} " for n in range(1, 81))
@@ -41,7 +45,8 @@ def test_it_gets_every_packet_once_wherever_it_is_cut(gateway, http, ask, seed):
 
 @pytest.mark.parametrize("frames", range(1, TOKENS + 3))
 def test_a_cut_after_any_frame_gives_the_same_bytes(gateway, http, ask, frames):
-    """After 1 frame only the opening has arrived: an id, not a single packet. After the last one, CLOSE has."""
+    """After 1 frame only the opening has arrived: an id, not a single packet. After the last one,
+    CLOSE has."""
     request = ask(f"/tokens {TOKENS} --delay 1ms")
     stream = start(gateway, http, request)
     with CuttingProxy(gateway.port, [after_frames(frames)]) as proxy:

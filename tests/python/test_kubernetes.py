@@ -1,4 +1,6 @@
-"""deploy/kubernetes.yaml names what the binary has, and its parts belong together. No cluster reads it here."""
+"""deploy/kubernetes.yaml names what the binary has, and its parts belong together. No cluster reads
+it here."""
+
 import re
 import subprocess
 
@@ -13,7 +15,10 @@ DRAIN = 10
 
 @pytest.fixture(scope="module")
 def parts():
-    return {part["kind"]: part for part in yaml.safe_load_all((ROOT / "deploy/kubernetes.yaml").read_text())}
+    return {
+        part["kind"]: part
+        for part in yaml.safe_load_all((ROOT / "deploy/kubernetes.yaml").read_text())
+    }
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +33,9 @@ def container(pod):
 
 
 def help_of(command):
-    told = subprocess.run([BINARY, command, "--help"], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        [BINARY, command, "--help"], capture_output=True, text=True, check=True
+    ).stdout
     # However wide the terminal is taken to be.
     return " ".join(told.split())
 
@@ -72,7 +79,9 @@ def test_a_manifest_asks_the_binary_for_what_it_has(parts, container, gateway, h
 def test_a_manifests_environment_is_what_the_binary_reads(container):
     env = {entry["name"]: entry for entry in container["env"]}
     assert set(env) == {"CAPSTAN_JOURNAL", "HOSTNAME", "POD_IP", "CAPSTAN_CLUSTER_URL"}
-    assert "secretKeyRef" in env["CAPSTAN_JOURNAL"]["valueFrom"], "the database's password is no part of the manifest"
+    assert "secretKeyRef" in env["CAPSTAN_JOURNAL"]["valueFrom"], (
+        "the database's password is no part of the manifest"
+    )
     for name in ("CAPSTAN_JOURNAL", "CAPSTAN_CLUSTER_URL"):
         assert f"[env: {name}" in help_of("serve")
     # Kubernetes puts in what was named before.

@@ -1,4 +1,6 @@
-"""OpenAI's published SDK against the real binary, its retries on: answers, failures by class, cuts, start once."""
+"""OpenAI's published SDK against the real binary, its retries on: answers, failures by class, cuts,
+start once."""
+
 import hashlib
 import json
 import queue
@@ -14,8 +16,11 @@ from cutting_proxy import CuttingProxy, after_frames
 from openai import OpenAI
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-CATALOGUE = json.loads(subprocess.run([BINARY, "errors", "--json"], check=True, capture_output=True).stdout)
-# Where the status is another than the catalogue's: what nobody should send again must not look as if it passed.
+CATALOGUE = json.loads(
+    subprocess.run([BINARY, "errors", "--json"], check=True, capture_output=True).stdout
+)
+# Where the status is another than the catalogue's: what nobody should send again must not look as
+# if it passed.
 STATUSES = {
     "stream_expired": 404,
     "stream_lost": 404,
@@ -56,7 +61,9 @@ def runs(gateway, http):
 
 
 def chat(client, text, **options):
-    return client.chat.completions.create(model="demo", messages=[{"role": "user", "content": text}], **options)
+    return client.chat.completions.create(
+        model="demo", messages=[{"role": "user", "content": text}], **options
+    )
 
 
 def text_of(chunks):
@@ -67,7 +74,9 @@ def test_a_chat_whole_and_streamed(client):
     assert [model.id for model in client.models.list()] == ["demo"]
     whole = chat(client, "/echo one two three")
     assert whole.choices[0].message.content == "one two three"
-    chunks = list(chat(client, "/echo one two three", stream=True, stream_options={"include_usage": True}))
+    chunks = list(
+        chat(client, "/echo one two three", stream=True, stream_options={"include_usage": True})
+    )
     assert text_of(chunks) == "one two three"
     assert chunks[-1].usage == whole.usage
     asked = [{"role": "user", "content": "/tokens 20"}]
@@ -83,7 +92,11 @@ def test_a_response_whole_streamed_and_by_its_id(client):
         assert final.status == "completed"
         assert client.responses.retrieve(final.id).output_text == final.output_text
         replayed = list(client.responses.retrieve(final.id, stream=True))
-        rest = list(client.responses.retrieve(final.id, stream=True, starting_after=replayed[3].sequence_number))
+        rest = list(
+            client.responses.retrieve(
+                final.id, stream=True, starting_after=replayed[3].sequence_number
+            )
+        )
         assert rest == replayed[4:]
     items = client.responses.input_items.list(final.id)
     assert items.data[0].content[0].text == "/flaky 1"
@@ -113,7 +126,10 @@ def test_a_run_that_failed_is_told_once_in_the_class_of_its_kind(gateway, http, 
             with pytest.raises(CLASSES.get(status, openai.APIStatusError)) as failed:
                 ask()
             assert (failed.value.body["kind"], failed.value.status_code) == (kind, status)
-        for ask in (lambda: chat(client, command, stream=True), lambda: client.responses.create(input=command, stream=True)):
+        for ask in (
+            lambda: chat(client, command, stream=True),
+            lambda: client.responses.create(input=command, stream=True),
+        ):
             with pytest.raises(openai.APIError) as failed:
                 list(ask())
             assert failed.value.body["kind"] == kind
@@ -128,7 +144,12 @@ def test_wrong_input_starts_nothing(gateway, http, client):
     with pytest.raises(openai.BadRequestError) as refused:
         chat(client, "x", n=2)
     assert refused.value.param == "n"
-    for wrong in ({"metadata": {"k": 5}}, {"metadata": {str(n): "" for n in range(17)}}, {"temperature": "hot"}, {"truncation": "half"}):
+    for wrong in (
+        {"metadata": {"k": 5}},
+        {"metadata": {str(n): "" for n in range(17)}},
+        {"temperature": "hot"},
+        {"truncation": "half"},
+    ):
         with pytest.raises(openai.BadRequestError) as refused:
             client.responses.create(input="x", **wrong)
         assert refused.value.param == next(iter(wrong))
@@ -142,7 +163,8 @@ def test_wrong_input_starts_nothing(gateway, http, client):
 
 
 class Provider(BaseHTTPRequestHandler):
-    """A model that calls the first tool for two towns at once, in pieces, and then says what it was told."""
+    """A model that calls the first tool for two towns at once, in pieces, and then says what it was
+    told."""
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -154,14 +176,29 @@ class Provider(BaseHTTPRequestHandler):
             self.say({"content": f"It is {' and '.join(results)}."})
         for index, town in enumerate([] if results else ["Bern", "Oslo"]):
             name = asked["tools"][0]["function"]["name"]
-            self.say({"tool_calls": [{"index": index, "id": town, "type": "function", "function": {"name": name, "arguments": ""}}]})
+            self.say(
+                {
+                    "tool_calls": [
+                        {
+                            "index": index,
+                            "id": town,
+                            "type": "function",
+                            "function": {"name": name, "arguments": ""},
+                        }
+                    ]
+                }
+            )
             for piece in ('{"to', f'wn":"{town}"', "}"):
                 self.say({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
         self.say({}, "stop" if results else "tool_calls")
         self.wfile.write(b"data: [DONE]\n\n")
 
     def say(self, delta, finish=None):
-        chunk = {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+        chunk = {
+            "id": "c",
+            "object": "chat.completion.chunk",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+        }
         self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
 
     def log_message(self, *_):
@@ -176,7 +213,9 @@ def test_tools_are_called_and_answered_whole_and_streamed_in_both_apis(tmp_path)
     with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as provider:
         threading.Thread(target=provider.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{provider.server_port}/v1"
-        gateway = Gateway(tmp_path, f'[[agents]]\nname = "demo"\nkind = "openai"\nmodel = "m"\nurl = "{url}"\n')
+        gateway = Gateway(
+            tmp_path, f'[[agents]]\nname = "demo"\nkind = "openai"\nmodel = "m"\nurl = "{url}"\n'
+        )
         with client_for(gateway.url) as client:
             for is_streamed in (False, True):
                 responses_with_tools(client, is_streamed)
@@ -196,26 +235,45 @@ def responses_with_tools(client, is_streamed):
     first = ask(input="How is it?", tools=tools)
     calls = [item for item in first.output if item.type == "function_call"]
     assert [call.arguments for call in calls] == TOWNS
-    outputs = [{"type": "function_call_output", "call_id": call.call_id, "output": word} for call, word in zip(calls, ("dry", "wet"))]
-    assert ask(input=outputs, previous_response_id=first.id, tools=tools).output_text == "It is dry and wet."
+    outputs = [
+        {"type": "function_call_output", "call_id": call.call_id, "output": word}
+        for call, word in zip(calls, ("dry", "wet"))
+    ]
+    assert (
+        ask(input=outputs, previous_response_id=first.id, tools=tools).output_text
+        == "It is dry and wet."
+    )
     # The same with all of it told again.
     told = [item.model_dump(exclude_none=True) for item in first.output]
-    assert ask(input=[{"role": "user", "content": "How is it?"}, *told, *outputs], tools=tools).output_text == "It is dry and wet."
+    assert (
+        ask(
+            input=[{"role": "user", "content": "How is it?"}, *told, *outputs], tools=tools
+        ).output_text
+        == "It is dry and wet."
+    )
 
 
 def chat_with_tools(client, is_streamed):
     def ask(messages):
         tools = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
         if not is_streamed:
-            return client.chat.completions.create(model="demo", messages=messages, tools=tools).choices[0]
+            return client.chat.completions.create(
+                model="demo", messages=messages, tools=tools
+            ).choices[0]
         with client.chat.completions.stream(model="demo", messages=messages, tools=tools) as events:
             return events.get_final_completion().choices[0]
 
     messages = [{"role": "user", "content": "How is it?"}]
     first = ask(messages)
     calls = first.message.tool_calls
-    assert (first.finish_reason, [call.function.arguments for call in calls]) == ("tool_calls", TOWNS)
-    results = [{"role": "tool", "tool_call_id": call.id, "content": word} for call, word in zip(calls, ("dry", "wet"))]
+    assert (first.finish_reason, [call.function.arguments for call in calls]) == (
+        "tool_calls",
+        TOWNS,
+    )
+    results = [
+        {"role": "tool", "tool_call_id": call.id, "content": word}
+        for call, word in zip(calls, ("dry", "wet"))
+    ]
     second = ask([*messages, first.message.model_dump(exclude_none=True), *results])
     assert (second.finish_reason, second.message.content) == ("stop", "It is dry and wet.")
 
@@ -223,12 +281,18 @@ def chat_with_tools(client, is_streamed):
 def test_a_cut_is_never_an_answer(gateway):
     with CuttingProxy(gateway.port, [after_frames(n) for n in (1, 2, 4, 9, 14, 15)]) as proxy:
         for _ in range(6):
-            with client_for(proxy.url, max_retries=0) as cut, pytest.raises(openai.APIConnectionError):
+            with (
+                client_for(proxy.url, max_retries=0) as cut,
+                pytest.raises(openai.APIConnectionError),
+            ):
                 list(cut.responses.create(input="/tokens 12", stream=True))
 
 
 def test_an_answer_that_was_lost_is_asked_for_again_and_bills_no_second_run(gateway, http):
-    for ask in (lambda c: chat(c, "/tokens 60 --delay 5ms"), lambda c: c.responses.create(input="/tokens 61 --delay 5ms")):
+    for ask in (
+        lambda c: chat(c, "/tokens 60 --delay 5ms"),
+        lambda c: c.responses.create(input="/tokens 61 --delay 5ms"),
+    ):
         before = len(runs(gateway, http))
         with LosingProxy(gateway.port) as proxy, client_for(proxy.url) as client:
             ask(client)
@@ -260,7 +324,9 @@ def test_a_webhook_is_accepted(tmp_path):
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self):
-            posted.put((self.rfile.read(int(self.headers["content-length"])).decode(), dict(self.headers)))
+            posted.put(
+                (self.rfile.read(int(self.headers["content-length"])).decode(), dict(self.headers))
+            )
             self.send_response(204)
             self.end_headers()
 
@@ -270,11 +336,17 @@ def test_a_webhook_is_accepted(tmp_path):
     with HTTPServer(("127.0.0.1", 0), Receiver) as receiver:
         threading.Thread(target=receiver.serve_forever, args=(0.01,), daemon=True).start()
         key = hashlib.sha256(b"sk-hook").hexdigest()
-        webhook = f'{{ url = "http://127.0.0.1:{receiver.server_port}/", secret_env = "HOOK_SECRET", allow_private = true }}'
+        url = f"http://127.0.0.1:{receiver.server_port}/"
+        webhook = f'{{ url = "{url}", secret_env = "HOOK_SECRET", allow_private = true }}'
         config = f'[[tenants]]\nname = "acme"\nkeys = ["sha256:{key}"]\nwebhook = {webhook}\n'
         gateway = Gateway(tmp_path, config, {"HOOK_SECRET": SECRET})
-        with OpenAI(base_url=f"{gateway.url}/v1", api_key="sk-hook", webhook_secret=SECRET) as client:
-            for command, kind in [("/echo hi", "response.completed"), ("/fault upstream_auth", "response.failed")]:
+        with OpenAI(
+            base_url=f"{gateway.url}/v1", api_key="sk-hook", webhook_secret=SECRET
+        ) as client:
+            for command, kind in [
+                ("/echo hi", "response.completed"),
+                ("/fault upstream_auth", "response.failed"),
+            ]:
                 response = client.responses.create(input=command, background=True)
                 body, headers = posted.get(timeout=30)
                 event = client.webhooks.unwrap(body, headers)

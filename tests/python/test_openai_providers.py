@@ -1,4 +1,6 @@
-"""LangChain's provider of OpenAI's API against the real binary, runs counted. Part of the soak, which installs it."""
+"""LangChain's provider of OpenAI's API against the real binary, runs counted. Part of the soak,
+which installs it."""
+
 import os
 
 import openai
@@ -18,7 +20,12 @@ def runs(gateway, http):
 
 @pytest.mark.parametrize("use_responses_api", [True, False])
 def test_langchain_whole_streamed_and_failed(gateway, http, use_responses_api):
-    model = ChatOpenAI(model="demo", base_url=f"{gateway.url}/v1", api_key="sk-local", use_responses_api=use_responses_api)
+    model = ChatOpenAI(
+        model="demo",
+        base_url=f"{gateway.url}/v1",
+        api_key="sk-local",
+        use_responses_api=use_responses_api,
+    )
     before = runs(gateway, http)
     assert model.invoke("/tokens 12").text.strip() == TEXT
     assert "".join(chunk.text for chunk in model.stream("/tokens 12")).strip() == TEXT

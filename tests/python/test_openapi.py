@@ -1,4 +1,5 @@
 """/openapi.json tells the truth: whatever is asked, every answer is one that it describes."""
+
 import hashlib
 import os
 
@@ -16,7 +17,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-# `make soak` wants many, lets chance in, and walks every boundary of every schema, which takes minutes.
+# `make soak` wants many, lets chance in, and walks every boundary of every schema, which takes
+# minutes.
 SOAKS = "CAPSTAN_EXAMPLES" in os.environ
 EXAMPLES = int(os.environ.get("CAPSTAN_EXAMPLES", "2"))
 
@@ -51,7 +53,9 @@ def guarded(tmp_path_factory):
     """A gateway with a tenant."""
     folder = tmp_path_factory.mktemp("guarded")
     digest = hashlib.sha256(KEY.encode()).hexdigest()
-    gateway = Gateway(folder, f'{AT_ONCE}\n[[tenants]]\nname = "acme"\nkeys = ["sha256:{digest}"]\n')
+    gateway = Gateway(
+        folder, f'{AT_ONCE}\n[[tenants]]\nname = "acme"\nkeys = ["sha256:{digest}"]\n'
+    )
     yield gateway
     gateway.stop()
 
@@ -125,8 +129,17 @@ def test_every_answer_about_a_run_is_described(open_api, ask, text):
 
 
 def test_every_answer_about_a_run_in_ag_ui_is_described(open_api):
-    run = {"threadId": "t", "runId": "described", "messages": [{"id": "m", "role": "user", "content": "hello"}]}
-    for query in [None, {"runId": "described"}, {"runId": "described", "offset": "-1"}, {"runId": "unknown"}]:
+    run = {
+        "threadId": "t",
+        "runId": "described",
+        "messages": [{"id": "m", "role": "user", "content": "hello"}],
+    }
+    for query in [
+        None,
+        {"runId": "described"},
+        {"runId": "described", "offset": "-1"},
+        {"runId": "unknown"},
+    ]:
         parts = {"query": query} if query else {"body": run, "media_type": "application/json"}
         case = open_api["/v1/ag-ui"]["GET" if query else "POST"].Case(**parts)
         assert case.call_and_validate(checks=CHECKS, timeout=PATIENCE).status_code == 200

@@ -1,4 +1,6 @@
-"""Through every proxy of deploy/, over HTTP/1.1 and HTTP/2, a client sees what it would see without one."""
+"""Through every proxy of deploy/, over HTTP/1.1 and HTTP/2, a client sees what it would see without
+one."""
+
 import os
 import ssl
 import time
@@ -8,7 +10,8 @@ import httpx
 import pytest
 from proxies import CERTIFICATE, GUARD, PROXIES, program
 
-# Only a stop ends these. The first is at work, the second says nothing, the third waits for its client after some packets.
+# Only a stop ends these. The first is at work, the second says nothing, the third waits for its
+# client after some packets.
 BUSY = "/tokens 1000000 --delay 2ms"
 SILENT = "/hang"
 WAITING = "/fault service_unavailable --retry-after 200"
@@ -37,7 +40,13 @@ def connect(version, proxy):
     trusted = ssl.create_default_context(cafile=CERTIFICATE)
     is_2 = version == "HTTP/2"
     # It has a while for all that it does; only what never comes needs it.
-    options = {"verify": trusted, "http1": not is_2, "http2": is_2, "trust_env": False, "timeout": GUARD}
+    options = {
+        "verify": trusted,
+        "http1": not is_2,
+        "http2": is_2,
+        "trust_env": False,
+        "timeout": GUARD,
+    }
     return lambda: httpx.Client(base_url=proxy.url, **options)
 
 
@@ -115,7 +124,10 @@ def test_a_resume_gives_the_same_bytes(gateway, http, web, ask):
             frames = Frames(response)
             body = b"".join(frames.next() for _ in range(count))
         cursor = {"Last-Event-ID": cursor_of(body[body.rindex(b"id: ") :])}
-        for again in (web.get(path, headers=cursor), web.post("/v1/assist", json=request, headers=cursor)):
+        for again in (
+            web.get(path, headers=cursor),
+            web.post("/v1/assist", json=request, headers=cursor),
+        ):
             assert body + again.content.partition(b"\n\n")[2] == whole
 
 
@@ -145,10 +157,16 @@ JSON = {"Content-Type": "application/json"}
         (404, "GET", f"/v1/streams/{uuid.uuid4()}", {}),
         (404, "GET", "/no/such/route", {}),
         (405, "PUT", "/v1/assist", {}),
-        (410, "POST", "/v1/assist", {"text": "Hi", "headers": {"Last-Event-ID": f"{uuid.uuid4()}:1"}}),
+        (
+            410,
+            "POST",
+            "/v1/assist",
+            {"text": "Hi", "headers": {"Last-Event-ID": f"{uuid.uuid4()}:1"}},
+        ),
         (413, "POST", "/v1/assist", {"content": b" " * (4 * 1024 * 1024 + 1), "headers": JSON}),
         (415, "POST", "/v1/assist", {"content": b"{}", "headers": {"Content-Type": "text/plain"}}),
-        # Failures of a run, asked for as one object. Some proxies have pages of their own for these.
+        # Failures of a run, asked for as one object. Some proxies have pages of their own for
+        # these.
         (429, "POST", "/v1/assist", {"text": "/fault rate_limit_exceeded --retry-after 7"}),
         (500, "POST", "/v1/assist", {"text": "/fault agent_execution_error"}),
         (502, "POST", "/v1/assist", {"text": "/fault upstream_error"}),
@@ -159,7 +177,9 @@ JSON = {"Content-Type": "application/json"}
 def test_a_refusal_arrives_as_it_was_told(gateway, http, web, ask, status, method, path, what):
     headers = {"X-Request-ID": "trace-2", "Accept": "application/json"} | what.get("headers", {})
     # A fresh key each time: with the same one the second would attach to the first one's run.
-    body = lambda: {"json": ask(what["text"])} if "text" in what else {"content": what.get("content", b"")}  # noqa: E731
+    body = lambda: (
+        {"json": ask(what["text"])} if "text" in what else {"content": what.get("content", b"")}
+    )  # noqa: E731
     direct = http.request(method, f"{gateway.url}{path}", headers=headers, **body())
     response = web.request(method, path, headers=headers, **body())
     assert (response.status_code, direct.status_code) == (status, status)

@@ -1,4 +1,5 @@
 """A client that follows RFC 004 to the letter gets the whole answer through any number of cuts."""
+
 import asyncio
 
 import httpx
@@ -9,8 +10,8 @@ from cutting_proxy import CuttingProxy, after_bytes
 TOKENS = 60
 TEXT = "".join(f"tok{n} " for n in range(1, TOKENS + 1))
 LIVE = f"/tokens {TOKENS} --delay 2ms"
-# It is replayed from the start every time, so that every cut must come later than the one before. The steps are of no
-# frame's length: most cuts fall inside a frame, the first ones into the head.
+# It is replayed from the start every time, so that every cut must come later than the one before.
+# The steps are of no frame's length: most cuts fall inside a frame, the first ones into the head.
 RULES = [after_bytes(count) for count in range(40, 11_000, 577)]
 
 

@@ -6,17 +6,31 @@ mod errors;
 mod schema;
 mod typescript;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::dependencies;
 
 /// Generated files by path.
 type Files = BTreeMap<PathBuf, String>;
 
+/// The document that shows the crates in layers.
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+
 /// Folders that hold nothing but generated files: what is no longer generated is removed there.
 const OWNED: [&str; 2] = ["schemas", "web/packages/capstan/src/generated"];
 
-fn all() -> Files {
+fn all(root: &Path) -> Result<Files, String> {
+    let architecture =
+        fs::read_to_string(root.join(ARCHITECTURE)).map_err(|e| format!("{ARCHITECTURE}: {e}"))?;
+    let mut files = whole();
+    files.insert(ARCHITECTURE.into(), dependencies::with_graph(root, &architecture)?);
+    Ok(files)
+}
+
+/// The files that nobody writes a word of.
+fn whole() -> Files {
     let mut files = Files::new();
     files.extend(schema::files());
     files.extend(typescript::files());
@@ -27,13 +41,18 @@ fn all() -> Files {
     files
 }
 
+/// Where those files are.
+pub(crate) fn paths() -> BTreeSet<String> {
+    whole().keys().map(|path| path.display().to_string()).collect()
+}
+
 /// The description of the gateway's routes.
 fn openapi() -> String {
     format!("{}\n", serde_json::to_string_pretty(&capstan_gateway::openapi()).unwrap_or_default())
 }
 
 pub(crate) fn write(root: &Path) -> Result<String, String> {
-    let files = all();
+    let files = all(root)?;
     for stale in strays(root, &files)? {
         fs::remove_file(root.join(&stale)).map_err(|e| format!("{}: {e}", stale.display()))?;
     }
@@ -47,7 +66,7 @@ pub(crate) fn write(root: &Path) -> Result<String, String> {
 }
 
 pub(crate) fn check(root: &Path) -> Result<String, String> {
-    let files = all();
+    let files = all(root)?;
     let differs = |path: &&PathBuf| {
         fs::read_to_string(root.join(path)).ok().as_deref() != files.get(*path).map(String::as_str)
     };

@@ -27,16 +27,19 @@ pub(crate) fn write(root: &Path, platform: &str) -> Result<String, String> {
         .filter_map(|id| packages.get(id))
         .map(|&package| component(package))
         .collect();
+    let known = linked.iter().filter_map(|id| packages.get(id).zip(nodes.get(id)));
+    let depends = |(package, node): (&&Value, &&Value)| {
+        let uses = uses(node).filter_map(|id| packages.get(id)).map(|package| purl(package));
+        json!({ "ref": purl(package), "dependsOn": uses.collect::<Vec<_>>() })
+    };
+    let dependencies: Vec<Value> = known.map(depends).collect();
     let document = json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
         "metadata": { "component": component(binary) },
         "components": components,
-        "dependencies": linked.iter().filter_map(|id| packages.get(id).zip(nodes.get(id))).map(|(package, node)| {
-            let uses = uses(node).filter_map(|id| packages.get(id)).map(|package| purl(package));
-            json!({ "ref": purl(package), "dependsOn": uses.collect::<Vec<_>>() })
-        }).collect::<Vec<_>>(),
+        "dependencies": dependencies,
     });
     serde_json::to_string_pretty(&document).map_err(|error| error.to_string())
 }

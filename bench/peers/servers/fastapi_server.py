@@ -1,4 +1,5 @@
-"""An SSE server with FastAPI, as one writes it for an answer that nobody has to resume. POST /run/N streams N tokens."""
+"""An SSE server with FastAPI, as one writes it for an answer that nobody has to resume. POST /run/N
+streams N tokens."""
 
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse

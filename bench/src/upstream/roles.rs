@@ -4,9 +4,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use capstan_agent::Clock;
 use capstan_gateway::{Gateway, serve};
 use capstan_journal::{Journal, TailLimits};
 use capstan_stores::{Durability, open};
+use capstan_upstream::Kinds;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -73,7 +75,8 @@ pub fn stand_between(arguments: &[String]) -> io::Result<()> {
         let store = open(&journal, Durability::default()).map_err(io::Error::other)?;
         let keys = json!({ "url": format!("http://{provider}/v1"), "model": "m" });
         let keys: Map<String, Value> = keys.as_object().cloned().unwrap_or_default();
-        let agent = capstan_upstream::build("openai", keys).map_err(io::Error::other)?;
+        let agent = Kinds::default().build("openai", keys, &Clock::default());
+        let agent = agent.map_err(io::Error::other)?;
         let gateway = Gateway::new(Journal::new(store, TailLimits::default())).agent("a", agent);
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);

@@ -8,6 +8,7 @@ mod about;
 mod calls;
 mod cancel;
 mod clock;
+mod output;
 mod queue;
 mod trace;
 mod turn;
@@ -22,11 +23,12 @@ pub use cancel::{Cancel, CancelReason, Canceller};
 use capstan_protocol::Fault;
 pub use capstan_protocol::agui::{Context, Interrupt, ResumeEntry, ResumeStatus, Tool};
 pub use clock::{Clock, Timer};
+pub use output::{Output, Stopped};
 pub use queue::Inbox;
 use std::time::Duration;
 pub use trace::TraceParent;
 pub use turn::{Sent, Turn};
-pub use writer::{Output, Stopped, WriteError, Writer, channel};
+pub use writer::{WriteError, Writer, channel};
 
 /// How long ending what was started elsewhere may take; a drain waits for it.
 pub const END_LIMIT: Duration = Duration::from_secs(10);

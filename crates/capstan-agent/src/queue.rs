@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::writer::{Output, Stopped};
+use crate::output::{Output, Stopped};
 
 struct Shared {
     state: Mutex<State>,

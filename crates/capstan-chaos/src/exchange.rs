@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use crate::fate::{Fate, Refusal, Stopping};
-use crate::faults::{Hangup, When};
+use crate::faults::Hangup;
 use crate::frames::Scanner;
 use crate::framing::{Framing, Piece};
 use crate::head::{HeadError, Request, Response};
@@ -16,7 +16,7 @@ use crate::ledger::Tally;
 use crate::memory::StreamKey;
 use crate::outlet::{Outlet, Pace};
 use crate::passage::Passage;
-use crate::proxy::Shared;
+use crate::shared::Shared;
 
 /// What is read at once.
 const PIECE: usize = 16 * 1024;
@@ -271,24 +271,5 @@ impl Exchange<'_> {
 
     fn spend(&self, count: impl FnOnce(&mut Tally) -> &mut u64) -> bool {
         self.shared.ledger.spend(count)
-    }
-}
-
-impl Shared {
-    fn covers(&self, request: &Request) -> bool {
-        self.faults.all || request.wants_stream()
-    }
-
-    /// The next stream's fate.
-    fn draw(&self) -> Fate {
-        Fate::draw(&self.faults, self.seed, self.ledger.number())
-    }
-
-    fn refusal(&self, request: &Request, fate: &Fate) -> Option<Refusal> {
-        let may_refuse = match self.faults.refuse.when {
-            When::Any => true,
-            When::Resuming => request.get("last-event-id").is_some(),
-        };
-        fate.refuse.filter(|_| may_refuse && self.ledger.spend(|tally| &mut tally.refusals))
     }
 }

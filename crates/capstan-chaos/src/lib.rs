@@ -15,6 +15,7 @@ mod memory;
 mod outlet;
 mod passage;
 mod proxy;
+mod shared;
 mod strike_point;
 mod upstream;
 

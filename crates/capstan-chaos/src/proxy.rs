@@ -14,6 +14,7 @@ use crate::exchange;
 use crate::faults::{Faults, Hangup};
 use crate::ledger::{Handle, Ledger};
 use crate::memory::Memory;
+use crate::shared::Shared;
 use crate::upstream::Upstream;
 
 /// Connections at once; beyond it new ones wait in the kernel's queue.
@@ -27,16 +28,6 @@ const LINGER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Chaos {
     shared: Arc<Shared>,
-}
-
-/// What the connections have in common.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) upstream: Upstream,
-    pub(crate) faults: Faults,
-    pub(crate) seed: u64,
-    pub(crate) ledger: Ledger,
-    pub(crate) memory: Memory,
 }
 
 impl Chaos {

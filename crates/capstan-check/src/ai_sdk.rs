@@ -3,9 +3,10 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::check::{NotPassed, Outcome};
-use crate::lab::{Lab, Recording, share};
+use crate::lab::{Lab, share};
+use crate::outcome::{NotPassed, Outcome};
 use crate::question::Question;
+use crate::recording::Recording;
 use crate::wire::{Ask, End, Exchange};
 
 fn ask(lab: &Lab, chat: Uuid, query: &str) -> (Question, Ask) {

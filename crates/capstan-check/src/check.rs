@@ -3,8 +3,8 @@
 use std::fmt;
 use std::pin::Pin;
 
-use crate::evidence::Evidence;
 use crate::lab::Lab;
+use crate::outcome::Outcome;
 use crate::target::Target;
 
 /// The protocol that a check is about.
@@ -115,24 +115,6 @@ impl Use {
             }
         };
         (!is_there).then_some(reason)
-    }
-}
-
-/// Passed, or not.
-pub(crate) type Outcome = Result<(), NotPassed>;
-
-/// Why a check did not pass.
-#[derive(Debug, Clone)]
-pub(crate) enum NotPassed {
-    /// The promise is broken.
-    Broken(Evidence),
-    /// It cannot be judged here.
-    Skip(String),
-}
-
-impl NotPassed {
-    pub(crate) fn skip(reason: impl Into<String>) -> Self {
-        Self::Skip(reason.into())
     }
 }
 

@@ -4,8 +4,8 @@ use http::Method;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::check::{NotPassed, Outcome};
 use crate::lab::Lab;
+use crate::outcome::{NotPassed, Outcome};
 use crate::wire::{Ask, Exchange};
 
 const NEXT: &str = "stream-next-offset";

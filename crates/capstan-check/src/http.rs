@@ -6,8 +6,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::cap::watch::path;
-use crate::check::{NotPassed, Outcome};
 use crate::lab::Lab;
+use crate::outcome::{NotPassed, Outcome};
 use crate::wire::{Ask, Exchange};
 
 pub(crate) async fn malformed(lab: &Lab) -> Outcome {

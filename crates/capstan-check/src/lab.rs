@@ -3,17 +3,14 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use capstan_protocol::{StreamPacket, Transcript};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::agui::resume::Resumed as AguiResumed;
-use crate::cap::resume::Resumed;
-use crate::cap::stop::Stopped;
-use crate::check::{NotPassed, Outcome};
-use crate::frames::{Frame, Frames};
+use crate::frames::Frames;
+use crate::outcome::{NotPassed, Outcome};
 use crate::question::Question;
+use crate::recording::{AguiResumed, Recording, Resumed, Stopped};
 use crate::target::{Queries, Target};
 use crate::wire::{Ask, End, Exchange, Live, Who, broken, innermost};
 
@@ -211,54 +208,6 @@ pub(crate) async fn share<T>(
     make: impl Future<Output = Result<T, NotPassed>>,
 ) -> Result<&T, NotPassed> {
     cell.get_or_init(|| make).await.as_ref().map_err(Clone::clone)
-}
-
-/// A run as it was streamed.
-#[derive(Debug)]
-pub(crate) struct Recording {
-    pub(crate) question: Question,
-    pub(crate) ask: Ask,
-    pub(crate) exchange: Exchange,
-    pub(crate) frames: Vec<Frame>,
-    /// What stands behind the last frame.
-    pub(crate) rest: String,
-}
-
-impl Recording {
-    /// Frames with data: packets, or events.
-    pub(crate) fn packets(&self) -> Vec<&Frame> {
-        self.frames.iter().filter(|frame| frame.has_data()).collect()
-    }
-
-    /// Their bytes.
-    pub(crate) fn raw(&self) -> Vec<&str> {
-        self.packets().into_iter().map(|frame| frame.raw.as_str()).collect()
-    }
-
-    pub(crate) fn stream(&self) -> Result<Uuid, NotPassed> {
-        let packets = self.packets();
-        let said = packets.first().and_then(|frame| frame.text("stream_id"));
-        let said = said.as_deref().or_else(|| self.exchange.header("x-stream-id"));
-        said.and_then(|id| id.parse().ok())
-            .ok_or_else(|| NotPassed::skip("the stream's id is not known"))
-    }
-
-    pub(crate) fn seqs(&self) -> Result<Vec<u64>, NotPassed> {
-        let seq = |frame: &&Frame| frame.json().get("seq").and_then(serde_json::Value::as_u64);
-        let seqs: Option<Vec<u64>> = self.packets().iter().map(seq).collect();
-        seqs.ok_or_else(|| NotPassed::skip("needs cap.packets"))
-    }
-
-    /// What the run amounts to.
-    pub(crate) fn transcript(&self) -> Result<Transcript, NotPassed> {
-        let mut transcript = Transcript::default();
-        for frame in self.packets() {
-            let packet = StreamPacket::decode(frame.data())
-                .map_err(|_| NotPassed::skip("needs cap.packets"))?;
-            transcript.take(&packet);
-        }
-        Ok(transcript)
-    }
 }
 
 /// An agent's name may hold anything, so it is encoded as one part of a path.

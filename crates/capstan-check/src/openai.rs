@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::cap::start::compare;
-use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
-use crate::lab::{Lab, Recording, share};
+use crate::lab::{Lab, share};
+use crate::outcome::{NotPassed, Outcome};
 use crate::question::Question;
+use crate::recording::Recording;
 use crate::wire::{Ask, End};
 
 pub(crate) const RESPONSES: &str = "/v1/responses";

@@ -8,8 +8,9 @@ use http::Method;
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::check::{Check, Face, NotPassed, Use};
+use crate::check::{Check, Face, Use};
 use crate::lab::Lab;
+use crate::outcome::NotPassed;
 use crate::report::{Environment, Judged, Report, Summary, Verdict};
 use crate::table::CHECKS;
 use crate::target::{Faces, Target};

@@ -4,7 +4,8 @@ use crate::check::{Check, Face, Use};
 use crate::{a2a, agui, ai_sdk, cap, durable, http, openai, tenants};
 
 macro_rules! checks {
-    ($($face:ident $id:literal $clause:literal $title:literal $uses:tt $after:tt $judge:path;)*) => {
+    ($($face:ident $id:literal $clause:literal $title:literal $uses:tt $after:tt
+    $judge:path;)*) => {
         /// Every check, in the order in which they are made.
         pub static CHECKS: &[Check] = &[$(Check {
             id: $id,

@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use crate::cap::start::{same, stream_of};
 use crate::cap::watch::path;
-use crate::check::{NotPassed, Outcome};
 use crate::lab::Lab;
+use crate::outcome::{NotPassed, Outcome};
 use crate::wire::{Ask, Exchange, Who};
 
 pub(crate) async fn no_key(lab: &Lab) -> Outcome {

@@ -8,9 +8,9 @@ use http::{HeaderMap, Method};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use crate::check::NotPassed;
 use crate::evidence::Evidence;
 use crate::frames::Frames;
+use crate::outcome::NotPassed;
 
 /// More than any check asks for: a body beyond it is an endless one.
 const LARGEST_BODY: usize = 16 * 1024 * 1024;

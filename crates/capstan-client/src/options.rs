@@ -17,7 +17,8 @@ pub(crate) type Listener = Arc<dyn Fn(&Notice) + Send + Sync>;
 ///
 /// ```
 /// use std::time::Duration;
-/// let options = capstan_client::Options::new().max_retries(5).read_timeout(Duration::from_secs(20));
+/// let options = capstan_client::Options::new();
+/// let options = options.max_retries(5).read_timeout(Duration::from_secs(20));
 /// ```
 #[derive(Clone)]
 pub struct Options {

@@ -7,14 +7,20 @@ use std::time::Duration;
 use capstan_protocol::fault::Validation;
 use capstan_protocol::{AguiErrorCode, CATALOGUE, FaultKind, nearest};
 
-use crate::command::Row;
-
 /// A year: what a fault's own `retry_after` can hold. A longer wait is a slip of the finger.
 const LONGEST: Duration = Duration::from_secs(31_536_000);
 
+/// What a command takes, for complaints.
+#[derive(Clone, Copy)]
+pub(super) struct Syntax {
+    pub(super) name: &'static str,
+    pub(super) usage: &'static str,
+    pub(super) options: &'static [&'static str],
+}
+
 /// What was typed after a command's name.
 pub(super) struct Args<'a> {
-    row: &'static Row,
+    syntax: Syntax,
     /// All of it, as it was typed.
     typed: &'a str,
     words: std::vec::IntoIter<&'a str>,
@@ -23,8 +29,8 @@ pub(super) struct Args<'a> {
 
 impl<'a> Args<'a> {
     /// Sorts what was typed into words and options; refuses options that the command does not have.
-    pub(super) fn new(row: &'static Row, typed: &'a str) -> Result<Self, Validation> {
-        let mut args = Self { row, typed, words: Vec::new().into_iter(), options: Vec::new() };
+    pub(super) fn new(syntax: Syntax, typed: &'a str) -> Result<Self, Validation> {
+        let mut args = Self { syntax, typed, words: Vec::new().into_iter(), options: Vec::new() };
         let (mut words, mut typed) = (Vec::new(), typed.split_whitespace());
         while let Some(word) = typed.next() {
             if !word.starts_with("--") {
@@ -42,8 +48,8 @@ impl<'a> Args<'a> {
     }
 
     fn add_option(&mut self, name: &str, value: Option<&'a str>) -> Result<(), Validation> {
-        let Some(known) = self.row.options.iter().find(|option| **option == name) else {
-            let hint = did_you_mean(name, self.row.options.iter().copied());
+        let Some(known) = self.syntax.options.iter().find(|option| **option == name) else {
+            let hint = did_you_mean(name, self.syntax.options.iter().copied());
             return Err(self.wrong(&short(name), &format!("there is no such option.{hint}")));
         };
         if self.options.iter().any(|(given, _)| given == known) {
@@ -139,7 +145,7 @@ impl<'a> Args<'a> {
     }
 
     fn wrong(&self, place: &str, problem: &str) -> Validation {
-        let Row { name, usage, .. } = self.row;
+        let Syntax { name, usage, .. } = self.syntax;
         Validation { message: format!("In `{name}`, {place}: {problem} Write `{usage}`.") }
     }
 }

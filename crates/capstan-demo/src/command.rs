@@ -6,7 +6,7 @@ use std::time::Duration;
 use capstan_protocol::FaultKind;
 use capstan_protocol::fault::Validation;
 
-use crate::args::{Args, did_you_mean, short};
+use crate::args::{Args, Syntax, did_you_mean, short};
 
 /// More deltas than any test or bench has asked for; beyond it is a slip of the finger.
 const MAX_DELTAS: u32 = 1_000_000;
@@ -31,11 +31,11 @@ pub(super) enum Command {
 }
 
 /// A command as it is listed and read.
-pub(super) struct Row {
-    pub(super) name: &'static str,
-    pub(super) usage: &'static str,
+struct Row {
+    name: &'static str,
+    usage: &'static str,
     about: &'static str,
-    pub(super) options: &'static [&'static str],
+    options: &'static [&'static str],
     read: fn(&mut Args<'_>) -> Result<Command, Validation>,
 }
 
@@ -125,7 +125,8 @@ impl Command {
             .iter()
             .find(|row| row.name.eq_ignore_ascii_case(name))
             .ok_or_else(|| unknown(name))?;
-        let mut args = Args::new(row, typed.trim_start())?;
+        let &Row { name, usage, options, .. } = row;
+        let mut args = Args::new(Syntax { name, usage, options }, typed.trim_start())?;
         let command = (row.read)(&mut args)?;
         args.finish()?;
         Ok(Some(command))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capstan_protocol::{ErrorDomain, Fault, FaultKind, RawJson, Timestamp, UserError};
+use capstan_protocol::{Fault, FaultKind, RawJson, Timestamp};
 use serde_json::json;
 
 use crate::command::{self, Command};
@@ -93,19 +93,9 @@ async fn warn(voice: &mut Voice<'_>) -> Outcome {
 async fn user_error(voice: &mut Voice<'_>) -> Outcome {
     voice.begin().await?;
     voice.say("Let me look that up. ").await?;
-    voice.out.user_error(&broken_tool()).await?;
+    voice.out.user_error(&showcase::broken_tool()).await?;
     voice.say("The search tool is down, so I answer from memory.").await?;
     Ok(voice.end().await?)
-}
-
-/// A failure that a user reads while the run goes on.
-pub(super) fn broken_tool() -> UserError {
-    UserError {
-        message: "The search tool is not available at the moment. Please try again.".into(),
-        code: Some(503),
-        domain: ErrorDomain::Tool,
-        retryable: true,
-    }
 }
 
 /// What the demo's question is answered by.

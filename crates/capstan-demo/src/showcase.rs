@@ -1,11 +1,11 @@
 //! `/events`: one of each presentation event, as an agent at work would show them.
 
 use capstan_protocol::{
-    CitationBlock, CitationItem, MediaCarousel, MediaItem, ProgressStatus, ProgressUpdate,
+    CitationBlock, CitationItem, ErrorDomain, MediaCarousel, MediaItem, ProgressStatus,
+    ProgressUpdate, UserError,
 };
 use url::{ParseError, Url};
 
-use crate::perform::broken_tool;
 use crate::voice::Voice;
 use capstan_agent::Outcome;
 
@@ -29,6 +29,16 @@ pub(super) async fn events(voice: &mut Voice<'_>) -> Outcome {
     voice.out.user_error(&broken_tool()).await?;
     voice.say("but that was all there is to see.").await?;
     Ok(voice.end().await?)
+}
+
+/// A failure that a user reads while the run goes on.
+pub(super) fn broken_tool() -> UserError {
+    UserError {
+        message: "The search tool is not available at the moment. Please try again.".into(),
+        code: Some(503),
+        domain: ErrorDomain::Tool,
+        retryable: true,
+    }
 }
 
 fn progress(status: ProgressStatus, part: f64) -> ProgressUpdate {

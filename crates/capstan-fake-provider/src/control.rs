@@ -7,7 +7,7 @@ use crate::connection::Request;
 use crate::fault::FAULTS;
 use crate::response::Step;
 use crate::rule::{Rule, RuleError};
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// What came in.
 const CALLS: &str = "/fake/calls";

@@ -16,6 +16,7 @@ mod rule;
 mod script;
 mod server;
 mod shape;
+mod shared;
 
 pub use answer::{Answer, ToolCall};
 pub use fault::{FAULTS, Fault, Row, UnknownFault};

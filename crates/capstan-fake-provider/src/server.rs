@@ -1,28 +1,23 @@
 //! The server: accepts, finds out which fault strikes, does it, and keeps the record.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use crate::asked::Asked;
 use crate::connection::{Connection, Request};
 use crate::control;
-use crate::fault::Fault;
 use crate::record::{Call, Ending};
 use crate::response;
-use crate::rule::{Rule, When};
+use crate::rule::Rule;
 use crate::script::Script;
 use crate::shape::Shape;
-
-/// Ended calls that a slow follower may be behind.
-const FOLLOWED: usize = 1024;
+use crate::shared::Shared;
 
 /// A running provider. Dropping it stops it, and breaks off what is under way.
 #[derive(Debug)]
@@ -30,27 +25,6 @@ pub struct FakeProvider {
     address: SocketAddr,
     shared: Arc<Shared>,
     task: JoinHandle<()>,
-}
-
-/// What all connections share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    script: Mutex<Script>,
-    state: Mutex<State>,
-    changes: watch::Sender<()>,
-    ended: broadcast::Sender<Call>,
-}
-
-#[derive(Debug)]
-struct State {
-    calls: Vec<Call>,
-    /// How often each model was called since the faults were set.
-    nth: HashMap<String, usize>,
-    began: Instant,
-    /// When the faults were set.
-    set: Instant,
-    /// How often the port was closed since then.
-    refusals: usize,
 }
 
 impl FakeProvider {
@@ -96,130 +70,9 @@ impl FakeProvider {
     }
 }
 
-/// How a kept answer that is read on stands on record.
-const RESUMED: &str = "responses-resumed";
-
 impl Drop for FakeProvider {
     fn drop(&mut self) {
         self.task.abort();
-    }
-}
-
-impl Shared {
-    fn new(script: Script) -> Self {
-        let now = Instant::now();
-        let state =
-            State { calls: Vec::new(), nth: HashMap::new(), began: now, set: now, refusals: 0 };
-        let (changes, ended) = (watch::Sender::new(()), broadcast::Sender::new(FOLLOWED));
-        Self { script: Mutex::new(script), state: Mutex::new(state), changes, ended }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn script(&self) -> MutexGuard<'_, Script> {
-        self.script.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn calls(&self) -> Vec<Call> {
-        self.state().calls.clone()
-    }
-
-    pub(crate) fn faults(&self) -> Vec<Rule> {
-        self.script().faults.clone()
-    }
-
-    pub(crate) fn set_faults(&self, faults: Vec<Rule>) {
-        self.script().faults = faults;
-        let mut state = self.state();
-        state.nth.clear();
-        state.refusals = 0;
-        state.set = Instant::now();
-        drop(state);
-        self.changes.send_replace(());
-    }
-
-    /// Whether the port is closed before the next call, and for how long.
-    fn refusal(&self) -> Option<Option<Duration>> {
-        let faults = self.faults();
-        let rule = faults.iter().find(|rule| rule.fault == Fault::RefuseConnection)?;
-        let state = self.state();
-        let next = state.nth.values().sum::<usize>() + state.refusals + 1;
-        let is_due = match rule.when {
-            When::Always => state.refusals == 0 || rule.seconds.is_none(),
-            When::Calls(first, last) => (first..=last).contains(&next),
-            When::Share(_) => false,
-            When::Within(time) => state.set.elapsed() < time,
-        };
-        let time = match rule.when {
-            When::Within(time) => Some(time.saturating_sub(state.set.elapsed())),
-            When::Always | When::Calls(..) | When::Share(_) => rule.seconds,
-        };
-        is_due.then_some(time)
-    }
-
-    /// Notes a call, and what is to happen to it.
-    fn begin(&self, shape: Shape, asked: &Asked, request: &Request) -> (usize, Option<Rule>) {
-        let (faults, seed) = {
-            let script = self.script();
-            (script.faults.clone(), script.seed)
-        };
-        let mut state = self.state();
-        let nth = state.nth.entry(asked.model.clone()).or_default();
-        *nth += 1;
-        let (nth, since) = (*nth, state.set.elapsed());
-        let named = named(&asked.model);
-        let mut rules =
-            faults.into_iter().filter(|rule| rule.fault != Fault::RefuseConnection).chain(named);
-        let rule = rules.find(|rule| rule.strikes(&asked.model, nth, seed, since));
-        let number = state.calls.len() + 1;
-        let at = state.began.elapsed().as_secs_f64();
-        state.calls.push(Call {
-            number,
-            nth,
-            at,
-            api: shape.name(),
-            model: asked.model.clone(),
-            fault: rule.as_ref().map(|rule| rule.fault.to_string()),
-            tokens: 0,
-            ending: None,
-            headers: request.headers.clone(),
-            body: request.json(),
-        });
-        drop(state);
-        self.changes.send_replace(());
-        (number, rule)
-    }
-
-    /// An answer that was kept is read on: no call of a model, but on record.
-    fn note_resume(&self, request: &Request) {
-        let mut state = self.state();
-        let (number, at) = (state.calls.len() + 1, state.began.elapsed().as_secs_f64());
-        state.calls.push(Call {
-            number,
-            nth: 0,
-            at,
-            api: RESUMED,
-            model: String::new(),
-            fault: None,
-            tokens: 0,
-            ending: None,
-            headers: request.headers.clone(),
-            body: format!("{}?{}", request.path, request.query).into(),
-        });
-        drop(state);
-        self.changes.send_replace(());
-    }
-
-    fn update(&self, number: usize, change: impl FnOnce(&mut Call)) -> Option<Call> {
-        let mut state = self.state();
-        let call = state.calls.get_mut(number.checked_sub(1)?)?;
-        change(call);
-        let call = call.clone();
-        drop(state);
-        self.changes.send_replace(());
-        Some(call)
     }
 }
 
@@ -228,11 +81,6 @@ fn kept(request: &Request) -> Option<usize> {
     let is_kept = request.method == "GET" && request.path.contains("/responses/");
     let after = request.query.split('&').find_map(|pair| pair.strip_prefix("starting_after="));
     after.filter(|_| is_kept)?.parse().ok()
-}
-
-/// A model that is called like a fault has it: `status-503`, `some/truncated@1`.
-fn named(model: &str) -> Option<Rule> {
-    model.rsplit('/').next()?.parse().ok()
 }
 
 async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) {
@@ -274,7 +122,7 @@ async fn closed(address: SocketAddr, time: Option<Duration>, shared: &Shared) {
             let _ = changes.changed().await;
         }
     }
-    shared.state().refusals += 1;
+    shared.note_refusal();
     drop(held);
 }
 

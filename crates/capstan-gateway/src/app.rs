@@ -25,7 +25,9 @@ use capstan_engine::{Engine, EngineBuilder, Registered};
 /// A gateway: a journal, agents, settings. The first agent is the default one.
 ///
 /// ```no_run
-/// # async fn example(journal: capstan_journal::Journal, agent: impl capstan_agent::Agent) -> std::io::Result<()> {
+/// # use capstan_agent::Agent;
+/// # use capstan_journal::Journal;
+/// # async fn example(journal: Journal, agent: impl Agent) -> std::io::Result<()> {
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8787").await?;
 /// let gateway = capstan_gateway::Gateway::new(journal).agent("echo", agent);
 /// capstan_gateway::serve(gateway, vec![listener], std::future::pending()).await?;

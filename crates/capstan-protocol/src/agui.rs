@@ -4,15 +4,15 @@
 //! timestamps are whole milliseconds; unknown members of what we read are ignored.
 
 mod event;
+mod fault;
 mod input;
-mod interrupt;
 mod message;
 mod run_error;
 mod verify;
 
+pub use crate::interrupt::Interrupt;
 pub use event::{AguiEvent, EventBody, Outcome, TextRole, TokenUsage};
 pub use input::{Context, ResumeEntry, ResumeStatus, RunAgentInput, Tool};
-pub use interrupt::Interrupt;
 pub use message::{AguiMessage, ContentPart, FunctionCall, MessageContent, PartSource, ToolCall};
 pub use run_error::{AguiCode, CapstanMetadata, RunError, RunErrorForm};
 pub use verify::{Verifier, null_member};

@@ -4,11 +4,13 @@
 //! ```
 //! use capstan_protocol::assistant::{AssistantError, Frame, Line};
 //!
-//! let line = r#"{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"Slow down"}]},"error":"rate_limit"}"#;
+//! let line = r#"{"type":"assistant","error":"rate_limit",
+//!     "message":{"model":"m","content":[{"type":"text","text":"Slow down"}]}}"#;
 //! let Line::Object(object) = Line::decode(line)? else { unreachable!() };
 //! let Frame::Assistant(message) = Frame::from_object(&object)? else { unreachable!() };
 //! match message.error {
-//!     Some(AssistantError::RateLimit) => println!("{} Try again?", message.text()), // show a retry prompt
+//!     // Show a retry prompt.
+//!     Some(AssistantError::RateLimit) => println!("{} Try again?", message.text()),
 //!     Some(error) => println!("failed: {error}"),
 //!     None => println!("{}", message.text()),
 //! }

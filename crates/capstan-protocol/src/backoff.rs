@@ -37,8 +37,8 @@ impl Backoff {
     ///
     /// ```
     /// use capstan_protocol::Backoff;
-    /// let waits: Vec<u128> = (0..3).map(|step| Backoff::DEFAULT.delay(step, 1.0).as_millis()).collect();
-    /// assert_eq!(waits, [500, 1000, 2000]);
+    /// let wait = |step| Backoff::DEFAULT.delay(step, 1.0).as_millis();
+    /// assert_eq!([wait(0), wait(1), wait(2)], [500, 1000, 2000]);
     /// ```
     pub fn delay(&self, step: u32, chance: f64) -> Duration {
         let whole = self.first.saturating_mul(2_u32.saturating_pow(step)).min(self.max);

@@ -5,6 +5,7 @@
 //! find the path.
 
 mod objects;
+mod scan;
 mod tagged;
 
 use std::fmt;
@@ -12,8 +13,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::json;
 pub(crate) use objects::Objects;
+pub(crate) use scan::check;
 pub(crate) use tagged::Tagged;
 
 /// How deep JSON may nest before it is refused; serde_json enforces the same number while it builds
@@ -109,7 +110,7 @@ pub(crate) fn from_str_within<T: DeserializeOwned>(
     text: &str,
     depth: usize,
 ) -> Result<T, DecodeError> {
-    json::check(text, depth)?;
+    check(text, depth)?;
     let mut reader = serde_json::Deserializer::from_str(text);
     reader.disable_recursion_limit();
     let value = serde_path_to_error::deserialize(Objects(&mut reader))

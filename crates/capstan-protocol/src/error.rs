@@ -1,4 +1,4 @@
-//! `StreamError`: what an ERROR packet carries, strictly (RFC 005).
+//! `StreamError`: what an ERROR packet carries, strictly (RFC 005); where a failure comes from.
 
 use std::fmt;
 
@@ -35,6 +35,40 @@ impl ErrorSeverity {
 impl fmt::Display for ErrorSeverity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// Where a failure comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ErrorDomain {
+    /// The request was wrong.
+    Client,
+    /// The platform failed.
+    #[default]
+    System,
+    /// The model provider failed or refused.
+    Llm,
+    /// A tool failed.
+    Tool,
+    /// Authentication, authorization or governance said no.
+    Security,
+}
+
+impl ErrorDomain {
+    /// Every domain.
+    pub const ALL: [Self; 5] = [Self::Client, Self::System, Self::Llm, Self::Tool, Self::Security];
+
+    /// The spelling on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::System => "system",
+            Self::Llm => "llm",
+            Self::Tool => "tool",
+            Self::Security => "security",
+        }
     }
 }
 

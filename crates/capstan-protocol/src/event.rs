@@ -1,15 +1,14 @@
 //! Presentation events (profile v1): what an EVENT packet shows to a person.
 //!
-//! A packet keeps the raw object; [`Event::view`] types it on demand. An unknown type is never an
-//! error.
+//! A packet keeps the raw object; [`Event::view`](crate::Event::view) types it on demand. An
+//! unknown type is never an error.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
 
-use crate::agui::Interrupt;
-use crate::decode::{self, DecodeError};
+use crate::decode::DecodeError;
+use crate::error::ErrorDomain;
 use crate::json::RawObject;
 use crate::time::Timestamp;
 
@@ -163,40 +162,6 @@ pub struct ThoughtTrace {
     pub thought: String,
 }
 
-/// Where a failure comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum ErrorDomain {
-    /// The request was wrong.
-    Client,
-    /// The platform failed.
-    #[default]
-    System,
-    /// The model provider failed or refused.
-    Llm,
-    /// A tool failed.
-    Tool,
-    /// Authentication, authorization or governance said no.
-    Security,
-}
-
-impl ErrorDomain {
-    /// Every domain.
-    pub const ALL: [Self; 5] = [Self::Client, Self::System, Self::Llm, Self::Tool, Self::Security];
-
-    /// The spelling on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::System => "system",
-            Self::Llm => "llm",
-            Self::Tool => "tool",
-            Self::Security => "security",
-        }
-    }
-}
-
 /// A failure that the user should read while the agent carries on: the data of a `user_error`
 /// event.
 ///
@@ -235,87 +200,6 @@ pub const STREAM_RESET: &str = "stream_reset";
 /// The spelling of the event type with which a run that ends by asking says what it asks (v1; an
 /// extension).
 pub const INTERRUPT: &str = "INTERRUPT";
-
-/// The typed view of an event payload, in either profile.
-#[derive(Debug, Clone, PartialEq)]
-pub enum EventView {
-    /// Sources.
-    Citations(CitationBlock),
-    /// Progress.
-    Progress(ProgressUpdate),
-    /// Media.
-    Media(MediaCarousel),
-    /// Markdown.
-    Markdown(MarkdownBlock),
-    /// A thought.
-    Thought(ThoughtTrace),
-    /// A failure for the user's eyes.
-    UserError(UserError),
-    /// Text and events after a seq no longer count.
-    Reset(StreamReset),
-    /// What the run asks a person for.
-    Interrupt(Box<Interrupt>),
-    /// Anything else: an unknown type, or a known one whose data does not fit it.
-    Other,
-}
-
-/// An event payload, read as `{id?, timestamp?, type?, data?}` without insisting on any of it.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
-#[serde(default)]
-pub struct Event {
-    /// The event's id, whatever form it has.
-    pub id: Option<Value>,
-    /// The type's name as it stands on the wire.
-    #[serde(rename = "type", deserialize_with = "text_or_nothing")]
-    pub kind: Option<String>,
-    /// The data.
-    pub data: Value,
-}
-
-fn text_or_nothing<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<String>, D::Error> {
-    Ok(Value::deserialize(deserializer)?.as_str().map(str::to_owned))
-}
-
-impl Event {
-    /// Reads a raw payload. Never fails: what cannot be read is absent.
-    pub fn of(raw: &RawObject) -> Self {
-        serde_json::from_str(raw.get()).unwrap_or_default()
-    }
-
-    /// The typed view. Types are matched without regard to case, so v1 and v2 look the same here.
-    pub fn view(&self) -> EventView {
-        let kind = self.kind.as_deref().unwrap_or_default();
-        let is = |t: PresentationEventType| kind.eq_ignore_ascii_case(t.as_str());
-        let view = if is(PresentationEventType::CitationBlock) {
-            self.read()
-                .or_else(|| self.read().map(crate::v2::CitationBlock::into_v1))
-                .map(EventView::Citations)
-        } else if is(PresentationEventType::ProgressIndicator) {
-            self.read().map(EventView::Progress)
-        } else if is(PresentationEventType::MediaCarousel) {
-            self.read().map(EventView::Media)
-        } else if is(PresentationEventType::MarkdownBlock) {
-            self.read().map(EventView::Markdown)
-        } else if is(PresentationEventType::ThoughtTrace) {
-            self.read().map(EventView::Thought)
-        } else if kind == USER_ERROR {
-            self.read().map(EventView::UserError)
-        } else if kind == STREAM_RESET {
-            self.read().map(EventView::Reset)
-        } else if kind.eq_ignore_ascii_case(INTERRUPT) {
-            self.read().map(Box::new).map(EventView::Interrupt)
-        } else {
-            None
-        };
-        view.unwrap_or(EventView::Other)
-    }
-
-    fn read<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
-        decode::from_value(&self.data).ok()
-    }
-}
 
 #[derive(Serialize)]
 struct Envelope<'a> {

@@ -21,8 +21,7 @@ pub use exceptions::{
     UpstreamTimeout, Validation,
 };
 
-use crate::error::ErrorSeverity;
-use crate::event::ErrorDomain;
+use crate::error::{ErrorDomain, ErrorSeverity};
 
 /// Whether details that could leak (type names, causes) may leave the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,13 +51,13 @@ impl Exposure {
 pub struct Fault {
     kind: FaultKind,
     /// A code that a foreign system chose; ours are the kind's.
-    foreign_code: Option<String>,
+    pub(crate) foreign_code: Option<String>,
     message: String,
-    severity: ErrorSeverity,
-    retryable: bool,
-    retry_after: Option<u64>,
+    pub(crate) severity: ErrorSeverity,
+    pub(crate) retryable: bool,
+    pub(crate) retry_after: Option<u64>,
     // Boxed, so that a `Result` with a fault stays small.
-    details: Box<Map<String, Value>>,
+    pub(crate) details: Box<Map<String, Value>>,
     cause: Option<Box<Cause>>,
     upstream: Option<Box<Upstream>>,
 }

@@ -12,7 +12,9 @@ pub mod decode;
 mod error;
 mod escape;
 pub mod event;
+mod event_view;
 pub mod fault;
+mod interrupt;
 mod json;
 mod message;
 pub mod model;
@@ -32,12 +34,12 @@ pub mod v2;
 pub use backoff::Backoff;
 pub use cursor::{Cursor, CursorError, LastEventId};
 pub use decode::{DecodeError, DecodeErrorKind};
-pub use error::{ErrorSeverity, StreamError};
+pub use error::{ErrorDomain, ErrorSeverity, StreamError};
 pub use event::{
-    CitationBlock, CitationItem, ErrorDomain, Event, EventView, MarkdownBlock, MediaCarousel,
-    MediaItem, PresentationEvent, PresentationEventType, ProgressStatus, ProgressUpdate,
-    StreamReset, ThoughtTrace, UserError,
+    CitationBlock, CitationItem, MarkdownBlock, MediaCarousel, MediaItem, PresentationEvent,
+    PresentationEventType, ProgressStatus, ProgressUpdate, StreamReset, ThoughtTrace, UserError,
 };
+pub use event_view::{Event, EventView};
 pub use fault::{AguiErrorCode, CATALOGUE, Exposure, Fault, FaultKind};
 pub use json::{RawJson, RawObject};
 pub use message::{Arguments, ChatMessage, Modality, Part, Role};

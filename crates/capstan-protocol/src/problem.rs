@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::error::ErrorSeverity;
-use crate::event::ErrorDomain;
+use crate::error::{ErrorDomain, ErrorSeverity};
 
 /// The media type of a problem.
 pub const CONTENT_TYPE: &str = "application/problem+json";

@@ -1,7 +1,7 @@
 //! What a stream amounts to: text and events as a viewer has them, resets applied.
 
 use crate::error::StreamError;
-use crate::event::{Event, EventView};
+use crate::event_view::{Event, EventView};
 use crate::json::RawObject;
 use crate::packet::{Close, Payload, StreamPacket};
 
@@ -12,7 +12,8 @@ use crate::packet::{Close, Payload, StreamPacket};
 /// let mut transcript = Transcript::default();
 /// for (seq, text) in [(1, "Hello, "), (2, "world")] {
 ///     let payload = Payload::Delta(text.into());
-///     transcript.take(&StreamPacket { stream_id: Default::default(), seq, t: Timestamp::now(), payload });
+///     let (stream_id, t) = (Default::default(), Timestamp::now());
+///     transcript.take(&StreamPacket { stream_id, seq, t, payload });
 /// }
 /// assert_eq!(transcript.text(), "Hello, world");
 /// ```

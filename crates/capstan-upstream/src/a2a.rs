@@ -7,6 +7,7 @@
 mod artifacts;
 mod card;
 mod decoder;
+mod interface;
 mod message;
 mod status;
 mod wire;
@@ -23,16 +24,30 @@ use serde::Deserialize;
 use url::Url;
 
 pub use decoder::Decoder;
-pub use wire::{Binding, Version};
+pub use interface::{Binding, Version};
 
 use crate::api_key::ApiKey;
 use crate::attempt_writer::AttemptWriter;
 use crate::call::HttpAgent;
 use crate::callee::{Ask, Callee};
+use crate::config::{ConfigError, read_keys};
 use crate::failed_call::FailedCall;
 use crate::http;
-use crate::kinds::{Common, ConfigError};
-use wire::{Interface, Wire};
+use crate::kind::{Build, Common, Kind};
+use crate::retries::Retries;
+use crate::timeouts::CallTimeouts;
+use interface::Interface;
+use wire::Wire;
+
+/// Its row.
+pub(crate) const KIND: Kind = Kind {
+    name: "a2a",
+    what: "an A2A agent",
+    retries: Retries::CAREFUL,
+    timeouts: CallTimeouts::FOREIGN,
+    key_env: None,
+    build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
+};
 
 /// The kind's own keys.
 #[derive(Debug, Deserialize)]
@@ -63,7 +78,7 @@ struct Found {
     agent: HttpAgent<Wire>,
 }
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
+fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     if config.binding.is_some() && config.protocol.is_none() {
         return Err(ConfigError::at(
             "binding",

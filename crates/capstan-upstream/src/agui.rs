@@ -15,8 +15,21 @@ pub use decoder::Decoder;
 use crate::api_key::ApiKey;
 use crate::call::{Dialect, HttpAgent};
 use crate::callee::Callee;
+use crate::config::{ConfigError, read_keys};
 use crate::http;
-use crate::kinds::{Common, ConfigError};
+use crate::kind::{Build, Common, Kind};
+use crate::retries::Retries;
+use crate::timeouts::CallTimeouts;
+
+/// Its row.
+pub(crate) const KIND: Kind = Kind {
+    name: "ag-ui",
+    what: "an AG-UI agent",
+    retries: Retries::CAREFUL,
+    timeouts: CallTimeouts::FOREIGN,
+    key_env: None,
+    build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
+};
 
 /// The kind's own keys.
 #[derive(Debug, Deserialize)]
@@ -34,7 +47,7 @@ struct AgUi {
     secret: ApiKey,
 }
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
+fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
     let dialect =
         AgUi { url: http::base_url(&config.url)?, system: config.system, secret: secret.clone() };

@@ -15,11 +15,27 @@ pub use decoder::Decoder;
 
 use crate::call::{Dialect, HttpAgent};
 use crate::callee::Callee;
-use crate::kinds::{Common, ConfigError};
+use crate::config::{ConfigError, read_keys};
+use crate::kind::{Build, Common, Kind};
 use crate::prefill::Prefill;
 use crate::provider::{Config, Defaults, Provider};
+use crate::retries::Retries;
+use crate::timeouts::CallTimeouts;
 
 pub(crate) use content::blocks;
+
+/// Its row.
+pub(crate) const KIND: Kind = Kind {
+    name: "anthropic",
+    what: "a server of Anthropic's Messages",
+    retries: Retries::PROVIDER,
+    timeouts: CallTimeouts::PROVIDER,
+    key_env: Some(DEFAULTS.key_env),
+    build: Build::Adapter(|keys, common| {
+        let own = read_keys(keys);
+        build(own.map_err(|error: ConfigError| error.without(&["api", "finish"]))?, common)
+    }),
+};
 
 pub(crate) const DEFAULTS: Defaults = Defaults {
     url: "https://api.anthropic.com",
@@ -36,7 +52,7 @@ const FILES_BETA: &str = "files-api-2025-04-14";
 
 struct Anthropic(Provider);
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
+fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     config.has_nothing_of_openai()?;
     let provider = Provider::new(config, &DEFAULTS)?;
     let secret = provider.secret.clone();

@@ -5,7 +5,7 @@ use std::fmt;
 
 use reqwest::header::HeaderValue;
 
-use crate::kinds::ConfigError;
+use crate::config::ConfigError;
 
 /// What stands where a key was.
 const HIDDEN: &str = "[key]";
@@ -26,8 +26,8 @@ impl ApiKey {
     }
 
     /// Finds the key that a configuration names; `usual` is the variable that is tried when it
-    /// names none. A variable that is not set is no mistake: [`missing_key`](crate::missing_key)
-    /// tells of it.
+    /// names none. A variable that is not set is no mistake:
+    /// [`Kinds::missing_key`](crate::Kinds::missing_key) tells of it.
     pub fn find(
         env: Option<&str>,
         file: Option<&str>,

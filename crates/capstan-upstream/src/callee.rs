@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capstan_agent::{Agent, Turn};
-use capstan_demo::Demo;
 
 use crate::attempt_writer::AttemptWriter;
 use crate::failed_call::FailedCall;
@@ -35,9 +34,9 @@ pub(crate) trait Callee: Agent {
     }
 }
 
-/// The demo writes by itself, so what it says is not held back.
+/// An agent from elsewhere writes by itself, so what it says is not held back.
 #[async_trait]
-impl Callee for Demo {
+impl Callee for Box<dyn Agent> {
     async fn call(&self, ask: Ask<'_>, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
         let ended = self.run(ask.turn.clone(), out.open().await?).await;
         out.note_written();

@@ -28,15 +28,26 @@ use url::Url;
 use crate::api_key::ApiKey;
 use crate::attempt_writer::AttemptWriter;
 use crate::callee::{Ask, Callee};
+use crate::config::{ConfigError, read_keys};
 use crate::decode::malformed;
 use crate::failed_call::FailedCall;
 use crate::far_runs::FarRuns;
 use crate::http::{self, timed_out};
-use crate::kinds::{Common, ConfigError};
+use crate::kind::{Build, Common, Kind};
 use crate::retries::Retries;
 use crate::timeouts::{CallTimeouts, left};
 use crate::upstream_failure::UpstreamFailure;
 use calls::Calls;
+
+/// Its row.
+pub(crate) const KIND: Kind = Kind {
+    name: "cap",
+    what: "another CAP server",
+    retries: Retries::CAREFUL,
+    timeouts: CallTimeouts::FOREIGN,
+    key_env: None,
+    build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
+};
 
 /// Interruptions of one answer that the client heals: each resumes where it was.
 const RESUMES: u32 = 3;
@@ -75,7 +86,7 @@ struct Cap {
     clock: Clock,
 }
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
+fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     let profile = match config.profile {
         ProfileName::V1 => Profile::V1,
         ProfileName::V2 => Profile::V2,

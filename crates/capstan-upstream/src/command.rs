@@ -24,14 +24,25 @@ pub use lines::Lines;
 
 use crate::attempt_writer::AttemptWriter;
 use crate::callee::{Ask, Callee};
+use crate::config::{ConfigError, read_keys};
 use crate::decode::Step;
 use crate::failed_call::FailedCall;
 use crate::http::timed_out;
-use crate::kinds::{Common, ConfigError};
+use crate::kind::{Build, Common, Kind};
 use crate::retries::Retries;
 use crate::timeouts::{CallTimeouts, left};
 use process::Process;
 use prompt::PromptBy;
+
+/// Its row.
+pub(crate) const KIND: Kind = Kind {
+    name: "command",
+    what: "a process that speaks stream-json",
+    retries: Retries::CAREFUL,
+    timeouts: CallTimeouts::PROCESS,
+    key_env: None,
+    build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
+};
 
 /// A line may hold a whole file that a tool read.
 pub const DEFAULT_MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
@@ -68,7 +79,7 @@ struct Command {
     clock: Clock,
 }
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
+fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     if config.command.first().is_none_or(String::is_empty) {
         return Err(ConfigError::at("command", "needs a program and, after it, its arguments"));
     }

@@ -12,8 +12,8 @@ use reqwest::{Client, StatusCode};
 use url::{Position, Url};
 
 use crate::api_key::ApiKey;
+use crate::config::ConfigError;
 use crate::failed_call::FailedCall;
-use crate::kinds::ConfigError;
 
 /// A redirect within one server may be followed this often.
 const REDIRECTS: usize = 3;

@@ -16,6 +16,7 @@ mod callee;
 pub mod cap;
 mod citation;
 pub mod command;
+mod config;
 mod decode;
 mod document;
 mod failed_call;
@@ -23,6 +24,7 @@ mod failure_shapes;
 mod far_runs;
 mod http;
 mod json_text;
+mod kind;
 mod kinds;
 pub mod openai;
 mod parts;
@@ -38,10 +40,10 @@ mod upstream_failure;
 mod wrapping;
 
 pub use api_key::ApiKey;
+pub use config::{ConfigError, read_keys};
 pub use decode::{Decode, Step};
-pub use kinds::{
-    AgentTable, ConfigError, KINDS, Kind, build, build_all, build_all_with, build_with, missing_key,
-};
+pub use kind::Kind;
+pub use kinds::{AgentTable, Kinds};
 pub use retries::{MAX_CALLS, OnCut, Retries};
 pub use route::{BreakerChange, Breakers, FIRST_TOKEN};
 pub use timeouts::CallTimeouts;

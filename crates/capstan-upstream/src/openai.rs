@@ -17,9 +17,22 @@ pub use decoder::Decoder;
 
 use crate::call::{Dialect, HttpAgent};
 use crate::callee::Callee;
-use crate::kinds::{Common, ConfigError};
+use crate::config::{ConfigError, read_keys};
+use crate::kind::{Build, Common, Kind};
 use crate::prefill::Prefill;
 use crate::provider::{Api, Config, Defaults, FinishRule, Provider};
+use crate::retries::Retries;
+use crate::timeouts::CallTimeouts;
+
+/// Its row.
+pub(crate) const KIND: Kind = Kind {
+    name: "openai",
+    what: "a server of OpenAI's Chat Completions or Responses",
+    retries: Retries::PROVIDER,
+    timeouts: CallTimeouts::PROVIDER,
+    key_env: Some(DEFAULTS.key_env),
+    build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
+};
 
 pub(crate) const DEFAULTS: Defaults = Defaults {
     url: "https://api.openai.com/v1",
@@ -33,7 +46,7 @@ struct OpenAi {
     finish: FinishRule,
 }
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
+fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     let (api, finish) = (config.api.unwrap_or_default(), config.finish);
     if api == Api::Responses {
         if finish.is_some() {

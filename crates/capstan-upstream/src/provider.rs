@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use crate::api_key::ApiKey;
+use crate::config::ConfigError;
 use crate::http;
-use crate::kinds::ConfigError;
 use crate::prefill::Prefill;
 
 /// The keys of a provider's table.

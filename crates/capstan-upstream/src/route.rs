@@ -21,15 +21,23 @@ use capstan_agent::{About, Agent, CancelReason, Clock, MemberState, Outcome, Tur
 use capstan_protocol::Fault;
 
 pub use config::FIRST_TOKEN;
-pub(crate) use config::{Config, build};
+pub(crate) use config::build;
 
 use crate::callee::Callee;
+use crate::config::read_keys;
+use crate::kind::Kind;
 use crate::prefill::Prefill;
 use crate::retries::OnCut;
 use breaker::{Breaker, Policy};
 pub use breaker::{BreakerChange, Breakers};
 use budget::RetryBudget;
 use config::{OnRefusal, When};
+
+/// Its row. A route alone has nobody to call.
+pub(crate) const KIND: Kind =
+    Kind::agent("route", "several of the other agents, one standing in for another", |keys| {
+        read_keys::<config::Config>(keys)?.alone()
+    });
 
 /// What the routes of a configuration have in common.
 pub(crate) struct Shared {

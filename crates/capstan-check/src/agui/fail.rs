@@ -5,10 +5,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::stream::kind;
-use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
-use crate::lab::{Lab, Recording};
+use crate::lab::Lab;
+use crate::outcome::{NotPassed, Outcome};
 use crate::question::Question;
+use crate::recording::Recording;
 use crate::wire::{Ask, Exchange};
 
 fn run_error(run: &Recording) -> Result<&Frame, NotPassed> {

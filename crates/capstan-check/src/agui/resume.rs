@@ -4,27 +4,20 @@ use super::stream::is_terminal;
 use crate::cap::resume::spread;
 use crate::cap::start::compare;
 use crate::cap::watch;
-use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
 use crate::lab::{Lab, share};
+use crate::outcome::{NotPassed, Outcome};
+use crate::recording::AguiResumed;
 use crate::wire::{Ask, Exchange};
 
-/// A response to a client that came back.
-#[derive(Debug)]
-pub(crate) struct Resumed {
-    /// How many events it had.
-    had: usize,
-    exchange: Exchange,
-}
-
-async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, NotPassed> {
+async fn resumed(lab: &Lab) -> Result<&Vec<AguiResumed>, NotPassed> {
     let make = Box::pin(async {
         let run = lab.agui_plain().await?;
         let packets = run.packets();
         let mut all = Vec::new();
         for at in spread(packets.len()) {
             let Some(id) = packets.get(at).and_then(|frame| frame.field("id")) else { continue };
-            all.push(Resumed {
+            all.push(AguiResumed {
                 had: at + 1,
                 exchange: lab.send(&lab.ask_agui(&run.question).after(id)).await?,
             });

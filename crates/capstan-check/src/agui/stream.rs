@@ -7,9 +7,10 @@ use capstan_protocol::agui::{AguiEvent, Verifier, null_member};
 use capstan_protocol::decode;
 
 use crate::cap::packets::{judge_end, judge_separators};
-use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
-use crate::lab::{Lab, Recording};
+use crate::lab::Lab;
+use crate::outcome::{NotPassed, Outcome};
+use crate::recording::Recording;
 
 pub(crate) fn kind(frame: &Frame) -> String {
     frame.text("type").unwrap_or_default()

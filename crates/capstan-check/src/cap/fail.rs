@@ -2,9 +2,10 @@
 
 use capstan_protocol::{ErrorSeverity, FaultKind, StreamError, decode};
 
-use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
-use crate::lab::{Lab, Recording};
+use crate::lab::Lab;
+use crate::outcome::{NotPassed, Outcome};
+use crate::recording::Recording;
 
 /// The last ERROR of the run, and what follows it.
 fn last_error(run: &Recording) -> Result<(&Frame, Vec<&Frame>), NotPassed> {

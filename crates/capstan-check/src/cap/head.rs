@@ -1,7 +1,7 @@
 //! The head of a streamed response, and what its body opens with.
 
-use crate::check::Outcome;
 use crate::lab::Lab;
+use crate::outcome::Outcome;
 
 pub(crate) async fn answer(lab: &Lab) -> Outcome {
     let run = &lab.plain().await?.exchange;

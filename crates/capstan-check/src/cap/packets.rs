@@ -2,9 +2,10 @@
 
 use capstan_protocol::{StreamPacket, Timestamp};
 
-use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
-use crate::lab::{Lab, Recording};
+use crate::lab::Lab;
+use crate::outcome::{NotPassed, Outcome};
+use crate::recording::Recording;
 use crate::wire::End;
 
 /// Broken at the first packet of which it is not so.

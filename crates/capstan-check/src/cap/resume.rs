@@ -4,17 +4,11 @@ use capstan_protocol::Cursor;
 use uuid::Uuid;
 
 use super::start::{compare, same};
-use crate::check::{NotPassed, Outcome};
-use crate::lab::{Lab, Recording, share};
+use crate::lab::{Lab, share};
+use crate::outcome::{NotPassed, Outcome};
 use crate::question::Question;
+use crate::recording::{Recording, Resumed};
 use crate::wire::Exchange;
-
-/// A response to a client that came back.
-#[derive(Debug)]
-pub(crate) struct Resumed {
-    cursor: Cursor,
-    exchange: Exchange,
-}
 
 /// At most so many cursors are tried, spread over the stream.
 const CURSORS: usize = 8;

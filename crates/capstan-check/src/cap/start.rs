@@ -2,9 +2,10 @@
 
 use futures_util::future::join_all;
 
-use crate::check::{NotPassed, Outcome};
-use crate::lab::{Lab, Recording};
+use crate::lab::Lab;
+use crate::outcome::{NotPassed, Outcome};
 use crate::question::Question;
+use crate::recording::Recording;
 use crate::wire::Exchange;
 
 /// How many ask at once: enough for a race, and few if each of them should cost a run.

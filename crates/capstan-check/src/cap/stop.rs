@@ -7,27 +7,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::watch::path;
-use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
 use crate::lab::{Lab, share};
+use crate::outcome::{NotPassed, Outcome};
 use crate::question::Question;
+use crate::recording::Stopped;
 use crate::wire::{Ask, End, Exchange};
-
-/// A run whose client hung up, came back, and stopped it.
-#[derive(Debug)]
-pub(crate) struct Stopped {
-    /// What came before it hung up.
-    left_at: Cursor,
-    /// What came when it was back, to the end.
-    back: Exchange,
-    /// As much of it as had come before the stop.
-    back_before: Vec<Frame>,
-    stop: Exchange,
-    /// The stream right after the stop was answered.
-    replay: Exchange,
-    again: Exchange,
-    replay_again: Exchange,
-}
 
 /// Packets that show that a run goes on: the first ones may have been under way when the client
 /// hung up.

@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use super::resume::same_tail;
 use super::start::same;
-use crate::check::{NotPassed, Outcome};
 use crate::lab::Lab;
+use crate::outcome::{NotPassed, Outcome};
 use crate::wire::{Ask, Exchange};
 
 pub(crate) fn path(stream: Uuid) -> String {

@@ -4,8 +4,8 @@ use capstan_protocol::{ServiceResponse, decode};
 use serde_json::Value;
 
 use super::watch::read_v2;
-use crate::check::Outcome;
 use crate::lab::Lab;
+use crate::outcome::Outcome;
 use crate::question::Question;
 
 /// The same request with another Accept attaches to the same run.

@@ -265,7 +265,9 @@ proptest! {
                 prop_assert_eq!(seen.idle, max_retries + 1, "gave up too early or too late");
             }
             // A refusal before the first stream is final.
-            Some(CapError::Runtime(error)) => prop_assert!(error.status.is_some() && seen.seqs.is_empty()),
+            Some(CapError::Runtime(error)) => {
+                prop_assert!(error.status.is_some() && seen.seqs.is_empty());
+            }
             Some(other) => prop_assert!(false, "{}", other),
         }
     }

@@ -16,8 +16,9 @@ pub(crate) const CURSOR: Header = Header {
      bare `<stream_id>` replays all. \
         It beats `after`. An empty one is none.",
     schema: || {
-        json!({ "type": "string",
-    "pattern": "^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(:[0-9]{1,19}(\\.[0-9]{1,9})?)?)?$" })
+        json!({ "type": "string", "pattern":
+            "^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(:[0-9]{1,19}(\\.[0-9]{1,9})?)?)?$"
+        })
     },
 };
 

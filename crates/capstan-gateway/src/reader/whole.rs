@@ -73,7 +73,9 @@ pub(crate) async fn follow<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Whole
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
             () = cx.broken.cancelled() => return Err(Fault::new(FaultKind::JournalUnavailable)),
-            () = cx.closing.cancelled() => return Err(Fault::new(FaultKind::RunInterrupted).with_retry_after(1.0)),
+            () = cx.closing.cancelled() => {
+                return Err(Fault::new(FaultKind::RunInterrupted).with_retry_after(1.0));
+            }
         };
         match step {
             Step::Frames(frames) => whole.take(&frames)?,

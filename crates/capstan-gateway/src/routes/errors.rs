@@ -56,7 +56,8 @@ pub(crate) async fn page(Path(slug): Path<String>) -> Result<Response, Refusal> 
         "<main><h1>{heading}</h1><p>{meaning}</p><p><strong>What to do:</strong> {remedy}</p>\
          <dl><dt>Code</dt><dd><code>{code}</code></dd><dt>AG-UI \
          code</dt><dd><code>{agui}</code></dd>\
-         <dt>HTTP status</dt><dd>{status}</dd><dt>Severity</dt><dd>{severity}</dd><dt>Retry</dt><dd>{retry}</dd></dl>\
+         <dt>HTTP status</dt><dd>{status}</dd><dt>Severity</dt><dd>{severity}</dd>\
+         <dt>Retry</dt><dd>{retry}</dd></dl>\
          <p><a href=/docs>All routes</a></p></main>"
     );
     Ok(html::page(title, &body))

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::interrupt::Interrupt;
 use super::message::{AguiMessage, MessageContent};
+use crate::interrupt::Interrupt;
 
 /// An event: its body, and what every event may carry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -112,7 +112,9 @@ pub struct TokenUsage {
 
 /// Declares the events once: the enum and the spelling of each type.
 macro_rules! events {
-    ($($(#[$doc:meta])* $name:ident = $wire:literal { $($(#[$attr:meta])* $field:ident: $type:ty,)* })*) => {
+    ($($(#[$doc:meta])* $name:ident = $wire:literal {
+        $($(#[$attr:meta])* $field:ident: $type:ty,)*
+    })*) => {
         /// What an event says, by type.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

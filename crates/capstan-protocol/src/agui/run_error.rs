@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::event::{AguiEvent, EventBody};
-use crate::error::ErrorSeverity;
-use crate::event::ErrorDomain;
+use crate::error::{ErrorDomain, ErrorSeverity};
 use crate::fault::AguiErrorCode;
 
 /// One of the ten codes, or what a foreign agent sent instead.

@@ -3,8 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::decode::{DecodeError, DecodeErrorKind};
-use crate::json;
+use crate::decode::{DecodeError, DecodeErrorKind, check};
 
 /// How deep a frame may nest. Tools return what they like, so this is more generous than for
 /// packets.
@@ -34,7 +33,7 @@ impl Line {
 }
 
 fn parse(text: &str) -> Result<Map<String, Value>, DecodeError> {
-    json::check(text, MAX_DEPTH)?;
+    check(text, MAX_DEPTH)?;
     let mut reader = serde_json::Deserializer::from_str(text);
     reader.disable_recursion_limit();
     let map = Map::deserialize(&mut reader).and_then(|map| reader.end().map(|()| map));

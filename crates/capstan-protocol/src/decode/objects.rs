@@ -36,9 +36,11 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
     }
 
     forward! {
-        deserialize_any(); deserialize_bool(); deserialize_char(); deserialize_str(); deserialize_string();
-        deserialize_i8(); deserialize_i16(); deserialize_i32(); deserialize_i64(); deserialize_i128();
-        deserialize_u8(); deserialize_u16(); deserialize_u32(); deserialize_u64(); deserialize_u128();
+        deserialize_any(); deserialize_bool();
+        deserialize_char(); deserialize_str(); deserialize_string();
+        deserialize_i8(); deserialize_i16(); deserialize_i32(); deserialize_i64();
+        deserialize_u8(); deserialize_u16(); deserialize_u32(); deserialize_u64();
+        deserialize_i128(); deserialize_u128();
         deserialize_f32(); deserialize_f64(); deserialize_bytes(); deserialize_byte_buf();
         deserialize_option(); deserialize_unit(); deserialize_seq(); deserialize_map();
         deserialize_identifier(); deserialize_ignored_any();
@@ -70,7 +72,8 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Inner<V> {
     }
 
     forward_visits! {
-        visit_bool: bool; visit_i64: i64; visit_i128: i128; visit_u64: u64; visit_u128: u128; visit_f64: f64;
+        visit_bool: bool; visit_i64: i64; visit_i128: i128;
+        visit_u64: u64; visit_u128: u128; visit_f64: f64;
         visit_char: char; visit_str: &str; visit_borrowed_str: &'de str; visit_string: String;
         visit_bytes: &[u8]; visit_borrowed_bytes: &'de [u8]; visit_byte_buf: Vec<u8>;
     }

@@ -10,8 +10,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::ErrorDomain::{self, Client, Llm, Security, System};
 use crate::error::ErrorSeverity::{self, Fatal, Transient};
-use crate::event::ErrorDomain::{self, Client, Llm, Security, System};
 
 /// One row of the catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -292,6 +292,17 @@ catalogue! {
 }
 
 impl FaultKind {
+    /// The kind that a wire code of ours names.
+    pub(crate) fn of_code(code: &str) -> Option<Self> {
+        CATALOGUE.iter().find(|entry| entry.code == code).map(|entry| entry.kind)
+    }
+
+    /// The kind whose page a problem's `type` names.
+    pub(crate) fn of_type(problem_type: &str) -> Option<Self> {
+        let slug = problem_type.rsplit('/').next().unwrap_or_default();
+        CATALOGUE.iter().find(|entry| entry.slug == slug).map(|entry| entry.kind)
+    }
+
     /// Finds a kind by any spelling: wire code, AG-UI code, problem slug or type, in any case.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim().trim_start_matches("/errors/");

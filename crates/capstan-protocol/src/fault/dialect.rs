@@ -2,12 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::catalogue::{AguiErrorCode, CATALOGUE, FaultKind};
+use super::catalogue::{AguiErrorCode, FaultKind};
 use super::{Exposure, Fault, whole_seconds};
-use crate::agui::{AguiCode, CapstanMetadata, RunError};
 use crate::assistant::AssistantError;
-use crate::error::{ErrorSeverity, StreamError};
-use crate::event::{ErrorDomain, UserError};
+use crate::error::{ErrorDomain, ErrorSeverity, StreamError};
+use crate::event::UserError;
 use crate::problem::Problem;
 
 /// The detail under which an assistant's own word stays.
@@ -19,7 +18,7 @@ const KIND: &str = "kind";
 
 impl Fault {
     /// The details that may leave: the public ones, and in debug mode what it came from.
-    fn exposed_details(&self, exposure: Exposure) -> Map<String, Value> {
+    pub(crate) fn exposed_details(&self, exposure: Exposure) -> Map<String, Value> {
         let mut details = (*self.details).clone();
         if let (Exposure::Debug, Some(cause)) = (exposure, &self.cause) {
             details.insert("error_type".into(), cause.error_type.as_str().into());
@@ -50,25 +49,6 @@ impl Fault {
             message: self.message.clone(),
             severity: self.severity,
             details,
-        }
-    }
-
-    /// As AG-UI's RUN_ERROR. Its `http_status` is the fixed one of the ten codes.
-    pub fn to_run_error(&self, exposure: Exposure) -> RunError {
-        let entry = self.kind.entry();
-        RunError {
-            code: AguiCode::Known(entry.agui),
-            message: self.message.clone(),
-            http_status: entry.agui.http_status(),
-            details: self.exposed_details(exposure),
-            retry_after: self.retry_after,
-            capstan: Some(CapstanMetadata {
-                kind: self.code().to_owned(),
-                severity: self.severity,
-                domain: entry.domain,
-                retryable: self.retryable,
-                problem_type: entry.problem_type(),
-            }),
         }
     }
 
@@ -194,17 +174,6 @@ fn implied_retryable(kind: FaultKind, is_foreign: bool, severity: ErrorSeverity)
     }
 }
 
-/// A known code becomes its kind; a foreign one is kept beside the closest kind we have.
-fn kind_of(code: &str) -> Option<FaultKind> {
-    CATALOGUE.iter().find(|entry| entry.code == code).map(|entry| entry.kind)
-}
-
-/// The kind whose page a problem's `type` names.
-fn kind_of_type(problem_type: &str) -> Option<FaultKind> {
-    let slug = problem_type.rsplit('/').next().unwrap_or_default();
-    CATALOGUE.iter().find(|entry| entry.slug == slug).map(|entry| entry.kind)
-}
-
 impl From<StreamError> for Fault {
     fn from(error: StreamError) -> Self {
         let retry_after = error.retry_after().and_then(whole_seconds);
@@ -212,10 +181,10 @@ impl From<StreamError> for Fault {
         if retry_after.is_some() {
             details.retain(|name, _| name != RETRY_AFTER);
         }
-        let (kind, foreign_code) = match kind_of(&error.code) {
+        let (kind, foreign_code) = match FaultKind::of_code(&error.code) {
             Some(kind) => (kind, None),
             None => {
-                let told = details.get(KIND).and_then(Value::as_str).and_then(kind_of);
+                let told = details.get(KIND).and_then(Value::as_str).and_then(FaultKind::of_code);
                 if told.is_some() {
                     details.retain(|name, _| name != KIND);
                 }
@@ -243,40 +212,12 @@ impl From<StreamError> for Fault {
     }
 }
 
-impl From<RunError> for Fault {
-    fn from(error: RunError) -> Self {
-        let finer = error.capstan.as_ref().map(|c| c.kind.as_str());
-        let by_type =
-            || error.capstan.as_ref().and_then(|capstan| kind_of_type(&capstan.problem_type));
-        let known = finer.and_then(kind_of).or_else(by_type).or_else(|| match &error.code {
-            AguiCode::Known(code) => Some(code.head()),
-            AguiCode::Other(code) => kind_of(code),
-        });
-        let mut fault =
-            Self::new(known.unwrap_or(FaultKind::AgentExecutionError)).with_message(error.message);
-        fault.foreign_code = match (finer, &error.code) {
-            (Some(finer), _) if kind_of(finer).is_none() => Some(finer.to_owned()),
-            (None, AguiCode::Other(code)) if known.is_none() => Some(code.clone()),
-            _ => None,
-        };
-        match &error.capstan {
-            Some(capstan) => {
-                fault.severity = capstan.severity;
-                fault.retryable = capstan.retryable;
-            }
-            None => fault.retryable = error.code.is_retryable(),
-        }
-        fault.retry_after = error.retry_after;
-        fault.details = Box::new(error.details);
-        fault
-    }
-}
-
 impl From<Problem> for Fault {
     fn from(problem: Problem) -> Self {
-        let known = kind_of(&problem.code).or_else(|| kind_of_type(&problem.problem_type));
+        let known =
+            FaultKind::of_code(&problem.code).or_else(|| FaultKind::of_type(&problem.problem_type));
         let mut fault = Self::new(known.unwrap_or(FaultKind::AgentExecutionError));
-        if kind_of(&problem.code).is_none() && !problem.code.is_empty() {
+        if FaultKind::of_code(&problem.code).is_none() && !problem.code.is_empty() {
             fault.foreign_code = Some(problem.code);
         }
         fault.message = problem.detail.unwrap_or(problem.title);

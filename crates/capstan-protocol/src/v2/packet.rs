@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::decode::{self, DecodeError};
-use crate::error;
-use crate::event::{self, ErrorDomain, PresentationEventType, UserError};
+use crate::error::{self, ErrorDomain};
+use crate::event::{self, PresentationEventType, UserError};
 use crate::json::{RawObject, kind_of};
 use crate::packet::{self, Close, Payload, StreamOpCode, not_an_error};
 use crate::time::Timestamp;

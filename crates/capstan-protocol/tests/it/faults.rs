@@ -641,14 +641,16 @@ fn any_fault() -> impl Strategy<Value = Fault> {
 proptest! {
     #[test]
     fn every_dialect_that_names_a_fault_keeps_all_of_it(fault in any_fault()) {
-        let stream_error = serde_json::to_string(&fault.to_stream_error(Exposure::Production)).unwrap();
+        let stream_error = fault.to_stream_error(Exposure::Production);
+        let stream_error = serde_json::to_string(&stream_error).unwrap();
         prop_assert_eq!(&Fault::from(serde_json::from_str::<StreamError>(&stream_error).unwrap()),
         &fault);
         let problem = serde_json::to_string(&fault.to_problem(Exposure::Production)).unwrap();
         prop_assert_eq!(&Fault::from(serde_json::from_str::<Problem>(&problem).unwrap()), &fault);
         for form in [RunErrorForm::Story, RunErrorForm::MetadataOnly] {
             let event = fault.to_run_error(Exposure::Production).to_event(form, None);
-            let event: AguiEvent = serde_json::from_str(&serde_json::to_string(&event).unwrap()).unwrap();
+            let text = serde_json::to_string(&event).unwrap();
+            let event: AguiEvent = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(&Fault::from(RunError::from_event(&event).unwrap()), &fault);
         }
     }

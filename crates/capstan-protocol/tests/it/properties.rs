@@ -371,7 +371,9 @@ proptest! {
     }
 
     #[test]
-    fn scraps_of_json_are_decoded_or_refused_without_a_panic(scraps in vec(select(any::SCRAPS.to_vec()), 0..30)) {
+    fn scraps_of_json_are_decoded_or_refused_without_a_panic(
+        scraps in vec(select(any::SCRAPS.to_vec()), 0..30),
+    ) {
         decode_everything(scraps.concat().as_bytes());
     }
 
@@ -403,7 +405,9 @@ proptest! {
             }
             // Types and members are spelled otherwise there.
             Payload::Event(_) => prop_assert!(matches!(&read.payload, Payload::Event(_))),
-            same @ (Payload::Delta(_) | Payload::Error(_) | Payload::Close(_)) => prop_assert_eq!(&read.payload, same),
+            same @ (Payload::Delta(_) | Payload::Error(_) | Payload::Close(_)) => {
+                prop_assert_eq!(&read.payload, same);
+            }
         }
     }
 
@@ -412,7 +416,8 @@ proptest! {
         let value: Value = serde_json::from_str(&packet.to_v2_json()).unwrap();
         let has = |name: &str| value["p"]["data"].get(name).is_some();
         if matches!(value["p"]["type"].as_str(), Some("user_error" | "thought_trace")) {
-            let looks_like_another = has("content") || has("items") || has("label") && has("status");
+            let looks_like_another =
+                has("content") || has("items") || has("label") && has("status");
             prop_assert!(!looks_like_another, "{}", value);
         }
     }

@@ -4,7 +4,8 @@
 //! ```text
 //! entry    36  owner 16, kind 1, 0 3, seq 8, offset 4, length 4
 //! summary      number of its entry 4, length 2, bytes
-//! tail     40  magic 8, entries 4, bytes of summaries 4, offset 8, last group 8, sum of the above 4, sum 4
+//! tail     40  magic 8, entries 4, bytes of summaries 4, offset 8, last group 8,
+//!              sum of the above 4, sum 4
 //! ```
 
 use uuid::Uuid;

@@ -4,7 +4,8 @@
 //! ```text
 //! header   64  magic 8, format 2, kind 1, 0, boot 16, salt 16, id 8, first group 8, sum 4
 //! group    40  magic 4, count of frames 4, number 8, synced 8, length 8, 0 4, sum 4
-//! frame    40  length 4, kind 1, version 1, flags 1, 0, owner 16, seq 8, sum of payload 4, sum of head 4
+//! frame    40  length 4, kind 1, version 1, flags 1, 0, owner 16, seq 8, sum of payload 4,
+//!              sum of head 4
 //! payload
 //! ```
 //!

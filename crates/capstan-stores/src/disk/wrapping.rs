@@ -75,8 +75,8 @@ mod tests {
     fn the_text_is_what_it_was_when_the_format_was_made() {
         let bare = br#"DELTA","t":"2026-11-18T06:45:43.952316Z","p":"tok1 ""#;
         let packet = b"event: stream.packet\nid: 01a1ed67-7987-7645-aeb4-4175663532e0:17\n\
-            data: {\"stream_id\":\"01a1ed67-7987-7645-aeb4-4175663532e0\",\"seq\":17,\"op\":\"DELTA\",\
-            \"t\":\"2026-11-18T06:45:43.952316Z\",\"p\":\"tok1 \"}\n\n";
+            data: {\"stream_id\":\"01a1ed67-7987-7645-aeb4-4175663532e0\",\"seq\":17,\
+            \"op\":\"DELTA\",\"t\":\"2026-11-18T06:45:43.952316Z\",\"p\":\"tok1 \"}\n\n";
         let wrapping = Wrapping::of(STREAM);
         assert_eq!(wrapped(&wrapping, 17, bare), packet);
         assert_eq!(wrapping.strip(17, packet), Some(&bare[..]));

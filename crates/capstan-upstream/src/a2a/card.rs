@@ -9,7 +9,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use serde::Deserialize;
 use url::Url;
 
-use super::wire::{Binding, Interface, Version};
+use super::interface::{Binding, Interface, Version};
 use crate::api_key::ApiKey;
 use crate::body::Body;
 use crate::decode::malformed;

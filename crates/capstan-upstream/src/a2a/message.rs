@@ -5,7 +5,7 @@ use capstan_agent::{ResumeEntry, ResumeStatus, Turn};
 use capstan_protocol::{Fault, Part, Role};
 use serde_json::{Map, Value, json};
 
-use super::wire::Version;
+use super::interface::Version;
 use crate::parts::{self, PartPath, refused};
 
 /// What goes with the send request. Its id is the run's own: an agent that starts once attaches a

@@ -6,11 +6,11 @@ use capstan_agent::{About, Turn, Work};
 use capstan_protocol::{Backoff, Fault};
 use reqwest::Client;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
 use super::decoder::{Decoder, Next};
+use super::interface::{Binding, Interface, Version};
 use super::message;
 use crate::api_key::ApiKey;
 use crate::call::{Dialect, Resume};
@@ -22,58 +22,6 @@ const VERSION: HeaderName = HeaderName::from_static("a2a-version");
 const POLL: Duration = Duration::from_secs(1);
 /// What a refusal's body is read up to.
 const REFUSAL_BYTES: usize = 64 * 1024;
-
-/// Of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum Version {
-    /// `SendStreamingMessage`, states in capitals.
-    #[serde(rename = "1.0")]
-    V1,
-    /// `message/stream`, `kind`s.
-    #[serde(rename = "0.3")]
-    V03,
-}
-
-impl Version {
-    pub(super) fn is(self, word: &str) -> bool {
-        let begins = |with: &str| word == with || word.starts_with(&format!("{with}."));
-        match self {
-            Self::V1 => begins("1"),
-            Self::V03 => begins("0.3") || begins("0.2"),
-        }
-    }
-}
-
-/// How requests are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-pub enum Binding {
-    /// Calls to one address.
-    #[default]
-    #[serde(rename = "jsonrpc")]
-    JsonRpc,
-    /// An address for each request.
-    #[serde(rename = "http+json")]
-    HttpJson,
-}
-
-impl Binding {
-    pub(super) fn is(self, word: &str) -> bool {
-        let name = match self {
-            Self::JsonRpc => "JSONRPC",
-            Self::HttpJson => "HTTP+JSON",
-        };
-        word.eq_ignore_ascii_case(name)
-    }
-}
-
-/// Where an agent answers, and how.
-#[derive(Debug, Clone)]
-pub(super) struct Interface {
-    pub(super) url: Url,
-    pub(super) binding: Binding,
-    pub(super) version: Version,
-    pub(super) streams: bool,
-}
 
 #[derive(Clone, Copy)]
 enum Asking<'a> {

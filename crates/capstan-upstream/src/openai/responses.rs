@@ -15,7 +15,8 @@ pub use decoder::Decoder;
 
 use crate::call::{Dialect, HttpAgent, RESUMES, Resume};
 use crate::callee::Callee;
-use crate::kinds::{Common, ConfigError};
+use crate::config::ConfigError;
+use crate::kind::Common;
 use crate::provider::{Config, Defaults, Provider};
 
 const DEFAULTS: Defaults = Defaults {

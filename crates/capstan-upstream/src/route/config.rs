@@ -10,7 +10,7 @@ use super::breaker::{BreakerConfig, Policy};
 use super::budget::RetryBudget;
 use super::{Member, Route, Shared};
 use crate::callee::Callee;
-use crate::kinds::ConfigError;
+use crate::config::ConfigError;
 use crate::retries::{MAX_CALLS, OnCut, Retries};
 
 /// How long a first token may take while another member is there.

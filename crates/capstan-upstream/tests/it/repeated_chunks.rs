@@ -84,7 +84,9 @@ fn messages() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn chunks_of_chat_completions_say_what_they_say_read_whole(chunks in prop::collection::vec(chat(), 1..20)) {
+    fn chunks_of_chat_completions_say_what_they_say_read_whole(
+        chunks in prop::collection::vec(chat(), 1..20),
+    ) {
         let whole = chunks.iter().enumerate().map(|(n, chunk)| unlike(n, chunk));
         let whole = read(openai::Decoder::new(ApiKey::none()), whole);
         prop_assert_eq!(read(openai::Decoder::new(ApiKey::none()), chunks.iter().cloned()), whole);

@@ -9,7 +9,7 @@ use capstan_fake_provider::{Answer, Call, Ending, FakeProvider, Fault, Rule, Scr
 use capstan_gateway::{Gateway, Settings, serve};
 use capstan_journal::{Journal, TailLimits};
 use capstan_stores::{Durability, open};
-use capstan_upstream::{AgentTable, build_all};
+use capstan_upstream::{AgentTable, Breakers, Kinds};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -37,7 +37,8 @@ async fn gateway(clock: &Clock, agents: &[(&str, &str, Value)]) -> String {
         keys: crate::common::keys(keys.clone()),
     };
     let tables: Vec<AgentTable> = agents.iter().map(table).collect();
-    let built = build_all(&tables, clock).map_err(|(_, error)| error.to_string()).unwrap();
+    let built = Kinds::default().build_all(&tables, clock, &Breakers::default());
+    let built = built.map_err(|(_, error)| error.to_string()).unwrap();
     let journal =
         Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
     let gateway = Gateway::new(journal).settings(Settings::default()).clock(clock.clone());

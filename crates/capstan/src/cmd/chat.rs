@@ -1,8 +1,7 @@
 //! `capstan chat`: talk to an agent from the terminal, healing included.
 
 mod editor;
-pub(super) mod screen;
-pub(super) mod turn;
+mod turn;
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -16,9 +15,10 @@ use uuid::Uuid;
 use super::Failure;
 use super::connection::{Connection, block_on};
 use super::input;
+use super::outcome::{INTERRUPTED, Outcome};
+use super::screen::Screen;
 use editor::{Editor, Entered};
-use screen::Screen;
-use turn::{ChatTurn, INTERRUPTED, Outcome};
+use turn::ChatTurn;
 
 /// Talk to an agent: one message, or a conversation
 ///

@@ -7,8 +7,8 @@ use capstan_client::{CapClient, CapError, Options};
 use uuid::Uuid;
 
 use super::Failure;
-use super::chat::screen::Screen;
-use super::chat::turn::Outcome;
+use super::outcome::Outcome;
+use super::screen::Screen;
 
 /// Where `make run` listens.
 pub(crate) const DEFAULT_URL: &str = "http://localhost:8787";

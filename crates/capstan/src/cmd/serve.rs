@@ -7,6 +7,7 @@ mod config;
 mod descriptors;
 mod greeting;
 mod jwks;
+mod kinds;
 mod page;
 mod plan;
 mod reload;

@@ -6,8 +6,8 @@ use capstan_client::CapClient;
 use owo_colors::OwoColorize as _;
 
 use super::Failure;
-use super::chat::screen::Screen;
 use super::connection::{Connection, Which, block_on, failed, nothing_there};
+use super::screen::Screen;
 
 /// Stop a run; a finished one stays as it is
 ///

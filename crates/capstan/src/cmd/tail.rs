@@ -7,9 +7,9 @@ use capstan_client::{CapClient, CapError, PacketStream};
 use capstan_protocol::{Cursor, ErrorSeverity, Payload, StreamError, StreamPacket, Transcript};
 
 use super::Failure;
-use super::chat::screen::Screen;
-use super::chat::turn::INTERRUPTED;
 use super::connection::{Connection, Which, block_on, failed, nothing_there};
+use super::outcome::INTERRUPTED;
+use super::screen::Screen;
 
 /// Watch a stream until it ends, healing included
 ///

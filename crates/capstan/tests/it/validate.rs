@@ -30,7 +30,8 @@ fn verdicts(output: &Output) -> Vec<Value> {
 
 #[test]
 fn each_line_gets_a_verdict_and_a_refusal_exits_with_one() {
-    let input = "{\"code\":\"x\",\"message\":\"y\",\"severity\":\"FATAL\",\"details\":null}\n{\"code\":\"x\",\"message\":\"y\",\"severity\":\"Transient\"}\n";
+    let input = "{\"code\":\"x\",\"message\":\"y\",\"severity\":\"FATAL\",\"details\":null}\n\
+                 {\"code\":\"x\",\"message\":\"y\",\"severity\":\"Transient\"}\n";
     let output = capstan(&["validate", "--model", "StreamError"], input);
     assert_eq!(
         verdicts(&output),

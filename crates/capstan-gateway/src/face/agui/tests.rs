@@ -443,7 +443,9 @@ proptest! {
             let whole = Screen::of(&Screen::default(), &events(&world.replay(state).await));
             let healed = Screen::of(&Screen::of(&Screen::default(), &first), &again);
             let is_answer = |(id, _): &(String, String)| !id.ends_with(".error");
-            let answer = |screen: Screen| screen.said().into_iter().filter(is_answer).collect::<Vec<_>>();
+            let answer = |screen: Screen| -> Vec<_> {
+                screen.said().into_iter().filter(is_answer).collect()
+            };
             prop_assert_eq!(answer(healed), answer(whole));
             for (id, _) in &again {
                 let id = id.clone().unwrap();

@@ -135,9 +135,8 @@ type Serve = fn(
 
 pub(super) fn open() -> Routes<FaceContext> {
     let card = async |State(cx): State<FaceContext>| {
-        Json(
-            json!({ "agents": cx.agents().map(|agent| agent.name.to_string()).collect::<Vec<_>>() }),
-        )
+        let names: Vec<String> = cx.agents().map(|agent| agent.name.to_string()).collect();
+        Json(json!({ "agents": names }))
     };
     Routes::default().get("/v1/numbers/card", card, &CARD)
 }

@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 /// Any character, with those that a codec may stumble over more often than chance would have them.
 pub(crate) fn char() -> impl Strategy<Value = char> {
-    let delicate = "\"\\/\n\r\t\0\u{1}\u{1f}\u{7f}\u{80}\u{85}\u{2027}\u{2028}\u{2029}\u{202a}\u{feff}\u{fffd}🐎";
+    let delicate = "\"\\/\n\r\t\0\u{1}\u{1f}\u{7f}\u{80}\u{85}\
+                    \u{2027}\u{2028}\u{2029}\u{202a}\u{feff}\u{fffd}🐎";
     let delicate = select(delicate.chars().collect::<Vec<_>>());
     prop_oneof![3 => any::<char>(), 2 => delicate, 2 => prop::char::range(' ', '~')]
 }
@@ -184,8 +185,10 @@ pub(crate) fn slip() -> impl Strategy<Value = Slip> {
 
 impl Slip {
     fn happen(&self, bytes: &mut Vec<u8>) {
-        let (Self::Change(at, _) | Self::Insert(at, _) | Self::Delete(at, _) | Self::Repeat(at, _)) =
-            self;
+        let at = match self {
+            Self::Change(at, _) | Self::Insert(at, _) => at,
+            Self::Delete(at, _) | Self::Repeat(at, _) => at,
+        };
         let at = at.index(bytes.len() + 1);
         let range = |len: usize| at..(at + len).min(bytes.len());
         match self {

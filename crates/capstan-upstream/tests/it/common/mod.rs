@@ -10,6 +10,7 @@ use capstan_protocol::{
     StreamPacket, UserContext, sse,
 };
 use capstan_stores::{Durability, open};
+use capstan_upstream::Kinds;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -197,7 +198,7 @@ pub(crate) fn agent(kind: &str, value: Value) -> Box<dyn Agent> {
 }
 
 pub(crate) fn agent_by(clock: Clock, kind: &str, value: Value) -> Box<dyn Agent> {
-    capstan_upstream::build_with(kind, keys(value), clock).unwrap()
+    Kinds::default().build(kind, keys(value), &clock).unwrap()
 }
 
 /// Runs an agent without a gateway.

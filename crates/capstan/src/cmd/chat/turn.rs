@@ -1,7 +1,6 @@
 //! One message and its answer, with the waits that a person sees.
 
 use std::io;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use capstan_client::{CapClient, CapError, PacketStream};
@@ -11,41 +10,8 @@ use capstan_protocol::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use uuid::Uuid;
 
-use super::screen::Screen;
-
-/// What a shell expects of a program that Ctrl-C ended.
-pub(in crate::cmd) const INTERRUPTED: u8 = 130;
-
-/// How a turn ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cmd) enum Outcome {
-    Complete,
-    Failed,
-    NoConnection,
-    NoProtocol,
-    /// Ctrl-C.
-    Interrupted,
-}
-
-impl Outcome {
-    pub(in crate::cmd) fn code(self) -> ExitCode {
-        ExitCode::from(match self {
-            Self::Complete => 0,
-            Self::Failed => 1,
-            Self::NoConnection => 3,
-            Self::NoProtocol => 4,
-            Self::Interrupted => INTERRUPTED,
-        })
-    }
-
-    pub(in crate::cmd) fn of(error: &CapError) -> Self {
-        match error {
-            CapError::Connection(_) => Self::NoConnection,
-            CapError::Protocol(_) => Self::NoProtocol,
-            CapError::Runtime(_) => Self::Failed,
-        }
-    }
-}
+use crate::cmd::outcome::Outcome;
+use crate::cmd::screen::Screen;
 
 pub(super) struct ChatTurn<'a> {
     client: &'a CapClient,

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use capstan_agent::{Agent, Clock};
 use capstan_protocol::nearest;
-use capstan_upstream::{AgentTable, Breakers, ConfigError, KINDS, build_all_with, missing_key};
+use capstan_upstream::{AgentTable, Breakers, ConfigError, Kind};
 use serde_json::{Map, Value};
 use toml::Spanned;
 
+use super::kinds::kinds;
 use crate::cmd::Failure;
 
 /// One table as it stands in the file: which keys there are depends on its kind.
@@ -44,7 +45,8 @@ pub(super) fn agents(
             .map_err(|why| source.mistake(place(table, "name"), &why))?;
         read.push(AgentTable { name, kind, keys: keys(table) });
     }
-    let built = build_all_with(&read, &Clock::default(), breakers).map_err(|(at, error)| {
+    let kinds = kinds();
+    let built = kinds.build_all(&read, &Clock::default(), breakers).map_err(|(at, error)| {
         let found = tables.get(at).zip(read.get(at));
         found.map_or_else(
             || Failure::usage(error.to_string()),
@@ -52,7 +54,7 @@ pub(super) fn agents(
         )
     })?;
     let named = |(table, agent): (AgentTable, Box<dyn Agent>)| {
-        let missing_key = missing_key(&table.kind, &table.keys).map(str::to_owned);
+        let missing_key = kinds.missing_key(&table.kind, &table.keys).map(str::to_owned);
         Named { name: table.name, kind: table.kind, agent, missing_key }
     };
     Ok(read.into_iter().zip(built).map(named).collect())
@@ -75,8 +77,8 @@ fn word(table: &Table, key: &str, source: Source<'_>) -> Result<String, Failure>
         let first = table.keys().map(|known| known.span().start).min();
         let help = match key {
             "kind" => {
-                let kinds = KINDS.iter().map(|kind| format!("{} ({})", kind.name, kind.what));
-                format!("one of: {}", kinds.collect::<Vec<_>>().join(", "))
+                let named = |kind: &Kind| format!("{} ({})", kind.name, kind.what);
+                format!("one of: {}", kinds().iter().map(named).collect::<Vec<_>>().join(", "))
             }
             _ => "it is the last part of the path /v1/agents/<name>".to_owned(),
         };
@@ -117,7 +119,6 @@ fn explain(
     let failure = source.mistake(at, &format!("agents: {name} ({kind}): {error}"));
     let wrong = match (error.key(), error.value()) {
         (_, Some(value)) => value,
-        (Some("kind"), None) => kind,
         (Some(key), None) => key,
         (None, None) => return failure,
     };
@@ -287,11 +288,10 @@ mod tests {
     fn every_key_of_every_kind_stands_in_the_documentation() {
         let wrong: Map<String, Value> =
             [("no_such_key".to_owned(), 1.into())].into_iter().collect();
-        for kind in KINDS {
+        for kind in kinds().iter() {
             assert!(PAGE.contains(&format!("`{}`", kind.name)), "{}", kind.name);
-            let Err(error) = capstan_upstream::build(kind.name, wrong.clone()) else {
-                panic!("{} takes anything", kind.name)
-            };
+            let built = kinds().build(kind.name, wrong.clone(), &Clock::default());
+            let Err(error) = built else { panic!("{} takes anything", kind.name) };
             for key in error.known() {
                 let row = rows().find(|row| row.starts_with(&format!("| `{key}` |")));
                 let row =
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn every_default_time_and_number_stands_in_the_documentation() {
-        for kind in KINDS.iter().filter(|kind| !matches!(kind.name, "demo" | "route")) {
+        for kind in kinds().iter().filter(|kind| !matches!(kind.name, "demo" | "route")) {
             let times = kind.timeouts;
             let cells = [times.connect, times.first_token, times.idle, times.total]
                 .map(|t| t.as_secs().to_string());

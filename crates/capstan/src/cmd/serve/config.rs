@@ -6,6 +6,7 @@ mod cluster;
 mod console;
 mod effective;
 mod overlay;
+mod shown;
 mod tenant;
 #[cfg(test)]
 mod tests;

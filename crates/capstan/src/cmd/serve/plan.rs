@@ -12,11 +12,9 @@ use capstan_upstream::Breakers;
 
 use super::agents::Named;
 use super::config::Config;
+use super::kinds::DEMO;
 use super::{address, jwks, tls};
 use crate::cmd::{Failure, traces};
-
-/// The kind of the agent that answers if no other is configured.
-const DEMO: &str = "demo";
 
 pub(in crate::cmd) struct Plan {
     /// What the gateway needs to know, the certificate included.

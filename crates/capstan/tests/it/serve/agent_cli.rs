@@ -72,8 +72,8 @@ fn agent(
     let (arguments, keys) = rest;
     format!(
         "[[agents]]\nname = {name:?}\nkind = \"command\"\n{keys}\ncwd = {home:?}\n\
-         command = [{cli:?}, \"-p\", \"--output-format\", \"stream-json\", \"--include-partial-messages\", \
-         \"--verbose\", \"--model\", {model:?}{arguments}]\n\
+         command = [{cli:?}, \"-p\", \"--output-format\", \"stream-json\", \
+         \"--include-partial-messages\", \"--verbose\", \"--model\", {model:?}{arguments}]\n\
          env = {{ HOME = {home:?}, ANTHROPIC_BASE_URL = {provider:?}, ANTHROPIC_API_KEY \
          = \"sk-ant-none-at-all\", \
          CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\", DISABLE_AUTOUPDATER = \"1\", \

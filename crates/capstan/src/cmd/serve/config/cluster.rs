@@ -4,8 +4,8 @@ use capstan_journal::Replica;
 use serde::Deserialize;
 use url::Url;
 
-use super::effective::Shown as _;
 use super::overlay::Seconds;
+use super::shown::Shown as _;
 use crate::cmd::Failure;
 
 /// All keys have defaults, and none matters to a journal that is one process's.

@@ -7,7 +7,7 @@ use capstan_gateway::{Limits, Retention, Timeouts};
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use super::effective::Shown as _;
+use super::shown::Shown as _;
 use crate::cmd::Failure;
 
 /// What the protocol promises: so long after its stream a key still starts no second run.

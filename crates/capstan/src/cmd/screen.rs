@@ -20,7 +20,7 @@ const HERE: [(FaultKind, &str); 2] = [
 
 /// Cheap to clone: notices come from inside the client.
 #[derive(Clone)]
-pub(in crate::cmd) struct Screen {
+pub(super) struct Screen {
     is_terminal: bool,
     /// The server that is talked to.
     url: Arc<str>,
@@ -37,7 +37,7 @@ struct State {
 }
 
 impl Screen {
-    pub(in crate::cmd) fn new(url: &str) -> Self {
+    pub(super) fn new(url: &str) -> Self {
         Self { is_terminal: io::stdout().is_terminal(), url: url.into(), state: Arc::default() }
     }
 
@@ -59,11 +59,7 @@ impl Screen {
     }
 
     /// A packet, whatever it holds; `so_far` has taken it already.
-    pub(in crate::cmd) fn packet(
-        &self,
-        packet: &StreamPacket,
-        so_far: &Transcript,
-    ) -> io::Result<()> {
+    pub(super) fn packet(&self, packet: &StreamPacket, so_far: &Transcript) -> io::Result<()> {
         match &packet.payload {
             Payload::Delta(text) => self.text(text),
             Payload::Event(raw) => self.event(&Event::of(raw).view(), so_far),
@@ -97,7 +93,7 @@ impl Screen {
     }
 
     /// Retries as one dim line; the rest is nobody's business.
-    pub(in crate::cmd) fn notice(&self, notice: &Notice) {
+    pub(super) fn notice(&self, notice: &Notice) {
         if let (true, Notice::Retrying { .. } | Notice::Gap { .. }) = (self.is_terminal, notice) {
             self.status(harmless(&notice.to_string()).dimmed());
         }
@@ -173,7 +169,7 @@ impl Screen {
         self.text(transcript.text())
     }
 
-    pub(in crate::cmd) fn end(&self, transcript: &Transcript) -> io::Result<()> {
+    pub(super) fn end(&self, transcript: &Transcript) -> io::Result<()> {
         if !transcript.text().is_empty() && !transcript.text().ends_with('\n') {
             self.text("\n")?;
         }
@@ -187,7 +183,7 @@ impl Screen {
     }
 
     /// The failure as a block: what happened, what it means, what to do.
-    pub(in crate::cmd) fn failure(&self, error: &CapError) -> io::Result<()> {
+    pub(super) fn failure(&self, error: &CapError) -> io::Result<()> {
         let state = std::mem::take(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner));
         if state.is_mid_line && self.is_terminal {
             self.text("\n")?;

@@ -1,0 +1,99 @@
+//! A table of a configuration, read into a kind's own keys, and the mistake that one can hold.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// The keys of one agent's table, without `name` and `kind`.
+pub(crate) type Keys = Map<String, Value>;
+
+/// Reads a kind's own keys. A mistake names the key that it stands at.
+pub fn read_keys<T: DeserializeOwned>(keys: Map<String, Value>) -> Result<T, ConfigError> {
+    serde_path_to_error::deserialize(Value::Object(keys)).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.into_inner().to_string();
+        let words: Vec<&str> = inner.split('`').skip(1).step_by(2).collect();
+        let (wrong, known) = match words.split_first() {
+            Some((wrong, known)) if inner.starts_with("unknown field") => (Some(*wrong), known),
+            Some((missing, _)) if inner.starts_with("missing field") => {
+                return ConfigError::new(format!("the key `{missing}` is missing"));
+            }
+            _ => (None, &[][..]),
+        };
+        let top = path.split('.').next().filter(|top| *top != "?" && !top.is_empty());
+        let key = wrong.or(top).map(str::to_owned);
+        let message = wrong.map_or_else(|| inner.clone(), |wrong| format!("unknown key `{wrong}`"));
+        let known = known.iter().map(|name| (*name).to_owned()).collect();
+        ConfigError { key, value: None, message, known }
+    })
+}
+
+/// A configuration that makes no agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    key: Option<String>,
+    /// What stands there, if a word of it is wrong.
+    value: Option<String>,
+    message: String,
+    known: Vec<String>,
+}
+
+impl ConfigError {
+    /// A mistake of the table as a whole.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { key: None, value: None, message: message.into(), known: Vec::new() }
+    }
+
+    /// A mistake at a key.
+    pub fn at(key: &str, message: impl Into<String>) -> Self {
+        Self { key: Some(key.to_owned()), ..Self::new(message) }
+    }
+
+    /// With the word that is wrong, and those that would have been right.
+    pub(crate) fn with_known(self, value: &str, known: Vec<String>) -> Self {
+        Self { value: Some(value.to_owned()), known, ..self }
+    }
+
+    /// Without words that would have been right for a kind with the same keys.
+    pub(crate) fn without(mut self, names: &[&str]) -> Self {
+        self.known.retain(|name| !names.contains(&name.as_str()));
+        self
+    }
+
+    /// With more words that would have been right, if it is a word that is wrong.
+    pub(crate) fn with_also(mut self, names: &[&str]) -> Self {
+        if !self.known.is_empty() {
+            self.known.extend(names.iter().map(|name| (*name).to_owned()));
+        }
+        self
+    }
+
+    /// The key that is wrong.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The word of its value that is wrong.
+    pub fn value(&self) -> Option<&str> {
+        self.value.as_deref()
+    }
+
+    /// The words that would have been right, for an unknown one.
+    pub fn known(&self) -> impl Iterator<Item = &str> {
+        self.known.iter().map(String::as_str)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            Some(key) if !self.message.contains(key.as_str()) => {
+                write!(f, "{key}: {}", self.message)
+            }
+            _ => f.write_str(&self.message),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}

@@ -1,0 +1,122 @@
+//! A kind of agent: its row, and the keys that most kinds have in common.
+
+use capstan_agent::{Agent, Clock};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::callee::Callee;
+use crate::config::{ConfigError, Keys, read_keys};
+use crate::retries::{OnCut, Retries};
+use crate::timeouts::{CallTimeouts, TimeoutsConfig};
+
+/// A kind of agent.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// As it stands in the configuration.
+    pub name: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// How often and when it is called, unless the configuration says otherwise.
+    pub retries: Retries,
+    /// How long a call may take, unless the configuration says otherwise.
+    pub timeouts: CallTimeouts,
+    /// The environment variable that holds its key, unless the configuration names another place.
+    pub key_env: Option<&'static str>,
+    pub(crate) build: Build,
+}
+
+type MakeCallee = fn(Keys, &Common) -> Result<Box<dyn Callee>, ConfigError>;
+type MakeAgent = fn(Map<String, Value>) -> Result<Box<dyn Agent>, ConfigError>;
+
+/// How an agent is made of its table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Build {
+    /// From its own keys and the common ones.
+    Adapter(MakeCallee),
+    /// From its own keys alone.
+    Agent(MakeAgent),
+}
+
+/// What all adapters understand.
+#[derive(Debug, Clone)]
+pub(crate) struct Common {
+    pub(crate) retries: Retries,
+    pub(crate) times: CallTimeouts,
+    pub(crate) clock: Clock,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct CommonConfig {
+    attempts: Option<u32>,
+    max_calls: Option<u32>,
+    on_cut: Option<OnCut>,
+    timeouts: TimeoutsConfig,
+}
+
+/// The names of the common keys.
+const COMMON: [&str; 4] = ["attempts", "max_calls", "on_cut", "timeouts"];
+
+impl Kind {
+    /// A kind that is no adapter of this crate. It reads its own keys and no others, and its agents
+    /// can be called again without harm, as members of a route are.
+    pub const fn agent(name: &'static str, what: &'static str, build: MakeAgent) -> Self {
+        Self {
+            name,
+            what,
+            retries: Retries::PROVIDER,
+            timeouts: CallTimeouts::PROVIDER,
+            key_env: None,
+            build: Build::Agent(build),
+        }
+    }
+
+    /// Makes the agent that a table describes.
+    pub(crate) fn build(
+        &self,
+        mut keys: Keys,
+        clock: &Clock,
+    ) -> Result<Box<dyn Callee>, ConfigError> {
+        for name in ["key", "api_key", "apikey", "token"] {
+            if keys.contains_key(name) {
+                let message = "a key never stands in the file; name it with key_env or key_file";
+                return Err(ConfigError::at(name, message));
+            }
+        }
+        match self.build {
+            Build::Agent(build) => Ok(Box::new(build(keys)?)),
+            Build::Adapter(build) => {
+                let common = read_keys(take_common(&mut keys))?;
+                let common = self.common(common, clock.clone())?;
+                build(keys, &common).map_err(|error| error.with_also(&COMMON))
+            }
+        }
+    }
+
+    fn common(&self, config: CommonConfig, clock: Clock) -> Result<Common, ConfigError> {
+        let mut retries = self.retries;
+        retries.max_calls = config.max_calls.unwrap_or(retries.max_calls);
+        retries.on_cut = config.on_cut.unwrap_or(retries.on_cut);
+        retries.attempts = config.attempts.unwrap_or(retries.attempts.min(retries.max_calls));
+        if retries.max_calls == 0 {
+            return Err(ConfigError::at("max_calls", "must be at least 1"));
+        }
+        if !(1..=retries.max_calls).contains(&retries.attempts) {
+            let message = format!("must be between 1 and max_calls ({})", retries.max_calls);
+            return Err(ConfigError::at("attempts", message));
+        }
+        let wrong = |name: &str| {
+            ConfigError::at("timeouts", format!("{name}: expected a number of seconds"))
+        };
+        let times = config.timeouts.over(self.timeouts).map_err(wrong)?;
+        Ok(Common { retries, times, clock })
+    }
+}
+
+fn take_common(keys: &mut Keys) -> Keys {
+    let taken =
+        COMMON.iter().filter_map(|name| Some(((*name).to_owned(), keys.get_mut(*name)?.take())));
+    let taken = taken.collect();
+    keys.retain(|name, _| !COMMON.contains(&name.as_str()));
+    taken
+}

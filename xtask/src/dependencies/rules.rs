@@ -1,0 +1,88 @@
+//! What each crate may know: the table that the check reads.
+
+/// A crate of the workspace.
+pub(crate) struct Rule {
+    pub(crate) name: &'static str,
+    /// The crates of ours that it may depend on.
+    pub(crate) knows: &'static [&'static str],
+    /// Crates of others that would give it a job that is not its own.
+    pub(crate) never: &'static [&'static str],
+    /// How many of its modules are in cycles today. It may only fall.
+    pub(crate) in_cycles: usize,
+}
+
+impl Rule {
+    pub(crate) fn may_know(&self, name: &str) -> bool {
+        self.knows == EVERYTHING || self.knows.contains(&name)
+    }
+}
+
+const EVERYTHING: &[&str] = &["*"];
+
+/// Serving HTTP.
+const SERVER: &[&str] = &["axum", "hyper", "hyper-util", "tower"];
+/// HTTP in any form, and the gateway's counters.
+const NO_HTTP: &[&str] = &[
+    "axum",
+    "http",
+    "http-body",
+    "http-body-util",
+    "hyper",
+    "hyper-util",
+    "prometheus-client",
+    "reqwest",
+    "tower",
+];
+
+pub(crate) const RULES: &[Rule] = &[
+    Rule { name: "capstan-protocol", knows: &[], never: SERVER, in_cycles: 0 },
+    Rule { name: "capstan-agent", knows: &["capstan-protocol"], never: NO_HTTP, in_cycles: 0 },
+    Rule { name: "capstan-journal", knows: &["capstan-protocol"], never: NO_HTTP, in_cycles: 5 },
+    Rule {
+        name: "capstan-stores",
+        knows: &["capstan-journal", "capstan-protocol"],
+        never: NO_HTTP,
+        in_cycles: 10,
+    },
+    Rule {
+        name: "capstan-engine",
+        knows: &["capstan-agent", "capstan-journal", "capstan-protocol"],
+        never: NO_HTTP,
+        in_cycles: 0,
+    },
+    Rule {
+        name: "capstan-gateway",
+        knows: &["capstan-agent", "capstan-engine", "capstan-journal", "capstan-protocol"],
+        never: &["reqwest", "tokio-postgres"],
+        in_cycles: 46,
+    },
+    Rule {
+        name: "capstan-demo",
+        knows: &["capstan-agent", "capstan-protocol"],
+        never: NO_HTTP,
+        in_cycles: 0,
+    },
+    Rule { name: "capstan-client", knows: &["capstan-protocol"], never: SERVER, in_cycles: 0 },
+    Rule {
+        name: "capstan-upstream",
+        knows: &["capstan-agent", "capstan-client", "capstan-protocol"],
+        never: SERVER,
+        in_cycles: 0,
+    },
+    Rule { name: "capstan-chaos", knows: &[], never: NO_HTTP, in_cycles: 0 },
+    Rule { name: "capstan-fake-provider", knows: &[], never: NO_HTTP, in_cycles: 0 },
+    Rule {
+        name: "capstan-check",
+        knows: &["capstan-client", "capstan-protocol"],
+        never: SERVER,
+        in_cycles: 0,
+    },
+    Rule {
+        name: "coreason-client-python",
+        knows: &["capstan-client", "capstan-protocol"],
+        never: SERVER,
+        in_cycles: 3,
+    },
+    Rule { name: "capstan", knows: EVERYTHING, never: &[], in_cycles: 0 },
+    Rule { name: "xtask", knows: EVERYTHING, never: &[], in_cycles: 0 },
+];
