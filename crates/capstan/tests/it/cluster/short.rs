@@ -28,19 +28,21 @@ async fn a_failover_to_a_synchronous_standby_is_not_noticed() {
 async fn a_lease_that_is_lost_again_cancels_no_run() {
     let database = Database::create();
     let cluster = Cluster::over(database.url.clone(), CONFIG, None);
-    let request = ask("/tokens 200 --delay 5ms");
+    let request = ask("/tokens 400 --delay 5ms");
     let mut response = cluster.post(0, &request).await;
     drop(read_until(&mut response, |seen| seen.contains(":10\n")).await);
     let stream = stream_of(&response);
     let run = format!("from capstan.runs where stream = '{stream}'");
-    for attempt in [2, 3] {
+    for gateway in [1, 2] {
         // As whoever took it for dead would; it lives, and may take over what was its own.
         database.sql(&format!("select capstan.leave_1(owner) {run}"));
-        while database.sql(&format!("select attempt >= {attempt} and state = 1 {run}")) != "t" {}
+        while database.sql(&format!("select state in (2, 3) {run}")) != "t" {}
+        // Its readers are told that it was interrupted, and ask again.
+        response = cluster.post(gateway, &request).await;
+        assert_eq!(stream_of(&response), stream);
     }
-    let whole = cluster.post(1, &request).await;
-    assert_eq!(stream_of(&whole), stream);
-    let whole = whole.bytes().await.unwrap();
-    assert_whole(&packets(&whole), &tokens(200));
+    let whole = response.bytes().await.unwrap();
+    assert_whole(&packets(&whole), &tokens(400));
     assert!(!String::from_utf8_lossy(&whole).contains("cancelled"));
+    assert_eq!(database.sql(&format!("select attempt > 1 {run}")), "t", "it was interrupted");
 }
