@@ -9,6 +9,11 @@ export abstract class CAPError extends Error {
   abstract readonly isRetryable: boolean;
   /** Seconds to wait before trying again, if the server said so. */
   readonly retryAfter: number | undefined = undefined;
+
+  /** For `JSON.stringify`, which leaves out an error's message by itself. */
+  toJSON(): Record<string, unknown> {
+    return { ...(this as object), name: this.name, message: this.message };
+  }
 }
 
 /** What is known of a lost connection. */
@@ -115,6 +120,10 @@ export class CAPRuntimeError extends CAPError {
     if (this.error) return isRetryableStreamError(this.error);
     if (this.problem?.code) return this.problem.retryable ?? false;
     return this.status !== undefined && PASSING.includes(this.status);
+  }
+
+  override toJSON(): Record<string, unknown> {
+    return { ...super.toJSON(), code: this.code, severity: this.severity };
   }
 }
 

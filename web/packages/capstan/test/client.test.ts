@@ -144,6 +144,24 @@ test("a failure keeps the text that came before it", async () => {
   await expect(new CapClient(server.url).chat("hi").collect()).rejects.toMatchObject({ partialText: "Well", code: "content_refused" });
 });
 
+test("an error as JSON has its code and its message", () => {
+  const error = { code: "content_refused", message: "No.", severity: "FATAL" } as const;
+  const failed = new CAPRuntimeError({ error, retryAfter: 7, partialText: "Well" });
+  expect(JSON.parse(JSON.stringify(failed))).toEqual({
+    name: "CAPRuntimeError",
+    code: "content_refused",
+    message: "No.",
+    severity: "FATAL",
+    retryAfter: 7,
+    partialText: "Well",
+    error,
+  });
+  const lost = new CAPConnectionError("refused", 2, { cause: "a secret", address: "http://a" });
+  const told = { name: "CAPConnectionError", why: "refused", retries: 2, isRetryable: true };
+  const all = { ...told, message: lost.message, address: "http://a" };
+  expect(JSON.parse(JSON.stringify({ lost }))).toEqual({ lost: all });
+});
+
 test("attach, stop, health and ask use their own routes", async () => {
   server = await serve((response, { method, path }) => {
     if (path.startsWith("/v1/streams/") && method === "GET") return whole(response, server!.seen[0]!);

@@ -89,12 +89,27 @@ const state: CapStreamState["status"] = useCapStream(new CapClient("http://local
 const wrong: number = packet;
 export const all = [packet, status, state, wrong, FAULT_HELP.timeout.remedy, AGUIErrorCode.TIMEOUT];
 `;
-  const files = ["types.cts", "types.mts"];
-  for (const file of files) writeFileSync(join(project, file), text);
-  const options = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", "--module", "node16"];
+  for (const file of ["types.cts", "types.mts"]) {
+    writeFileSync(join(project, file), text);
+    compile(file, "--module", "node16");
+  }
+});
+
+test("the examples of the README for useCapStream fit the types", () => {
+  const readme = readFileSync(join(source, "README.md"), "utf8");
+  const examples = [...readme.matchAll(/```tsx\n(.*?)```/gs)].map(([, example = ""]) => example);
+  const complete = examples.filter((example) => example.includes("useCapStream("));
+  expect(complete).toHaveLength(1);
+  writeFileSync(join(project, "example.tsx"), complete[0] ?? "");
+  compile("example.tsx", "--jsx", "react-jsx", "--module", "esnext", "--moduleResolution", "bundler");
+});
+
+/** Checks the types of one file as a user of the package does. */
+function compile(file: string, ...more: string[]): void {
+  const options = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--lib", "es2022,dom,dom.iterable"];
   try {
-    run("node", join(modules, "typescript/bin/tsc"), ...options, ...files);
+    run("node", join(modules, "typescript/bin/tsc"), ...options, ...more, file);
   } catch (error) {
     throw new Error((error as { stdout: string }).stdout);
   }
-});
+}

@@ -35,13 +35,15 @@ export function Description({ error, deadline }: { error: AGUIErrorData; deadlin
   );
 }
 
-/** A button that sleeps until the deadline. It keeps the focus meanwhile, so that a keyboard need not look for it. */
+/**
+ * A button that sleeps until the deadline, which the description counts down to. It keeps the
+ * focus meanwhile, so that a keyboard need not look for it.
+ */
 export function RetryButton({ deadline, onRetry }: { deadline: number | null; onRetry: () => void }): ReactNode {
-  const left = useSecondsLeft(deadline);
-  const isAsleep = left > 0;
+  const isAsleep = useSecondsLeft(deadline) > 0;
   return (
     <button type="button" data-button="" data-capstan-retry="" aria-disabled={isAsleep} onClick={isAsleep ? undefined : onRetry}>
-      {isAsleep ? `Retry in ${left} s` : "Retry"}
+      Retry
     </button>
   );
 }

@@ -5,7 +5,7 @@ import type { CallOptions, CapClient } from "../client.js";
 import { CAPConnectionError, CAPRuntimeError } from "../errors.js";
 import type { StreamPacket } from "../generated/wire.js";
 import type { Notice } from "../notice.js";
-import { newId, type ResumeEntry } from "../request.js";
+import { type Envelope, newId, type ResumeEntry } from "../request.js";
 import type { PacketStream } from "../stream.js";
 import { type Block, Transcript } from "../transcript.js";
 
@@ -43,6 +43,8 @@ export interface CapStream {
   state: CapStreamState;
   /** Says something; in a new conversation unless one is named. Ends what runs here, though not at the server. */
   send: (message: string, conversationId?: string) => void;
+  /** Sends a request of your own, such as one that brings the conversation along. */
+  assist: (request: Envelope, conversationId: string) => void;
   /** Answers what the last run of a conversation asked. */
   answer: (resume: readonly ResumeEntry[], conversationId: string) => void;
   /** Follows a stream that exists. */
@@ -71,15 +73,14 @@ export function useCapStream(client: CapClient, options: CapStreamOptions = {}):
       current.current = new Run(conversationId, open, latest, setState);
       void current.current.follow();
     };
+    const assist = (request: Envelope, conversationId: string) =>
+      begin(conversationId, (call) => client.assist(request, call));
     return {
-      send: (message: string, conversationId = newId()) => {
-        const request = client.question(conversationId, message);
-        begin(conversationId, (call) => client.assist(request, call));
-      },
-      answer: (resume: readonly ResumeEntry[], conversationId: string) => {
-        const request = client.answers(conversationId, resume);
-        begin(conversationId, (call) => client.assist(request, call));
-      },
+      assist,
+      send: (message: string, conversationId = newId()) =>
+        assist(client.question(conversationId, message), conversationId),
+      answer: (resume: readonly ResumeEntry[], conversationId: string) =>
+        assist(client.answers(conversationId, resume), conversationId),
       retry: () => current.current?.again() ?? false,
       attach: (cursor: string) => begin("", (call) => client.attach(cursor, call)),
       stop: async () => {
