@@ -34,6 +34,8 @@ export interface Said {
   conversationId: string;
   /** The conversation so far, the question last. */
   messages: readonly Message[];
+  /** The messages are all that counts: what the gateway has stored of the conversation does not. */
+  isWhole?: boolean;
   /** Answers to what the last run asked, in place of a question. */
   resume?: readonly ResumeEntry[];
   /** The run is there already: it is told from its start. */

@@ -7,7 +7,10 @@ import { expect, test } from "vitest";
 
 import { AguiTranscript } from "../src/agui/transcript.js";
 import { ChunkTranscript } from "../src/ai-sdk/transcript.js";
-import { Markdown } from "../src/markdown.js";
+import { LONGEST_CODE } from "../src/markdown/CodeBlock.js";
+import { highlight, LANGUAGES } from "../src/markdown/highlight.js";
+import { loadMarkdown, Markdown } from "../src/markdown/Markdown.js";
+import { LONGEST } from "../src/markdown/parser.js";
 import { ResponseTranscript } from "../src/openai/transcript.js";
 import { raw } from "../src/raw.js";
 import { Turn } from "../src/show/Turn.js";
@@ -15,6 +18,8 @@ import { AGUI_EVENTS, anyText, anyValue, CHUNKS, EVENTS, nearly, RESPONSE_EVENTS
 
 /** Quotes within quotes, marks within marks, and the few elements around them. */
 const DEEPEST = 24;
+
+await loadMarkdown();
 
 const html = (text: string) => renderToStaticMarkup(<Markdown text={text} />);
 
@@ -28,6 +33,13 @@ function depthOf(markup: string): number {
     deepest = Math.max(deepest, depth);
   }
   return deepest;
+}
+
+/** In seconds of work, however busy the machine is. */
+function expectQuick(render: () => void, most = 10): void {
+  const before = process.cpuUsage();
+  render();
+  expect(process.cpuUsage(before).user / 1e6).toBeLessThan(most);
 }
 
 function shown({ text, blocks }: Pick<Transcript, "text" | "blocks">): string {
@@ -45,22 +57,43 @@ test("no word is lost, whatever marks stand around it", () => {
   fc.assert(fc.property(text, (text) => letters(html(text).replace(/<[^>]*>/g, "")) === letters(text)), { numRuns: 1_000 });
 });
 
+/** Of longer paragraphs the marks are text. */
+const FITTING = LONGEST - 10;
 const MARKS = ["[", "]", "![", "*", "_", "`", ">", "> ", "#", "# ", "- ", "|", " ", "\t", "\n", "https://", "&<"];
 /** These are shown as something each time: the elements are what costs. */
 const PIECES = ["[a](", "[](x(", "[a](b)", "**a", "*a**b", "_a ", "`a``b```c", ">\n", "-\n", "| |\n", "|-|\n", "```\n", "1. a\n"];
 
-test.each([...MARKS.map((piece) => [piece, 100_000] as const), ...PIECES.map((piece) => [piece, 3_000] as const)])(
+test.each([...MARKS.map((piece) => [piece, 100_000] as const), ...[...MARKS, "www.", "a@b."].map((piece) => [piece, Math.floor(FITTING / piece.length)] as const), ...PIECES.map((piece) => [piece, 3_000] as const)])(
   "%j, %i times, is rendered at once",
-  { timeout: 10_000 },
   (piece, times) => {
     const text = piece.repeat(times);
-    for (const odd of [text, `${text}x`, `x${text}`, `# ${text}x\u2028`]) expect(depthOf(html(odd))).toBeLessThanOrEqual(DEEPEST);
+    expectQuick(() => {
+      for (const odd of [text, `${text}x`, `x${text}`, `# ${text}x\u2028`]) expect(depthOf(html(odd))).toBeLessThanOrEqual(DEEPEST);
+    });
   },
 );
 
 /** Many that open, one that closes, and a long way from there: what stands behind it is read once, not for each. */
-test.each(["()", "x", "(x)", "[b](c"])("brackets that share an end, before %j", { timeout: 5_000 }, (tail) => {
-  for (const open of ["[a", "![", "a[b "]) expect(depthOf(html(`${open.repeat(40_000)}](${tail.repeat(40_000)}`))).toBeLessThanOrEqual(DEEPEST);
+test.each(["()", "x", "(x)", "[b](c"])("brackets that share an end, before %j", (tail) => {
+  expectQuick(() => {
+    for (const open of ["[a", "![", "a[b "]) for (const most of [FITTING / 2, 100_000]) {
+      const [begin, end] = [open, tail].map((piece) => piece.repeat(Math.floor(most / piece.length)));
+      expect(depthOf(html(`${begin}](${end}`))).toBeLessThanOrEqual(DEEPEST);
+    }
+  });
+});
+
+const CODES = ["(", "{", "[", "`${", "<a ", "</", "/*", "\"", "'", "\\", "#", "$(", "a: ", "- ", "0", "=>", "f(", "@", "a b ", "\n"];
+
+test.each(Object.keys(LANGUAGES))("code that likes to be odd is coloured at once: %s", (name) => {
+  expectQuick(() => {
+    for (const piece of CODES) {
+      const code = piece.repeat(Math.floor(LONGEST_CODE / piece.length));
+      const shown = renderToStaticMarkup(highlight(code, name));
+      expect(depthOf(shown)).toBeLessThanOrEqual(DEEPEST);
+      expect(shown.replace(/<[^>]*>/g, "").length).toBeGreaterThanOrEqual(code.length);
+    }
+  });
 });
 
 const anyEvent = fc.oneof(...EVENTS.map(nearly), anyValue);

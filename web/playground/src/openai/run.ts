@@ -32,9 +32,10 @@ export class OpenAIRun extends FaceRun {
   }
 
   #body(): string {
-    const { conversationId, messages, resume } = this.said;
+    const { conversationId, messages, isWhole, resume } = this.said;
     const { agent } = this.options;
-    const input = resume ? resume.map(outputOf) : (messages.at(-1)?.content ?? "");
+    const said = isWhole ? messages.map(({ role, content }) => ({ role, content })) : messages.at(-1)?.content;
+    const input = resume ? resume.map(outputOf) : (said ?? "");
     return JSON.stringify({ ...(agent !== "" && { model: agent }), conversation: conversationId, input, stream: true });
   }
 

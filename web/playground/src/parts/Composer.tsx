@@ -30,6 +30,7 @@ export function Composer({ box, isRunning, onSend, onStop, onCut }: Props): Reac
       <textarea
         ref={box}
         aria-label="Message"
+        dir="auto"
         placeholder="Ask anything, or /help"
         rows={1}
         autoFocus

@@ -2,13 +2,13 @@
 import { type EventView, type MediaItem, viewUserError } from "capstan";
 import type { ReactNode } from "react";
 
-import { Link } from "../inline.js";
-import { Markdown } from "../markdown.js";
+import { Markdown } from "../markdown/Markdown.js";
 import { typeOf } from "../raw.js";
 import { safeLink, safeMedia, safePicture } from "../safe-url.js";
 import { Badge } from "../ui/Badge.js";
 import { Button } from "../ui/Button.js";
 import { Icon } from "../ui/Icon.js";
+import { Link } from "./Link.js";
 import { Raw } from "./Raw.js";
 
 interface Props {
@@ -28,7 +28,7 @@ export function EventBlock({ view, onRetry }: Props): ReactNode {
     case "markdown":
       return <div className="card"><Markdown text={view.data.content} /></div>;
     case "thought":
-      return <details className="thought"><summary><Icon name="bulb" /> Thought</summary><p>{view.data.thought}</p></details>;
+      return <details className="thought"><summary><Icon name="bulb" /> Thought</summary><p dir="auto">{view.data.thought}</p></details>;
     case "user_error":
       return <UserError view={view} onRetry={onRetry} />;
     case "reset":
@@ -59,7 +59,7 @@ function Citations({ view }: { view: Of<"citations"> }): ReactNode {
       <h3 className="card-title"><Icon name="book" /> Sources</h3>
       <ol className="citations">
         {view.data.citations.map(({ uri, title, snippet, confidence }, n) => (
-          <li key={n}>
+          <li key={n} dir="auto">
             <Link address={uri}>{title}</Link>{" "}
             {Number.isFinite(confidence) && <Badge>{Math.round(confidence * 100)} %</Badge>}
             {snippet && <p className="muted">{snippet}</p>}
@@ -76,7 +76,7 @@ function Progress({ view: { data } }: { view: Of<"progress"> }): ReactNode {
   const share = Math.min(1, Math.max(0, data.progress_percent ?? (data.status === "complete" ? 1 : 0)));
   return (
     <div className="card progress">
-      <span>{data.label}</span>
+      <span dir="auto">{data.label}</span>
       <Badge tone={TONE[data.status]}>{data.status}</Badge>
       <progress aria-label={data.label} max={1} value={share} data-status={data.status} />
     </div>
@@ -93,7 +93,7 @@ function Media({ item }: { item: MediaItem }): ReactNode {
   return (
     <figure className="card medium">
       <Icon name="image" />
-      <figcaption>
+      <figcaption dir="auto">
         {words}
         {/* What lies elsewhere is not loaded: that would tell its server who reads. */}
         <span className="muted">{link ? <Link address={item.url}>{`Open at ${new URL(link).host}`}</Link> : "This address is not followed."}</span>
@@ -109,7 +109,7 @@ function UserError({ view: { data }, onRetry }: { view: Of<"user_error">; onRetr
       <Icon name={icon} />
       <div>
         <strong>{label}{data.code ? ` · ${data.code}` : ""}</strong>
-        <p>{data.message}</p>
+        <p dir="auto">{data.message}</p>
       </div>
       {retry && onRetry && <Button size="small" onClick={onRetry}>{retry}</Button>}
     </div>

@@ -59,7 +59,7 @@ export function Interrupt({ asked, onAnswer }: { asked: Asked; onAnswer?: OnAnsw
   };
   return (
     <form className="card interrupt" aria-label="Question" onSubmit={submit}>
-      <strong>{asked.message ?? asked.reason}</strong>
+      <strong dir="auto">{asked.message ?? asked.reason}</strong>
       <fieldset disabled={isDone || !onAnswer}>
         {fields.map(([name, field]) => <Input key={name} name={name} field={field} isRequired={asked.responseSchema?.required?.includes(name) ?? false} />)}
         <div className="row">

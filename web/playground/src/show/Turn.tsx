@@ -5,8 +5,12 @@ import { useSecondsLeft } from "capstan/react";
 import { memo, type ReactNode } from "react";
 
 import { Badge, type Tone } from "../ui/Badge.js";
+import { Button } from "../ui/Button.js";
+import { CopyButton } from "../ui/Copy.js";
+import { Icon } from "../ui/Icon.js";
 import { BlockView } from "./BlockView.js";
 import type { OnAnswer } from "./Interrupt.js";
+import { Question } from "./Question.js";
 
 /** A code or a reason is a word; an agent can send anything in its place. */
 const LONGEST = 80;
@@ -14,6 +18,8 @@ const LONGEST = 80;
 export interface TurnData {
   id: string;
   question: string;
+  /** It answers what a run asked: it cannot be asked again. */
+  isAnswer?: boolean | undefined;
   state: CapStreamState;
 }
 
@@ -22,18 +28,39 @@ interface Props {
   /** Without it nothing can be tried again: this is what was, not what is. */
   onRetry?: (() => void) | undefined;
   onAnswer?: OnAnswer | undefined;
+  /** Asks something in the place of this turn and all that followed. */
+  onRewrite?: ((id: string, question: string) => void) | undefined;
+  isLast?: boolean | undefined;
   /** Where there is more to know about the run. */
   more?: string | undefined;
 }
 
-export const Turn = memo(function Turn({ turn, onRetry, onAnswer, more }: Props): ReactNode {
-  const { question, state } = turn;
+export const Turn = memo(function Turn({ turn, onRetry, onAnswer, onRewrite, isLast, more }: Props): ReactNode {
+  const { id, question, state } = turn;
+  const isOver = state.status === "closed" || state.status === "failed";
+  const again = isLast && onRewrite && (() => onRewrite(id, question));
   return (
     <article className="turn" data-status={state.status}>
-      {question !== "" && <p className="question">{question}</p>}
+      {question !== "" && <Question text={question} onEdit={onRewrite && ((text) => onRewrite(id, text))} />}
       <div className="answer">
-        {state.status !== "idle" && latest(state.blocks).map((block) => <BlockView key={`${block.type}-${block.seq}`} block={block} onRetry={onRetry} onAnswer={onAnswer} />)}
-        <Status state={state} more={more} />
+        {state.status !== "idle" && latest(state.blocks).map((block) => (
+          <BlockView
+            key={`${block.type}-${block.seq}`}
+            block={block}
+            isOpen={!isOver && block === state.blocks.at(-1)}
+            onRetry={onRetry}
+            onAnswer={onAnswer}
+          />
+        ))}
+        <div className="turn-foot">
+          <Status state={state} more={more} />
+          {isOver && state.text !== "" && <CopyButton text={state.text} label="answer" />}
+          {isOver && again && (
+            <Button size="icon" look="ghost" className="copy" aria-label="Regenerate" title="Regenerate" onClick={again}>
+              <Icon name="again" />
+            </Button>
+          )}
+        </div>
       </div>
     </article>
   );

@@ -1,7 +1,7 @@
 // What the agent was given to answer: the turns before this one that were whole, and the question.
 import type { ReactNode } from "react";
 
-import { Markdown } from "../../markdown.js";
+import { Markdown } from "../../markdown/Markdown.js";
 import type { Row, SessionTurn } from "../api/types.js";
 import { useConsole } from "../context.js";
 import { plural } from "../format.js";

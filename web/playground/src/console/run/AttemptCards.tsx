@@ -1,11 +1,11 @@
 // Every attempt, not only the last: when it began, how it ended, what it took.
 import { type ReactNode, useEffect, useState } from "react";
 
-import { Markdown } from "../../markdown.js";
+import { Markdown } from "../../markdown/Markdown.js";
 import { Badge } from "../../ui/Badge.js";
 import type { Attempt, RunDetail } from "../api/types.js";
 import { bytes, clock, count, plural, span, tokens } from "../format.js";
-import { CopyButton } from "../parts/Copy.js";
+import { CopyButton } from "../../ui/Copy.js";
 import { Pace } from "./pace.js";
 import type { Tape } from "./tape.js";
 

@@ -5,7 +5,7 @@ import { Icon } from "../../ui/Icon.js";
 import type { RunDetail } from "../api/types.js";
 import { useConsole } from "../context.js";
 import { bytes, clock, count, durationOf, plural, span, tokens } from "../format.js";
-import { Id } from "../parts/Copy.js";
+import { Id } from "../parts/Id.js";
 import { StateBadge } from "../parts/StateBadge.js";
 import { Link } from "../router.js";
 import { filled, to } from "../url.js";

@@ -7,7 +7,7 @@ import { Icon } from "../../ui/Icon.js";
 import type { Row } from "../api/types.js";
 import { useConsole } from "../context.js";
 import { bytes } from "../format.js";
-import { CopyButton } from "../parts/Copy.js";
+import { CopyButton } from "../../ui/Copy.js";
 import { Failure } from "../parts/Failure.js";
 import { againCurl, attachCurl, downloadCurl, tailCommand } from "./curl.js";
 import { read, Tape } from "./tape.js";
