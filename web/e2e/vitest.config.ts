@@ -3,8 +3,11 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
-  resolve: { alias: { capstan: fileURLToPath(new URL("../packages/capstan/src/index.ts", import.meta.url)) } },
-  // Six at a time: these tests mostly wait. Files share nothing that one could leave behind, so a worker imports the rest once.
+  resolve: {
+    alias: { capstan: fileURLToPath(new URL("../packages/capstan/src/index.ts", import.meta.url)) },
+  },
+  // Six at a time: these tests mostly wait. Files share nothing that one could leave behind, so a
+  // worker imports the rest once.
   test: {
     include: ["test/*.test.ts"],
     globalSetup: "test/chromium.ts",
@@ -13,7 +16,8 @@ export default defineConfig({
     // Only what never comes needs all of it.
     expect: { poll: { timeout: 10_000 } },
     maxWorkers: 6,
-    // A browser's tests meet the odd busy machine, as those of Rust do (.config/nextest.toml). What passes at the second try is told as such.
+    // A browser's tests meet the odd busy machine, as those of Rust do (.config/nextest.toml).
+    // What passes at the second try is told as such.
     retry: process.env["CI"] ? 1 : 0,
     isolate: false,
   },

@@ -45,7 +45,10 @@ test("lists nest and count on, tasks have boxes, and what is struck out is", asy
   await answered(page);
   const answer = lastTurn(page).locator(".answer");
   expect(await answer.locator("ol > li").count()).toBe(2);
-  expect(await answer.locator("ol > li > ul > li").allInnerTexts()).toEqual(["nested\ndeeper", "back"]);
+  expect(await answer.locator("ol > li > ul > li").allInnerTexts()).toEqual([
+    "nested\ndeeper",
+    "back",
+  ]);
   expect(await answer.locator("ol > li > ul > li > ul > li").innerText()).toBe("deeper");
   expect(await answer.getByRole("checkbox", { name: "done" }).isChecked()).toBe(true);
   expect(await answer.getByRole("checkbox", { name: "to do" }).isChecked()).toBe(false);
@@ -59,8 +62,17 @@ test("cells stand on their side, keep pipes within code, and break no word", asy
   const page = await stage.start({ viewport: { width: 320, height: 640 } });
   await answered(page);
   const cells = lastTurn(page).locator("td");
-  expect(await cells.allInnerTexts()).toEqual(["capstan", "12", "code|pipe", "internationalisation", "3", "a"]);
-  const sides = await cells.evaluateAll((all) => all.slice(0, 3).map((cell) => getComputedStyle(cell).textAlign));
+  expect(await cells.allInnerTexts()).toEqual([
+    "capstan",
+    "12",
+    "code|pipe",
+    "internationalisation",
+    "3",
+    "a",
+  ]);
+  const sides = await cells.evaluateAll((all) =>
+    all.slice(0, 3).map((cell) => getComputedStyle(cell).textAlign),
+  );
   expect(sides).toEqual(["left", "right", "center"]);
   const lines = await cells.nth(3).evaluate((cell) => {
     const range = document.createRange();
@@ -68,7 +80,9 @@ test("cells stand on their side, keep pipes within code, and break no word", asy
     return range.getClientRects().length;
   });
   expect(lines).toBe(1);
-  expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+  expect(
+    await page.evaluate(() => document.documentElement.scrollWidth - innerWidth),
+  ).toBeLessThanOrEqual(0);
 });
 
 test("code says its language, has colours, and is copied whole", async () => {
@@ -80,7 +94,9 @@ test("code says its language, has colours, and is copied whole", async () => {
   await code.locator(".hljs-keyword", { hasText: "const" }).waitFor();
   await code.getByRole("button", { name: "Copy code" }).click();
   await code.getByRole("button", { name: "code copied" }).waitFor();
-  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe("const answer: number = 42; // yes");
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(
+    "const answer: number = 42; // yes",
+  );
 });
 
 test("text goes from right to left where its first letter does", async () => {
@@ -88,11 +104,17 @@ test("text goes from right to left where its first letter does", async () => {
   await say(page, "/echo שלום\n\nHello");
   await ended(page, "closed");
   const turn = lastTurn(page);
-  const directions = await turn.locator(".prose > p").evaluateAll((all) => all.map((one) => getComputedStyle(one).direction));
+  const directions = await turn
+    .locator(".prose > p")
+    .evaluateAll((all) => all.map((one) => getComputedStyle(one).direction));
   expect(directions).toEqual(["rtl", "ltr"]);
   await say(page, "שלום");
   await ended(page, "closed");
-  expect(await lastTurn(page).locator(".question").evaluate((one) => getComputedStyle(one).direction)).toBe("rtl");
+  expect(
+    await lastTurn(page)
+      .locator(".question")
+      .evaluate((one) => getComputedStyle(one).direction),
+  ).toBe("rtl");
 });
 
 test("an answer that streams ends as the whole text does", async () => {
@@ -115,35 +137,42 @@ test("messages and answers are copied as they were written", async () => {
   await expect.poll(copied).toBe("**one**");
 });
 
-test.each(["cap", "ag-ui", "openai", "ai-sdk"])("%s: what is asked again takes the place of what followed", async (face) => {
-  const page = await stage.start();
-  const bodies: string[] = [];
-  page.on("request", (request) => request.method() === "POST" && bodies.push(request.postData() ?? ""));
-  await page.getByLabel("Face").selectOption(face);
-  for (const word of ["one", "two", "three"]) await answered(page, word);
-  const second = page.locator(".turn").nth(1);
-  await second.getByRole("button", { name: "Edit message" }).click();
-  await second.getByRole("textbox", { name: "Edited message" }).fill("/echo other");
-  await page.keyboard.press("Enter");
-  await expect.poll(() => page.locator(".turn").count()).toBe(2);
-  await ended(page, "closed");
-  expect(await textOf(page)).toBe("other");
-  // The gateway is told the turn before, and nothing of those that were taken back.
-  expect(bodies.at(-1)).toContain("/echo one");
-  for (const gone of ["two", "three"]) expect(bodies.at(-1)).not.toContain(gone);
+test.each(["cap", "ag-ui", "openai", "ai-sdk"])(
+  "%s: what is asked again takes the place of what followed",
+  async (face) => {
+    const page = await stage.start();
+    const bodies: string[] = [];
+    page.on(
+      "request",
+      (request) => request.method() === "POST" && bodies.push(request.postData() ?? ""),
+    );
+    await page.getByLabel("Face").selectOption(face);
+    for (const word of ["one", "two", "three"]) await answered(page, word);
+    const second = page.locator(".turn").nth(1);
+    await second.getByRole("button", { name: "Edit message" }).click();
+    await second.getByRole("textbox", { name: "Edited message" }).fill("/echo other");
+    await page.keyboard.press("Enter");
+    await expect.poll(() => page.locator(".turn").count()).toBe(2);
+    await ended(page, "closed");
+    expect(await textOf(page)).toBe("other");
+    // The gateway is told the turn before, and nothing of those that were taken back.
+    expect(bodies.at(-1)).toContain("/echo one");
+    for (const gone of ["two", "three"]) expect(bodies.at(-1)).not.toContain(gone);
 
-  await lastTurn(page).getByRole("button", { name: "Regenerate" }).click();
-  await expect.poll(() => bodies.length).toBe(5);
-  await ended(page, "closed");
-  expect(await page.locator(".turn").count()).toBe(2);
-  expect([await textOf(page), bodies.at(-1)?.split("/echo other").length]).toEqual(["other", 2]);
+    await lastTurn(page).getByRole("button", { name: "Regenerate" }).click();
+    await expect.poll(() => bodies.length).toBe(5);
+    await ended(page, "closed");
+    expect(await page.locator(".turn").count()).toBe(2);
+    expect([await textOf(page), bodies.at(-1)?.split("/echo other").length]).toEqual(["other", 2]);
 
-  // What follows goes on from there.
-  await answered(page, "four");
-  for (const told of ["/echo one", "/echo other", "/echo four"]) expect(bodies.at(-1)).toContain(told);
-  expect(bodies.at(-1)).not.toContain("three");
-  expect(await page.locator(".turn").count()).toBe(3);
-});
+    // What follows goes on from there.
+    await answered(page, "four");
+    for (const told of ["/echo one", "/echo other", "/echo four"])
+      expect(bodies.at(-1)).toContain(told);
+    expect(bodies.at(-1)).not.toContain("three");
+    expect(await page.locator(".turn").count()).toBe(3);
+  },
+);
 
 test("conversations are listed, opened, renamed and deleted, and a reload finds them", async () => {
   const page = await stage.start();
@@ -167,7 +196,9 @@ test("conversations are listed, opened, renamed and deleted, and a reload finds 
   await expect.poll(names).toEqual(["/echo one", "The second"]);
   await dialog.getByRole("button", { name: "Delete /echo one" }).click();
   await expect.poll(() => textOf(page)).toBe("two");
-  expect(await page.evaluate(() => sessionStorage.getItem("capstan-conversations"))).not.toContain("/echo one");
+  expect(await page.evaluate(() => sessionStorage.getItem("capstan-conversations"))).not.toContain(
+    "/echo one",
+  );
 });
 
 test("a run goes on while another conversation is open, and is found again", async () => {
@@ -177,7 +208,10 @@ test("a run goes on while another conversation is open, and is found again", asy
   await page.getByRole("button", { name: "New conversation" }).click();
   await answered(page, "other");
   await page.getByRole("button", { name: "Conversations" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "/tokens 40 --delay 50ms", exact: true }).click();
+  await page
+    .getByRole("dialog")
+    .getByRole("button", { name: "/tokens 40 --delay 50ms", exact: true })
+    .click();
   await ended(page, "closed");
   expect(await textOf(page)).toBe(await stage.whole("/tokens 40"));
   expect(await page.locator(".turn").count()).toBe(1);
@@ -188,8 +222,13 @@ test("agents stand as they are configured, and the console has its link in the h
   const config = names.map((name) => `[[agents]]\nname = "${name}"\nkind = "demo"\n`).join("");
   const gateway = await startGateway({ config });
   const { page } = await visit(stage.browser, gateway.url);
-  await expect.poll(() => page.getByLabel("Agent").locator("option").allInnerTexts()).toEqual(names);
-  const [other] = await Promise.all([page.context().waitForEvent("page"), page.getByRole("link", { name: "Console" }).click()]);
+  await expect
+    .poll(() => page.getByLabel("Agent").locator("option").allInnerTexts())
+    .toEqual(names);
+  const [other] = await Promise.all([
+    page.context().waitForEvent("page"),
+    page.getByRole("link", { name: "Console" }).click(),
+  ]);
   await other.getByRole("navigation", { name: "Console" }).waitFor();
   await page.context().close();
   await gateway.stop();
@@ -205,12 +244,15 @@ test("without a console at this address there is no link to one", async () => {
   await gateway.stop();
 });
 
-test.each(["light", "dark"] as const)("everybody can read the page and use it: %s", async (theme) => {
-  const page = await stage.start();
-  await setTheme(page, theme);
-  await answered(page);
-  await lastTurn(page).locator(".hljs-keyword").waitFor();
-  await expectFit(page);
-  await page.getByRole("button", { name: "Conversations" }).click();
-  await expectFit(page);
-});
+test.each(["light", "dark"] as const)(
+  "everybody can read the page and use it: %s",
+  async (theme) => {
+    const page = await stage.start();
+    await setTheme(page, theme);
+    await answered(page);
+    await lastTurn(page).locator(".hljs-keyword").waitFor();
+    await expectFit(page);
+    await page.getByRole("button", { name: "Conversations" }).click();
+    await expectFit(page);
+  },
+);

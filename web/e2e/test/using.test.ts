@@ -65,10 +65,16 @@ test("stop ends the run at the gateway", async () => {
 });
 
 test("a narrow screen shows everything without a sideways scroll", async () => {
-  const page = await stage.start({ viewport: { width: 320, height: 640 }, isMobile: true, hasTouch: true });
+  const page = await stage.start({
+    viewport: { width: 320, height: 640 },
+    isMobile: true,
+    hasTouch: true,
+  });
   await say(page, "/events");
   await ended(page, "closed");
-  const wider = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  const wider = await page.evaluate(
+    () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  );
   expect(wider).toBe(0);
   await say(page, "/tokens 20 --delay 100ms");
   await page.locator(".composer").getByRole("button", { name: "Cut my connection" }).tap();

@@ -16,7 +16,14 @@ import { Button } from "./ui/Button.js";
 import type { Agents } from "./use-agents.js";
 import { useConversation } from "./use-conversation.js";
 
-const TRY = ["What is a capstan?", "/events", "/flaky 1", "/diverge", "/ask", "/tokens 200 --delay 30ms"];
+const TRY = [
+  "What is a capstan?",
+  "/events",
+  "/flaky 1",
+  "/diverge",
+  "/ask",
+  "/tokens 200 --delay 30ms",
+];
 
 interface Props {
   stored: Stored;
@@ -30,7 +37,15 @@ interface Props {
   onTrouble: (trouble: Trouble) => void;
 }
 
-export function Page({ stored, conversations, agents, hasConsole, trouble, onTrouble, ...rest }: Props): ReactNode {
+export function Page({
+  stored,
+  conversations,
+  agents,
+  hasConsole,
+  trouble,
+  onTrouble,
+  ...rest
+}: Props): ReactNode {
   const [before] = useState(stored.open);
   const [agent, setAgent] = useState(before.agent);
   const [face, setFace] = useState(before.face);
@@ -55,7 +70,9 @@ export function Page({ stored, conversations, agents, hasConsole, trouble, onTro
     if (before.past.length === 0) window.scrollTo(0, 0);
   }, [before]);
   const moreOf = ({ state }: TurnData) =>
-    hasConsole && state.status !== "idle" && state.streamId ? `/console/runs/${state.streamId}` : undefined;
+    hasConsole && state.status !== "idle" && state.streamId
+      ? `/console/runs/${state.streamId}`
+      : undefined;
 
   return (
     <>
@@ -76,7 +93,17 @@ export function Page({ stored, conversations, agents, hasConsole, trouble, onTro
           <div className="turns">
             {chat.turns.length === 0 && <Welcome onTry={chat.send} />}
             {chat.turns.map((turn) => (
-              <Boundary key={turn.id} of={turn.state} instead={<Raw title={`This answer could not be shown: ${turn.question}`} value={turn.state} isOpen />}>
+              <Boundary
+                key={turn.id}
+                of={turn.state}
+                instead={
+                  <Raw
+                    title={`This answer could not be shown: ${turn.question}`}
+                    value={turn.state}
+                    isOpen
+                  />
+                }
+              >
                 <Turn
                   turn={turn}
                   onRetry={chat.retry}
@@ -89,12 +116,34 @@ export function Page({ stored, conversations, agents, hasConsole, trouble, onTro
             ))}
             <div ref={end} />
           </div>
-          <Composer box={box} isRunning={chat.isRunning} onSend={chat.send} onStop={chat.stop} onCut={() => chat.line.cut()} />
+          <Composer
+            box={box}
+            isRunning={chat.isRunning}
+            onSend={chat.send}
+            onStop={chat.stop}
+            onCut={() => chat.line.cut()}
+          />
         </section>
         <aside className="side" aria-label="The line">
-          <BreakBar isRunning={chat.isRunning} trouble={trouble} onTrouble={onTrouble} onCut={() => chat.line.cut()} onFault={chat.send} />
-          <Boundary of={view} instead={<p className="panel muted">The timeline could not be shown.</p>}><Timeline view={view} /></Boundary>
-          <Boundary of={view} instead={<p className="panel muted">The frames could not be shown.</p>}><Frames frames={view.frames} /></Boundary>
+          <BreakBar
+            isRunning={chat.isRunning}
+            trouble={trouble}
+            onTrouble={onTrouble}
+            onCut={() => chat.line.cut()}
+            onFault={chat.send}
+          />
+          <Boundary
+            of={view}
+            instead={<p className="panel muted">The timeline could not be shown.</p>}
+          >
+            <Timeline view={view} />
+          </Boundary>
+          <Boundary
+            of={view}
+            instead={<p className="panel muted">The frames could not be shown.</p>}
+          >
+            <Frames frames={view.frames} />
+          </Boundary>
         </aside>
       </main>
     </>
@@ -110,7 +159,11 @@ function Welcome({ onTry }: { onTry: (message: string) => void }): ReactNode {
         cursor, and every word arrives once.
       </p>
       <div className="row">
-        {TRY.map((message) => <Button key={message} size="small" onClick={() => onTry(message)}>{message}</Button>)}
+        {TRY.map((message) => (
+          <Button key={message} size="small" onClick={() => onTry(message)}>
+            {message}
+          </Button>
+        ))}
       </div>
     </div>
   );

@@ -20,7 +20,9 @@ export interface Conversation {
   name?: string | undefined;
   /** The session at the gateway. */
   session: string;
-  /** Turns were taken back, so that the gateway's session says something else: all is sent along. */
+  /**
+   * Turns were taken back, so that the gateway's session says something else: all is sent along.
+   */
   isRewritten: boolean;
   face: Face;
   agent: string;
@@ -65,7 +67,8 @@ export class Conversations {
 
   rename(id: string, name: string): void {
     const named = name.trim().slice(0, LONGEST_NAME);
-    const rename = (one: Conversation) => (one.id === id ? { ...one, name: named || undefined } : one);
+    const rename = (one: Conversation) =>
+      one.id === id ? { ...one, name: named || undefined } : one;
     this.#show(this.#stored.all.map(rename));
   }
 

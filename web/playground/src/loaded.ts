@@ -2,7 +2,9 @@
 import { useSyncExternalStore } from "react";
 
 export interface Loaded<T> {
-  /** Loads it, once. A part that could not be loaded is asked for again by the next who needs it. */
+  /**
+   * Loads it, once. A part that could not be loaded is asked for again by the next who needs it.
+   */
   load: () => Promise<void>;
   /** The part; undefined while it is not there. */
   use: () => T | undefined;

@@ -1,5 +1,15 @@
-// The conversation that is open: turns so far and the one that runs, in any face, over a line that can be broken.
-import { CapClient, describeNotice, type Envelope, newId, type Notice, parseAGUIError, type ResumeEntry, type StreamPacket } from "capstan";
+// The conversation that is open: turns so far and the one that runs, in any face, over a line
+// that can be broken.
+import {
+  CapClient,
+  describeNotice,
+  type Envelope,
+  newId,
+  type Notice,
+  parseAGUIError,
+  type ResumeEntry,
+  type StreamPacket,
+} from "capstan";
 import { useAGUIErrorHandler, useCapStream } from "capstan/react";
 import { useCallback, useEffect, useEffectEvent, useMemo, useRef, useState } from "react";
 
@@ -12,7 +22,10 @@ import { Log, type Mark } from "./log.js";
 import type { TurnData } from "./show/Turn.js";
 import { useFaceStream } from "./use-face-stream.js";
 
-/** Longer waits are not slept through: the page counts down, and a person decides. A gateway that leaves asks for a second. */
+/**
+ * Longer waits are not slept through: the page counts down, and a person decides. A gateway that
+ * leaves asks for a second.
+ */
 const MAX_WAIT = 1_500;
 
 export interface Setup {
@@ -27,10 +40,21 @@ export interface Setup {
 
 export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) {
   const log = useMemo(() => new Log(), []);
-  const line = useMemo(() => new Line({ onCut: () => log.mark("cut", "you cut the connection"), onFrame: (lines) => log.frame(lines), onServed: (by) => log.served(by) }), [log]);
+  const line = useMemo(
+    () =>
+      new Line({
+        onCut: () => log.mark("cut", "you cut the connection"),
+        onFrame: (lines) => log.frame(lines),
+        onServed: (by) => log.served(by),
+      }),
+    [log],
+  );
   const [past, setPast] = useState(before.past);
   const [current, setCurrent] = useState<Running | null>(before.current);
-  const [{ session, isRewritten }, setPlace] = useState({ session: before.session, isRewritten: before.isRewritten });
+  const [{ session, isRewritten }, setPlace] = useState({
+    session: before.session,
+    isRewritten: before.isRewritten,
+  });
   const resend = useRef<() => void>(() => {});
 
   const { handleError, dismiss } = useAGUIErrorHandler({
@@ -39,7 +63,16 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
   const base = `${location.origin}/v1`;
   const route = agent === "" ? "" : `/agents/${encodeURIComponent(agent)}`;
   // Warnings are shown in the answer; the console need not have them, too.
-  const client = useMemo(() => new CapClient(base, apiKey, { fetch: line.fetch, path: `${route}/assist`, maxWait: MAX_WAIT, warn: () => {} }), [apiKey, base, line, route]);
+  const client = useMemo(
+    () =>
+      new CapClient(base, apiKey, {
+        fetch: line.fetch,
+        path: `${route}/assist`,
+        maxWait: MAX_WAIT,
+        warn: () => {},
+      }),
+    [apiKey, base, line, route],
+  );
 
   const onNotice = useCallback((notice: Notice) => markNotice(log, notice), [log]);
   const onError = useCallback(
@@ -54,14 +87,33 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
     log.mark(kind, label);
     if (kind === "close") line.rest();
   };
-  const onPacket = (packet: StreamPacket) => onMark(packet.op.toLowerCase() as "delta", `${packet.op} ${packet.seq}`);
+  const onPacket = (packet: StreamPacket) =>
+    onMark(packet.op.toLowerCase() as "delta", `${packet.op} ${packet.seq}`);
   const cap = useCapStream(client, { onPacket, onNotice, onError });
   const stopRun = useCallback((streamId: string) => client.stop(streamId), [client]);
-  const other = useFaceStream({ base, agent, headers: authorization(apiKey), fetch: line.fetch, maxWait: MAX_WAIT, onMark, onNotice, onError }, stopRun);
+  const other = useFaceStream(
+    {
+      base,
+      agent,
+      headers: authorization(apiKey),
+      fetch: line.fetch,
+      maxWait: MAX_WAIT,
+      onMark,
+      onNotice,
+      onError,
+    },
+    stopRun,
+  );
 
   const stream = (current?.face ?? face) === "cap" ? cap : other;
-  const isRunning = current !== null && (stream.state.status === "streaming" || stream.state.status === "retrying");
-  const turn = current && { id: current.id, question: current.question, isAnswer: current.isAnswer, state: stream.state };
+  const isRunning =
+    current !== null && (stream.state.status === "streaming" || stream.state.status === "retrying");
+  const turn = current && {
+    id: current.id,
+    question: current.question,
+    isAnswer: current.isAnswer,
+    state: stream.state,
+  };
   const turns = turn ? [...past, turn] : past;
 
   /** A reload finds the run that was under way. */
@@ -95,27 +147,45 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
     setCurrent({ ...said, face });
     (face === "cap" ? other : cap).reset();
   };
-  /** Asks after these turns. If others were taken back the gateway is told all, in a session of its own. */
-  const ask = (question: string, earlier: readonly TurnData[], isRewritten: boolean, conversationId: string) => {
+  /**
+   * Asks after these turns. If others were taken back the gateway is told all, in a session of its
+   * own.
+   */
+  const ask = (
+    question: string,
+    earlier: readonly TurnData[],
+    isRewritten: boolean,
+    conversationId: string,
+  ) => {
     const id = newId();
     const messages: Message[] = [...messagesOf(earlier), { id, role: "user", content: question }];
     setPlace({ session: conversationId, isRewritten });
     begin({ id, question }, earlier);
     if (face !== "cap") other.begin(face, { conversationId, messages, isWhole: isRewritten });
-    else if (isRewritten) cap.assist(withMessages(client.question(conversationId, question), messages), conversationId);
+    else if (isRewritten)
+      cap.assist(withMessages(client.question(conversationId, question), messages), conversationId);
     else cap.send(question, conversationId);
   };
-  const send = (question: string) => ask(question, turns, isRewritten, isRewritten ? newId() : session);
+  const send = (question: string) =>
+    ask(question, turns, isRewritten, isRewritten ? newId() : session);
   /** Takes a turn back, with all that followed, and asks something in its place. */
   const rewrite = (id: string, question: string) => {
-    const earlier = turns.slice(0, turns.findIndex((turn) => turn.id === id));
+    const earlier = turns.slice(
+      0,
+      turns.findIndex((turn) => turn.id === id),
+    );
     ask(question, earlier, earlier.length > 0, newId());
   };
   const answer = (resume: readonly ResumeEntry[], said: string) => {
     begin({ id: newId(), question: said, isAnswer: true }, turns);
     if (face === "cap") cap.answer(resume, session);
     // Only the AI SDK wants to see the message that asked.
-    else other.begin(face, { conversationId: session, messages: face === "ai-sdk" ? messagesOf(turns) : [], resume });
+    else
+      other.begin(face, {
+        conversationId: session,
+        messages: face === "ai-sdk" ? messagesOf(turns) : [],
+        resume,
+      });
   };
   resend.current = () => {
     dismiss();
@@ -142,11 +212,17 @@ function withMessages(request: Envelope, messages: readonly Message[]): Envelope
   return { ...request, payload: { ...request.payload, payload: { messages: said } } } as Envelope;
 }
 
-/** The conversation for faces whose clients bring it along. As at the gateway, what failed or was stopped is not part of it. */
+/**
+ * The conversation for faces whose clients bring it along. As at the gateway, what failed or was
+ * stopped is not part of it.
+ */
 function messagesOf(turns: readonly TurnData[]): Message[] {
   return turns.flatMap(({ id, question, state }) => {
     if (state.status !== "closed" || state.reason === "cancelled") return [];
-    return [{ id, role: "user", content: question }, { id: `${id}-answer`, role: "assistant", content: wellFormed(state.text) }];
+    return [
+      { id, role: "user", content: question },
+      { id: `${id}-answer`, role: "assistant", content: wellFormed(state.text) },
+    ];
   });
 }
 

@@ -20,7 +20,12 @@ interface Props {
 /** Renders markdown. */
 export const Markdown = memo(function Markdown({ text, isOpen }: Props): ReactNode {
   const loaded = parser.use();
-  if (!loaded) return <div className="prose plain" dir="auto">{text}</div>;
+  if (!loaded)
+    return (
+      <div className="prose plain" dir="auto">
+        {text}
+      </div>
+    );
   return <Parsed text={text} isOpen={isOpen ?? false} parser={loaded} />;
 });
 
@@ -37,7 +42,13 @@ function Parsed({ text, isOpen, parser: { Growing, parse } }: Loaded): ReactNode
     () => (isOpen ? growing.blocks(text) : parse(text)),
     [growing, isOpen, parse, text],
   );
-  return <div className="prose">{blocks.map((block) => <One key={block.key} block={block} />)}</div>;
+  return (
+    <div className="prose">
+      {blocks.map((block) => (
+        <One key={block.key} block={block} />
+      ))}
+    </div>
+  );
 }
 
 /** A finished block is the same object each time, and is left alone. */

@@ -14,7 +14,9 @@ export class Growing {
   #blocks: readonly Block[] = [];
   #env: Env = {};
 
-  /** The blocks of a text. If it begins as the last one did, finished blocks are the same objects. */
+  /**
+   * The blocks of a text. If it begins as the last one did, finished blocks are the same objects.
+   */
   blocks(text: string): readonly Block[] {
     if (!text.startsWith(this.#text)) this.#reset();
     const end = text.slice(this.#text.length);

@@ -46,7 +46,11 @@ function shown(node: Node, key: number, depth: number): ReactNode {
   const names = node.properties["className"];
   const className = Array.isArray(names) ? names.join(" ") : undefined;
   const inner = node.children.map((child, at) => shown(child, at, depth - 1));
-  return <span key={key} className={className}>{inner}</span>;
+  return (
+    <span key={key} className={className}>
+      {inner}
+    </span>
+  );
 }
 
 /** Without a stack of calls: code may nest as deeply as it is long. */

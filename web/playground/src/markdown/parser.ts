@@ -27,7 +27,8 @@ markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false }).add("//", null).ad
 markdown.block.ruler.before("table", "too_deep", tooDeep);
 markdown.core.ruler.after("block", "tasks", ({ tokens }) => markTasks(tokens));
 markdown.core.ruler.before("inline", "too_long", ({ tokens }) => {
-  for (const token of tokens) if (token.content.length > LONGEST && token.type === "inline") token.type = "text";
+  for (const token of tokens)
+    if (token.content.length > LONGEST && token.type === "inline") token.type = "text";
 });
 
 /** The blocks of a text that begins at a line; it may use what `env` defines, and adds to it. */

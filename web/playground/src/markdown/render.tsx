@@ -53,13 +53,25 @@ function element({ token, children }: Open, key: number, isTop: boolean): ReactN
       return createElement(`h${Number(token.tag[1]) + 2}`, { key, dir }, ...children);
     case "h5":
     case "h6":
-      return <h6 key={key} dir={dir}>{children}</h6>;
+      return (
+        <h6 key={key} dir={dir}>
+          {children}
+        </h6>
+      );
     case "ol":
-      return <ol key={key} dir={dir} start={Number(token.attrGet("start") ?? 1)}>{children}</ol>;
+      return (
+        <ol key={key} dir={dir} start={Number(token.attrGet("start") ?? 1)}>
+          {children}
+        </ol>
+      );
     case "li":
       return item(token, key, children);
     case "table":
-      return <div key={key} className="scroll" tabIndex={0}><table dir={dir}>{children}</table></div>;
+      return (
+        <div key={key} className="scroll" tabIndex={0}>
+          <table dir={dir}>{children}</table>
+        </div>
+      );
     case "th":
     case "td":
       return createElement(token.tag, { key, className: alignmentOf(token) }, ...children);
@@ -79,7 +91,11 @@ function leaf(token: Token, key: number, depth: number, isLinked: boolean): Reac
     case "hr":
       return <hr key={key} />;
     case "code_inline":
-      return <code key={key} dir="ltr">{token.content}</code>;
+      return (
+        <code key={key} dir="ltr">
+          {token.content}
+        </code>
+      );
     case "fence":
     case "code_block":
       return <CodeBlock key={key} code={token.content.replace(/\n$/, "")} info={token.info} />;
@@ -95,14 +111,20 @@ function link(token: Token, key: number, children: ReactNode): ReactNode {
   const address = String(token.attrGet("href") ?? token.attrGet("src") ?? "");
   const isEmpty = children === "" || (Array.isArray(children) && children.length === 0);
   const title = token.attrGet("title")?.toString();
-  return <Link key={key} address={address} title={title}>{isEmpty ? address || "[]()" : children}</Link>;
+  return (
+    <Link key={key} address={address} title={title}>
+      {isEmpty ? address || "[]()" : children}
+    </Link>
+  );
 }
 
 /** An item of a list; of a task its box, too. */
 function item(token: Token, key: number, children: ReactNode[]): ReactNode {
   const isDone = token.meta?.isDone as boolean | undefined;
   if (isDone === undefined) return createElement("li", { key }, ...children);
-  const box = <input type="checkbox" disabled checked={isDone} aria-label={isDone ? "done" : "to do"} />;
+  const box = (
+    <input type="checkbox" disabled checked={isDone} aria-label={isDone ? "done" : "to do"} />
+  );
   return createElement("li", { key, className: "task" }, box, ...children);
 }
 

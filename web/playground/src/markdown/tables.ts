@@ -66,7 +66,10 @@ function keepingCells(rule: Rule): Rule {
 }
 
 function cellsOf(line: string): string[] {
-  const cells = line.trim().split(BORDER).map((cell) => cell.replaceAll("\\|", "|").trim());
+  const cells = line
+    .trim()
+    .split(BORDER)
+    .map((cell) => cell.replaceAll("\\|", "|").trim());
   if (cells[0] === "") cells.shift();
   if (cells.at(-1) === "") cells.pop();
   return cells;

@@ -1,7 +1,13 @@
 // The conversations of this tab: to open, to call something else, to delete.
 import { type ReactNode, useEffect, useRef, useState } from "react";
 
-import { type Conversation, type Conversations, LONGEST_NAME, nameOf, type Stored } from "../conversations.js";
+import {
+  type Conversation,
+  type Conversations,
+  LONGEST_NAME,
+  nameOf,
+  type Stored,
+} from "../conversations.js";
 import { Button } from "../ui/Button.js";
 import { Icon } from "../ui/Icon.js";
 
@@ -20,16 +26,26 @@ export function ConversationsDialog({ isOpen, stored, conversations, onClose }: 
   }, [isOpen]);
   return (
     <dialog ref={dialog} className="dialog" aria-labelledby="conversations-title" onClose={onClose}>
-      <h2 id="conversations-title"><Icon name="list" /> Conversations</h2>
+      <h2 id="conversations-title">
+        <Icon name="list" /> Conversations
+      </h2>
       <p className="muted">They are kept in this tab and nowhere else.</p>
       <ul className="conversations">
-        {isOpen && stored.all.map((one) => (
-          <Row key={one.id} one={one} isOpen={one.id === stored.open.id} conversations={conversations} />
-        ))}
+        {isOpen &&
+          stored.all.map((one) => (
+            <Row
+              key={one.id}
+              one={one}
+              isOpen={one.id === stored.open.id}
+              conversations={conversations}
+            />
+          ))}
       </ul>
       <div className="row">
         <Button onClick={onClose}>Close</Button>
-        <Button look="primary" onClick={() => conversations.begin()}>New</Button>
+        <Button look="primary" onClick={() => conversations.begin()}>
+          New
+        </Button>
       </div>
     </dialog>
   );
@@ -48,7 +64,12 @@ function Row({ one, isOpen, conversations }: RowProps): ReactNode {
     conversations.rename(one.id, to);
     setNaming(false);
   };
-  if (isNaming) return <li><Naming name={name} onName={rename} onCancel={() => setNaming(false)} /></li>;
+  if (isNaming)
+    return (
+      <li>
+        <Naming name={name} onName={rename} onCancel={() => setNaming(false)} />
+      </li>
+    );
   return (
     <li>
       <button
@@ -60,10 +81,20 @@ function Row({ one, isOpen, conversations }: RowProps): ReactNode {
       >
         {name}
       </button>
-      <Button size="icon" look="ghost" aria-label={`Rename ${name}`} onClick={() => setNaming(true)}>
+      <Button
+        size="icon"
+        look="ghost"
+        aria-label={`Rename ${name}`}
+        onClick={() => setNaming(true)}
+      >
         <Icon name="pen" />
       </Button>
-      <Button size="icon" look="ghost" aria-label={`Delete ${name}`} onClick={() => conversations.remove(one.id)}>
+      <Button
+        size="icon"
+        look="ghost"
+        aria-label={`Delete ${name}`}
+        onClick={() => conversations.remove(one.id)}
+      >
         <Icon name="trash" />
       </Button>
     </li>
@@ -101,7 +132,9 @@ function Naming({ name, onName, onCancel }: NamingProps): ReactNode {
           onCancel();
         }}
       />
-      <Button type="submit" size="small">Rename</Button>
+      <Button type="submit" size="small">
+        Rename
+      </Button>
     </form>
   );
 }

@@ -31,11 +31,19 @@ export function Header(props: Props): ReactNode {
   return (
     <>
       <header className="header">
-        <h1><Logo /> <span>Capstan</span></h1>
+        <h1>
+          <Logo /> <span>Capstan</span>
+        </h1>
         <Choices {...props} />
         <nav className="row" aria-label="Page">
-          {hasConsole && <Way href="/console" icon="server">Console</Way>}
-          <Way href="/docs" icon="book">Docs</Way>
+          {hasConsole && (
+            <Way href="/console" icon="server">
+              Console
+            </Way>
+          )}
+          <Way href="/docs" icon="book">
+            Docs
+          </Way>
           <Tool label="Conversations" icon="list" onClick={() => setOpen(true)} />
           <Tool label="New conversation" icon="plus" onClick={() => conversations.begin()} />
           {needsKey && <Tool label="Key" icon="key" onClick={onKey} />}
@@ -61,16 +69,37 @@ function Choices({ agents, agent, onAgent, face, onFace }: Props): ReactNode {
     <div className="row choices">
       <Select label="Agent" isQuiet value={agent} onChange={(event) => onAgent(event.target.value)}>
         {agents.names.length === 0 && <option value="">default</option>}
-        {agents.names.map((name, n) => <option key={name} value={n === 0 ? "" : name}>{name}</option>)}
+        {agents.names.map((name, n) => (
+          <option key={name} value={n === 0 ? "" : name}>
+            {name}
+          </option>
+        ))}
       </Select>
-      <Select label="Face" isQuiet value={face} onChange={(event) => onFace(event.target.value as Face)}>
-        {Object.entries(FACES).map(([name, { label }]) => <option key={name} value={name}>{label}</option>)}
+      <Select
+        label="Face"
+        isQuiet
+        value={face}
+        onChange={(event) => onFace(event.target.value as Face)}
+      >
+        {Object.entries(FACES).map(([name, { label }]) => (
+          <option key={name} value={name}>
+            {label}
+          </option>
+        ))}
       </Select>
     </div>
   );
 }
 
-function Way({ href, icon, children }: { href: string; icon: IconName; children: string }): ReactNode {
+function Way({
+  href,
+  icon,
+  children,
+}: {
+  href: string;
+  icon: IconName;
+  children: string;
+}): ReactNode {
   return (
     <a className="button button-ghost way" href={href} target="_blank" rel="noopener">
       <Icon name={icon} /> <span>{children}</span>
@@ -78,7 +107,15 @@ function Way({ href, icon, children }: { href: string; icon: IconName; children:
   );
 }
 
-function Tool({ label, icon, onClick }: { label: string; icon: IconName; onClick: () => void }): ReactNode {
+function Tool({
+  label,
+  icon,
+  onClick,
+}: {
+  label: string;
+  icon: IconName;
+  onClick: () => void;
+}): ReactNode {
   return (
     <Button size="icon" look="ghost" aria-label={label} title={label} onClick={onClick}>
       <Icon name={icon} />

@@ -1,4 +1,5 @@
-// One block of an answer: text, an event or a warning. One that breaks is shown raw, and the others stay.
+// One block of an answer: text, an event or a warning. One that breaks is shown raw, and the
+// others stay.
 import type { Block } from "capstan";
 import { memo, type ReactNode } from "react";
 
@@ -17,9 +18,17 @@ interface Props {
   onAnswer?: OnAnswer | undefined;
 }
 
-export const BlockView = memo(function BlockView({ block, isOpen, onRetry, onAnswer }: Props): ReactNode {
+export const BlockView = memo(function BlockView({
+  block,
+  isOpen,
+  onRetry,
+  onAnswer,
+}: Props): ReactNode {
   return (
-    <Boundary of={block} instead={<Raw title="This could not be shown" value={contentOf(block)} isOpen />}>
+    <Boundary
+      of={block}
+      instead={<Raw title="This could not be shown" value={contentOf(block)} isOpen />}
+    >
       <Shown block={block} isOpen={isOpen} onRetry={onRetry} onAnswer={onAnswer} />
     </Boundary>
   );
@@ -31,10 +40,19 @@ function Shown({ block, isOpen, onRetry, onAnswer }: Props): ReactNode {
       return <Markdown text={block.text} isOpen={isOpen} />;
     case "event": {
       const asked = askedOf(block.event);
-      return asked ? <Interrupt asked={asked} onAnswer={onAnswer} /> : <EventBlock view={block.view} onRetry={onRetry} />;
+      return asked ? (
+        <Interrupt asked={asked} onAnswer={onAnswer} />
+      ) : (
+        <EventBlock view={block.view} onRetry={onRetry} />
+      );
     }
     case "warning":
-      return <div className="card notice tone-warning" role="note"><Icon name="alert" /><p dir="auto">{block.error.message}</p></div>;
+      return (
+        <div className="card notice tone-warning" role="note">
+          <Icon name="alert" />
+          <p dir="auto">{block.error.message}</p>
+        </div>
+      );
   }
 }
 

@@ -16,14 +16,24 @@ export function Question({ text, onEdit }: Props): ReactNode {
     setEditing(false);
     onEdit?.(to);
   };
-  if (isEditing && onEdit) return <Editor text={text} onEdit={edit} onCancel={() => setEditing(false)} />;
+  if (isEditing && onEdit)
+    return <Editor text={text} onEdit={edit} onCancel={() => setEditing(false)} />;
   return (
     <div className="asked">
-      <p className="question" dir="auto">{text}</p>
+      <p className="question" dir="auto">
+        {text}
+      </p>
       <div className="asked-tools">
         <CopyButton text={text} label="message" />
         {onEdit && (
-          <Button size="icon" look="ghost" className="copy" aria-label="Edit message" title="Edit message" onClick={() => setEditing(true)}>
+          <Button
+            size="icon"
+            look="ghost"
+            className="copy"
+            aria-label="Edit message"
+            title="Edit message"
+            onClick={() => setEditing(true)}
+          >
             <Icon name="pen" />
           </Button>
         )}
@@ -65,8 +75,12 @@ function Editor({ text, onEdit, onCancel }: EditorProps): ReactNode {
         }}
       />
       <div className="row">
-        <Button size="small" onClick={onCancel}>Cancel</Button>
-        <Button type="submit" size="small" look="primary">Ask again</Button>
+        <Button size="small" onClick={onCancel}>
+          Cancel
+        </Button>
+        <Button type="submit" size="small" look="primary">
+          Ask again
+        </Button>
       </div>
     </form>
   );
