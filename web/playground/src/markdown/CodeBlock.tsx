@@ -4,8 +4,8 @@ import type { ReactNode } from "react";
 import { loaded } from "../loaded.js";
 import { CopyButton } from "../ui/Copy.js";
 
-/** In characters. More is shown without colours, so that a block that grows costs little. */
-export const LONGEST_CODE = 20_000;
+/** In characters. More is shown without colours: odd code costs the square of its length. */
+export const LONGEST_CODE = 5_000;
 const LONGEST_NAME = 30;
 
 const highlighter = loaded(() => import("./highlight.js").then(({ highlight }) => highlight));
