@@ -142,10 +142,9 @@ const state: CapStreamState["status"] = useCapStream(new CapClient("http://local
 const wrong: number = packet;
 export const all = [packet, status, state, wrong, FAULT_HELP.timeout.remedy, AGUIErrorCode.TIMEOUT];
 `;
-  for (const file of ["types.cts", "types.mts"]) {
-    writeFileSync(join(project, file), text);
-    compile(file, "--module", "node16");
-  }
+  const files = ["types.cts", "types.mts"];
+  for (const file of files) writeFileSync(join(project, file), text);
+  compile(...files, "--module", "node16");
 });
 
 test("the examples of the README for useCapStream fit the types", () => {
@@ -165,8 +164,8 @@ test("the examples of the README for useCapStream fit the types", () => {
   );
 });
 
-/** Checks the types of one file as a user of the package does. */
-function compile(file: string, ...more: string[]): void {
+/** Checks the types of files as a user of the package does. */
+function compile(...more: string[]): void {
   const options = [
     "--noEmit",
     "--strict",
@@ -177,7 +176,7 @@ function compile(file: string, ...more: string[]): void {
     "es2022,dom,dom.iterable",
   ];
   try {
-    run("node", join(modules, "typescript/bin/tsc"), ...options, ...more, file);
+    run("node", join(modules, "typescript/bin/tsc"), ...options, ...more);
   } catch (error) {
     throw new Error((error as { stdout: string }).stdout);
   }
