@@ -3,8 +3,11 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
-  resolve: { alias: { capstan: fileURLToPath(new URL("../packages/capstan/src/index.ts", import.meta.url)) } },
-  // Six at a time: these tests mostly wait. Files share nothing that one could leave behind, so a worker imports the rest once.
+  resolve: {
+    alias: { capstan: fileURLToPath(new URL("../packages/capstan/src/index.ts", import.meta.url)) },
+  },
+  // Six at a time: these tests mostly wait. Files share nothing that one could leave behind, so a
+  // worker imports the rest once.
   test: {
     include: ["test/*.test.ts"],
     globalSetup: "test/chromium.ts",

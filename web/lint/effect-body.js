@@ -1,7 +1,8 @@
 // An effect returns nothing, or a function that is written there.
 //
-// React calls whatever an effect returned when it cleans up. Types do not help: by them `scrollIntoView` returns nothing, but
-// today's browsers return a promise, and a page whose effect hands it on goes white. So the rule looks at the shape alone.
+// React calls whatever an effect returned when it cleans up. Types do not help: by them
+// `scrollIntoView` returns nothing, but today's browsers return a promise, and a page whose
+// effect hands it on goes white. So the rule looks at the shape alone.
 
 const EFFECT = /^use\w*Effect$/;
 const FUNCTIONS = ["ArrowFunctionExpression", "FunctionExpression"];
@@ -12,9 +13,11 @@ export default {
     type: "problem",
     schema: [],
     messages: {
-      inline: "Write the effect as a function in place, without async: what it returns can be seen only there.",
+      inline:
+        "Write the effect as a function in place, without async: what it returns can be seen only there.",
       braces: "Put braces around it: React takes what an effect returns for its clean-up.",
-      result: "An effect returns nothing or a function that is written in place: React calls it to clean up.",
+      result:
+        "An effect returns nothing or a function that is written in place: React calls it to clean up.",
     },
   },
   create(context) {
@@ -22,13 +25,15 @@ export default {
       CallExpression({ callee, arguments: [effect] }) {
         const name = callee.type === "MemberExpression" ? callee.property.name : callee.name;
         if (!EFFECT.test(name ?? "")) return;
-        if (!isFunction(effect) || effect.async) return context.report({ node: effect ?? callee, messageId: "inline" });
+        if (!isFunction(effect) || effect.async)
+          return context.report({ node: effect ?? callee, messageId: "inline" });
         if (effect.body.type !== "BlockStatement") {
           if (!isFunction(effect.body)) context.report({ node: effect.body, messageId: "braces" });
           return;
         }
         for (const node of returnsOf(effect.body, context.sourceCode.visitorKeys)) {
-          if (node.argument && !isFunction(node.argument)) context.report({ node, messageId: "result" });
+          if (node.argument && !isFunction(node.argument))
+            context.report({ node, messageId: "result" });
         }
       },
     };
@@ -43,5 +48,6 @@ function isFunction(node) {
 function* returnsOf(node, keys) {
   if (node.type === "ReturnStatement") yield node;
   if (isFunction(node) || node.type === "FunctionDeclaration") return;
-  for (const child of (keys[node.type] ?? []).flatMap((key) => node[key] ?? [])) yield* returnsOf(child, keys);
+  for (const child of (keys[node.type] ?? []).flatMap((key) => node[key] ?? []))
+    yield* returnsOf(child, keys);
 }

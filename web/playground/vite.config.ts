@@ -5,24 +5,41 @@ import { defineConfig, type Plugin } from "vite";
 
 import { weigh } from "./build/weight.js";
 
-const source = (path: string) => fileURLToPath(new URL(`../packages/capstan/src/${path}`, import.meta.url));
+const source = (path: string) =>
+  fileURLToPath(new URL(`../packages/capstan/src/${path}`, import.meta.url));
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** sonner puts its styles into the page by script, which our policy forbids; its stylesheet is imported instead. */
+/**
+ * sonner puts its styles into the page by script, which our policy forbids; its stylesheet is
+ * imported instead.
+ */
 function sonnerWithoutInlineStyle(): Plugin {
   return {
     name: "sonner-without-inline-style",
     enforce: "pre",
     transform(code, id) {
       if (!id.includes("/sonner/dist/")) return null;
-      return { code: code.replace("function __insertCSS(code) {", "function __insertCSS(code) { return;"), map: null };
+      return {
+        code: code.replace("function __insertCSS(code) {", "function __insertCSS(code) { return;"),
+        map: null,
+      };
     },
   };
 }
 
 export default defineConfig({
-  plugins: [sonnerWithoutInlineStyle(), react(), weigh({ page: "console.html", own: "/src/console/", first: 130_000, ownMost: 50_000 })],
-  resolve: { alias: [{ find: /^capstan\/(react|ai-sdk)$/, replacement: source("$1/index.ts") }, { find: /^capstan\/openai$/, replacement: source("openai.ts") }, { find: /^capstan$/, replacement: source("index.ts") }] },
+  plugins: [
+    sonnerWithoutInlineStyle(),
+    react(),
+    weigh({ page: "console.html", own: "/src/console/", first: 130_000, ownMost: 50_000 }),
+  ],
+  resolve: {
+    alias: [
+      { find: /^capstan\/(react|ai-sdk)$/, replacement: source("$1/index.ts") },
+      { find: /^capstan\/openai$/, replacement: source("openai.ts") },
+      { find: /^capstan$/, replacement: source("index.ts") },
+    ],
+  },
   build: {
     outDir: "dist",
     emptyOutDir: true,
@@ -31,7 +48,17 @@ export default defineConfig({
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 400,
     // The package loads sonner when a toast is due; this page has it anyway.
-    rolldownOptions: { input: { index: here("index.html"), console: here("console.html") }, checks: { ineffectiveDynamicImport: false } },
+    rolldownOptions: {
+      input: { index: here("index.html"), console: here("console.html") },
+      checks: { ineffectiveDynamicImport: false },
+    },
   },
-  server: { proxy: Object.fromEntries(["/v1", "/health", "/docs", "/openapi.json", "/errors"].map((path) => [path, "http://localhost:8787"])) },
+  server: {
+    proxy: Object.fromEntries(
+      ["/v1", "/health", "/docs", "/openapi.json", "/errors"].map((path) => [
+        path,
+        "http://localhost:8787",
+      ]),
+    ),
+  },
 });

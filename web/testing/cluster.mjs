@@ -1,6 +1,6 @@
 // @ts-nocheck: tests of several packages use it as it is.
-// Several gateways over one PostgreSQL, and what stands before them: a balancer that knows who lives. For `scripts/postgres`, which names
-// the server in CAPSTAN_TEST_POSTGRES.
+// Several gateways over one PostgreSQL, and what stands before them: a balancer that knows who
+// lives. For `scripts/postgres`, which names the server in CAPSTAN_TEST_POSTGRES.
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { createServer, connect } from "node:net";
@@ -13,7 +13,20 @@ const CONFIG = "[cluster]\nlease = 1\n[timeouts]\nbackoff = 0.001\n";
 
 /** @param {string} url @param {string} statement */
 function sql(url, statement) {
-  return execFileSync("psql", ["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--dbname", url, "--command", statement], { encoding: "utf8" }).trim();
+  return execFileSync(
+    "psql",
+    [
+      "--no-psqlrc",
+      "--quiet",
+      "--tuples-only",
+      "--no-align",
+      "--dbname",
+      url,
+      "--command",
+      statement,
+    ],
+    { encoding: "utf8" },
+  ).trim();
 }
 
 /** A database of its own for three gateways, one of which can be killed. */
@@ -23,12 +36,23 @@ export async function startCluster(count = 3) {
   sql(server, `create database ${name}`);
   const url = new URL(server);
   url.pathname = `/${name}`;
-  const gateways = await Promise.all(Array.from({ length: count }, (_, at) => startGateway({ config: CONFIG, journal: url.href, env: { HOSTNAME: `gateway-${at + 1}` } })));
+  const gateways = await Promise.all(
+    Array.from({ length: count }, (_, at) =>
+      startGateway({ config: CONFIG, journal: url.href, env: { HOSTNAME: `gateway-${at + 1}` } }),
+    ),
+  );
   const balancer = await startBalancer(gateways);
   /** Kills the gateway that works on a stream: `kill -9`. */
   const killOwnerOf = async (/** @type {string} */ stream) => {
-    const owner = sql(url.href, `select p.name from capstan.runs r join capstan.replicas p on p.id = r.owner where r.stream = '${stream}'`);
-    const served = await Promise.all(balancer.living().map(async (one) => [one, (await fetch(`${one.url}/health`)).headers.get("x-served-by")]));
+    const owner = sql(
+      url.href,
+      `select p.name from capstan.runs r join capstan.replicas p on p.id = r.owner where r.stream = '${stream}'`,
+    );
+    const served = await Promise.all(
+      balancer
+        .living()
+        .map(async (one) => [one, (await fetch(`${one.url}/health`)).headers.get("x-served-by")]),
+    );
     const [found] = served.find(([, name]) => name === owner) ?? [];
     if (found === undefined) throw new Error(`nobody works on ${stream}`);
     balancer.leave(found);

@@ -1,18 +1,32 @@
-// The real binary on a free port of loopback: a gateway, with a journal in memory unless told otherwise, or a proxy that breaks streams.
+// The real binary on a free port of loopback: a gateway, with a journal in memory unless told
+// otherwise, or a proxy that breaks streams.
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const binary = process.env["CAPSTAN_BIN"] ?? fileURLToPath(new URL("../../target/debug/capstan", import.meta.url));
+const binary =
+  process.env["CAPSTAN_BIN"] ??
+  fileURLToPath(new URL("../../target/debug/capstan", import.meta.url));
 
 /**
  * Starts a gateway; `config` is the text of a capstan.toml.
- * @param {{ args?: string[], config?: string, listen?: string, journal?: string, env?: Record<string, string> }} [options]
+ * @param {{ args?: string[], config?: string, listen?: string, journal?: string, env?:
+ * Record<string, string> }} [options]
  */
-export async function startGateway({ args = [], config = "", listen = "127.0.0.1:0", journal = "memory:", env = {} } = {}) {
-  const started = await start(["serve", "--listen", listen, "--journal", journal, ...args], config, env);
+export async function startGateway({
+  args = [],
+  config = "",
+  listen = "127.0.0.1:0",
+  journal = "memory:",
+  env = {},
+} = {}) {
+  const started = await start(
+    ["serve", "--listen", listen, "--journal", journal, ...args],
+    config,
+    env,
+  );
   return { ...started, endpoint: `${started.url}/v1/ag-ui` };
 }
 
@@ -29,12 +43,17 @@ export function startChaos(target, faults) {
 
 /** @param {string[]} args @param {Record<string, string>} more */
 async function start(args, config = "", more = {}) {
-  if (!existsSync(binary)) throw new Error(`${binary} is missing: build it with \`cargo build --package capstan\``);
+  if (!existsSync(binary))
+    throw new Error(`${binary} is missing: build it with \`cargo build --package capstan\``);
   const folder = mkdtempSync(join(tmpdir(), "capstan-web-"));
   writeFileSync(join(folder, "capstan.toml"), config);
   // Nothing of this machine's settings.
   const { CAPSTAN_ENV, CAPSTAN_DEBUG, ...env } = process.env;
-  const child = spawn(binary, args, { cwd: folder, env: { ...env, ...more, RUST_LOG: "warn" }, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(binary, args, {
+    cwd: folder,
+    env: { ...env, ...more, RUST_LOG: "warn" },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   const ended = new Promise((resolve) => child.once("exit", resolve));
   const stop = async () => {
     child.kill("SIGKILL"); // Runs that nobody waits for would hold up a polite end.
@@ -46,7 +65,8 @@ async function start(args, config = "", more = {}) {
 
 /**
  * The address is the first thing it says; the log is of interest only if there is none.
- * @param {import("node:child_process").ChildProcessByStdio<null, import("node:stream").Readable, import("node:stream").Readable>} child
+ * @param {import("node:child_process").ChildProcessByStdio<null, import("node:stream").Readable,
+ * import("node:stream").Readable>} child
  * @returns {Promise<string>}
  */
 function urlOf(child) {

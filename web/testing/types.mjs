@@ -1,5 +1,6 @@
-// The types of the package in the working directory. They are looked at only if something has changed since they last held:
-// even an incremental `tsc` reads every file of every package that is imported.
+// The types of the package in the working directory. They are looked at only if something has
+// changed since they last held: even an incremental `tsc` reads every file of every package that
+// is imported.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -13,10 +14,13 @@ const kept = join(web, "node_modules/.cache/types", basename(process.cwd()));
 function state() {
   const hash = createHash("sha256").update(process.version);
   const visit = (/** @type {string} */ folder) => {
-    for (const entry of readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    for (const entry of readdirSync(folder, { withFileTypes: true }).sort((a, b) =>
+      a.name < b.name ? -1 : 1,
+    )) {
       const path = join(folder, entry.name);
       if (entry.isDirectory() && !["node_modules", "dist"].includes(entry.name)) visit(path);
-      if (entry.isFile() && /\.([cm]?[jt]sx?|json|css)$/.test(entry.name)) hash.update(`${path}\0`).update(readFileSync(path)).update("\0");
+      if (entry.isFile() && /\.([cm]?[jt]sx?|json|css)$/.test(entry.name))
+        hash.update(`${path}\0`).update(readFileSync(path)).update("\0");
     }
   };
   visit(web);
@@ -34,7 +38,9 @@ function read(path) {
 
 const now = state();
 if (read(kept) !== now) {
-  const { status } = spawnSync(process.execPath, [join(web, "node_modules/typescript/bin/tsc")], { stdio: "inherit" });
+  const { status } = spawnSync(process.execPath, [join(web, "node_modules/typescript/bin/tsc")], {
+    stdio: "inherit",
+  });
   if (status !== 0) process.exit(status ?? 1);
   mkdirSync(join(kept, ".."), { recursive: true });
   writeFileSync(kept, now);

@@ -1,4 +1,5 @@
-// The page of docs/ai-sdk.md, with what a test looks at: `useChat`, its default transport, and a stop of its own.
+// The page of docs/ai-sdk.md, with what a test looks at: `useChat`, its default transport, and a
+// stop of its own.
 import { useChat } from "@ai-sdk/react";
 import { DefaultChatTransport } from "ai";
 import { useEffect } from "react";
@@ -10,17 +11,31 @@ const chatId = query.get("chat") ?? "";
 const kept = JSON.parse(sessionStorage.getItem(chatId) ?? "[]");
 
 function Page() {
-  const { messages, sendMessage, status } = useChat({ id: chatId, messages: kept, resume: true, transport: new DefaultChatTransport({ api }) });
+  const { messages, sendMessage, status } = useChat({
+    id: chatId,
+    messages: kept,
+    resume: true,
+    transport: new DefaultChatTransport({ api }),
+  });
   useEffect(() => {
     sessionStorage.setItem(chatId, JSON.stringify(messages));
   }, [messages]);
-  const stop = () => void fetch(`${api}/${encodeURIComponent(chatId)}/stream`, { method: "DELETE" });
+  const stop = () =>
+    void fetch(`${api}/${encodeURIComponent(chatId)}/stream`, { method: "DELETE" });
   const answers = messages.filter((message) => message.role === "assistant");
   return (
     <main data-status={status} data-answers={answers.length}>
-      <p id="answer">{answers.flatMap((message) => message.parts).map((part) => (part.type === "text" ? part.text : ""))}</p>
-      <button id="ask" onClick={() => void sendMessage({ text: query.get("ask") ?? "" })}>Ask</button>
-      <button id="stop" onClick={stop}>Stop</button>
+      <p id="answer">
+        {answers
+          .flatMap((message) => message.parts)
+          .map((part) => (part.type === "text" ? part.text : ""))}
+      </p>
+      <button id="ask" onClick={() => void sendMessage({ text: query.get("ask") ?? "" })}>
+        Ask
+      </button>
+      <button id="stop" onClick={stop}>
+        Stop
+      </button>
     </main>
   );
 }

@@ -1,4 +1,5 @@
-// The page in the AG-UI face: it heals, brings the conversation along, and a retry goes on with the same run.
+// The page in the AG-UI face: it heals, brings the conversation along, and a retry goes on with
+// the same run.
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 
@@ -9,15 +10,22 @@ const stage = setStage();
 
 interface Sent {
   cursor: string | undefined;
-  input: { runId: string; threadId: string; messages: { id: string; role: string; content: string }[] };
+  input: {
+    runId: string;
+    threadId: string;
+    messages: { id: string; role: string; content: string }[];
+  };
 }
 
 /** A page that speaks AG-UI, and the requests that it sends. */
-async function start(size: Parameters<typeof stage.start>[0] = {}): Promise<{ page: Page; sent: Sent[] }> {
+async function start(
+  size: Parameters<typeof stage.start>[0] = {},
+): Promise<{ page: Page; sent: Sent[] }> {
   const page = await stage.start(size);
   const sent: Sent[] = [];
   page.on("request", (request) => {
-    if (request.url().endsWith("/ag-ui")) sent.push({ cursor: request.headers()["last-event-id"], input: request.postDataJSON() });
+    if (request.url().endsWith("/ag-ui"))
+      sent.push({ cursor: request.headers()["last-event-id"], input: request.postDataJSON() });
   });
   await page.getByLabel("Face").selectOption("ag-ui");
   return { page, sent };
@@ -36,7 +44,9 @@ test("an attempt that says something else takes back what it must", async () => 
   const { page } = await start();
   await say(page, "/diverge");
   await ended(page, "closed");
-  expect(await textOf(page)).toMatch(/^The answer, I am quite sure, depends on the question;.*before I spoke\.$/);
+  expect(await textOf(page)).toMatch(
+    /^The answer, I am quite sure, depends on the question;.*before I spoke\.$/,
+  );
 });
 
 test("a stopped run is shown as stopped", async () => {
@@ -63,13 +73,22 @@ test("each question brings the conversation along, whichever face it was had in,
   await ended(page, "closed");
   expect(await textOf(page)).toContain("We have had 2 turns before this one");
 
-  const messages = sent.map(({ input }) => input.messages.map(({ role, content }) => `${role}: ${content.trim()}`));
-  expect(messages[1]).toEqual(["user: What is a capstan?", `assistant: ${first}`, "user: And a windlass?"]);
+  const messages = sent.map(({ input }) =>
+    input.messages.map(({ role, content }) => `${role}: ${content.trim()}`),
+  );
+  expect(messages[1]).toEqual([
+    "user: What is a capstan?",
+    `assistant: ${first}`,
+    "user: And a windlass?",
+  ]);
   expect(messages[2]).toHaveLength(5);
   expect(messages[2]?.slice(0, 3)).toEqual(messages[1]);
   const ids = sent[2]?.input.messages.map(({ id }) => id) ?? [];
   expect(new Set(ids).size).toBe(ids.length);
-  expect(sent[1]?.input.messages.map(({ id }) => id), "a message keeps its id").toEqual(ids.slice(0, 3));
+  expect(
+    sent[1]?.input.messages.map(({ id }) => id),
+    "a message keeps its id",
+  ).toEqual(ids.slice(0, 3));
   expect(new Set(sent.map(({ input }) => input.threadId)).size).toBe(1);
 
   // What was said in this face is known in the other one.
@@ -81,12 +100,19 @@ test("each question brings the conversation along, whichever face it was had in,
 
 // On a phone, where the toast has the least room; the other face does the same on a desk.
 test("a retry goes on with the same run where it stood", async () => {
-  const { page, sent } = await start({ viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
+  const { page, sent } = await start({
+    viewport: { width: 360, height: 740 },
+    isMobile: true,
+    hasTouch: true,
+  });
   await say(page, "/flaky 1 --wait 6");
   await ended(page, "failed");
   const half = await textOf(page);
   expect(half).not.toBe("");
-  await page.locator("[data-sonner-toast]").getByRole("button", { name: "Retry", exact: true }).tap({ timeout: 15_000 });
+  await page
+    .locator("[data-sonner-toast]")
+    .getByRole("button", { name: "Retry", exact: true })
+    .tap({ timeout: 15_000 });
   await ended(page, "closed");
   expect(await textOf(page)).toBe(await stage.whole("/flaky 0"));
   expect(await page.locator(".turn").count()).toBe(1);

@@ -1,4 +1,5 @@
-// A real page with `useChat`: it is reloaded in the middle of an answer, loses its network, is stopped from another tab.
+// A real page with `useChat`: it is reloaded in the middle of an answer, loses its network, is
+// stopped from another tab.
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
@@ -19,7 +20,11 @@ beforeAll(async () => {
   pages = createServer((request, response) => {
     const isScript = request.url === "/page.js";
     response.setHeader("content-type", isScript ? "text/javascript" : "text/html");
-    response.end(isScript ? script : '<!doctype html><title>chat</title><link rel="icon" href="data:,"><body><script type="module" src="/page.js"></script>');
+    response.end(
+      isScript
+        ? script
+        : '<!doctype html><title>chat</title><link rel="icon" href="data:,"><body><script type="module" src="/page.js"></script>',
+    );
   });
   await new Promise<void>((resolve) => pages.listen(0, "127.0.0.1", resolve));
   url = `http://127.0.0.1:${(pages.address() as AddressInfo).port}`;
@@ -53,7 +58,8 @@ async function open(chat: string, ask: string, at = gateway.url): Promise<Page> 
 }
 
 const textOf = async (page: Page) => (await page.locator("#answer").innerText()).trim();
-const begun = (page: Page) => page.waitForFunction(() => (document.querySelector("#answer")?.textContent ?? "").length > 60);
+const begun = (page: Page) =>
+  page.waitForFunction(() => (document.querySelector("#answer")?.textContent ?? "").length > 60);
 const ready = (page: Page) => page.locator('main[data-status="ready"][data-answers="1"]').waitFor();
 
 test("a reload in the middle of an answer has all of it, once", async () => {

@@ -1,5 +1,11 @@
 // Pages that note every complaint, and what tests do with them.
-import { type Browser, type BrowserContextOptions, chromium, type Locator, type Page } from "playwright-core";
+import {
+  type Browser,
+  type BrowserContextOptions,
+  chromium,
+  type Locator,
+  type Page,
+} from "playwright-core";
 import { inject } from "vitest";
 
 /** The browser that all files share. */
@@ -13,12 +19,26 @@ export interface Visit {
   complaints: string[];
 }
 
-export async function visit(browser: Browser, url: string, options: BrowserContextOptions = {}): Promise<Visit> {
-  // Nothing moves for its own sake: what pulses keeps a processor busy for as long as a page is open.
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
+export async function visit(
+  browser: Browser,
+  url: string,
+  options: BrowserContextOptions = {},
+): Promise<Visit> {
+  // Nothing moves for its own sake: what pulses keeps a processor busy for as long as a page is
+  // open.
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 800 },
+    reducedMotion: "reduce",
+    ...options,
+  });
   const page = await context.newPage();
   const complaints: string[] = [];
-  page.on("console", (message) => ["error", "warning"].includes(message.type()) && complaints.push(`${message.text()} (${message.location().url})`));
+  page.on(
+    "console",
+    (message) =>
+      ["error", "warning"].includes(message.type()) &&
+      complaints.push(`${message.text()} (${message.location().url})`),
+  );
   page.on("pageerror", (error) => complaints.push(String(error)));
   await page.goto(url);
   return { page, complaints };

@@ -4,8 +4,15 @@ import { existsSync } from "node:fs";
 import { chromium } from "playwright-core";
 import type { TestProject } from "vitest/node";
 
-// The shell is the same engine without the windows of a desktop, and takes half the processor's time.
-const PLACES = [process.env["CHROMIUM"], "/usr/bin/chromium-headless-shell", "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+// The shell is the same engine without the windows of a desktop, and takes half the processor's
+// time.
+const PLACES = [
+  process.env["CHROMIUM"],
+  "/usr/bin/chromium-headless-shell",
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome",
+];
 
 declare module "vitest" {
   export interface ProvidedContext {
@@ -15,9 +22,13 @@ declare module "vitest" {
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const executablePath = PLACES.find((path) => path !== undefined && existsSync(path));
-  if (!executablePath) throw new Error("chromium is missing: apt-get install chromium, or name it in CHROMIUM");
+  if (!executablePath)
+    throw new Error("chromium is missing: apt-get install chromium, or name it in CHROMIUM");
   // In a container there is no user namespace for the sandbox; the pages are our own.
-  const server = await chromium.launchServer({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+  const server = await chromium.launchServer({
+    executablePath,
+    args: ["--no-sandbox", "--disable-gpu"],
+  });
   project.provide("browser", server.wsEndpoint());
   return () => server.close();
 }

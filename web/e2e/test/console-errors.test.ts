@@ -1,4 +1,5 @@
-// A question that was not answered is an error on every view, and never passes for an answer that is empty.
+// A question that was not answered is an error on every view, and never passes for an answer that
+// is empty.
 import { once } from "node:events";
 
 import type { Page } from "playwright-core";
@@ -12,7 +13,8 @@ import { startGateway } from "../../testing/gateway.mjs";
 
 const stage = setStage();
 /** What views say when there is nothing. */
-const EMPTY = /No runs yet|No run fits|That is all|Nothing needs you|Nothing is known|No such run|There is no such/;
+const EMPTY =
+  /No runs yet|No run fits|That is all|Nothing needs you|Nothing is known|No such run|There is no such/;
 
 async function expectError(page: Page, words: RegExp): Promise<void> {
   const main = page.locator("main");
@@ -31,13 +33,15 @@ test("while the store is down views that ask it say so", { timeout: 120_000 }, a
   await once(postgres.child, "exit");
   const views = ["/runs?state=failed", `/runs/${streamId}`, `/find?q=${requestId}`];
   // All at once: each waits for a moment whether the store comes back.
-  await Promise.all(views.map(async (view) => {
-    const other = await page.context().newPage();
-    await other.goto(`${gateway.url}/console${view}`);
-    await expectError(other, /The journal's database does not answer/).catch((error: Error) => {
-      throw new Error(`${view}: ${error.message}`);
-    });
-  }));
+  await Promise.all(
+    views.map(async (view) => {
+      const other = await page.context().newPage();
+      await other.goto(`${gateway.url}/console${view}`);
+      await expectError(other, /The journal's database does not answer/).catch((error: Error) => {
+        throw new Error(`${view}: ${error.message}`);
+      });
+    }),
+  );
   await page.getByText("The journal does not answer. What you see is from before.").waitFor();
   await page.context().close();
   await gateway.stop();

@@ -1,4 +1,5 @@
-// Who may see what in the console: shape is open to operators, content is granted, and other tenants are not there at all.
+// Who may see what in the console: shape is open to operators, content is granted, and other
+// tenants are not there at all.
 import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +13,11 @@ import { ask } from "./console.js";
 import { type Gateway, startGateway } from "../../testing/gateway.mjs";
 
 const hash = (key: string) => `sha256:${createHash("sha256").update(key).digest("hex")}`;
-const [ACME, OTHER, OPERATOR] = ["sk_e2e_acme_0123456789", "sk_e2e_other_0123456789", "sk_e2e_operator_0123456789"];
+const [ACME, OTHER, OPERATOR] = [
+  "sk_e2e_acme_0123456789",
+  "sk_e2e_other_0123456789",
+  "sk_e2e_operator_0123456789",
+];
 const CONFIG = `
 [[tenants]]
 name = "acme"
@@ -63,14 +68,24 @@ test("an operator who may look sees the shape of a run and not a byte of what wa
   const { page, close } = await openWith(OPERATOR, "/console/runs");
   await page.locator(`[data-run="${streamId}"] a`).first().click();
   await page.locator(".run-header").getByText("acme").waitFor();
-  for (const tab of ["Frames", "Attempts", "Request", "Take home", "As seen"]) await page.getByRole("tab", { name: tab }).click();
+  for (const tab of ["Frames", "Attempts", "Request", "Take home", "As seen"])
+    await page.getByRole("tab", { name: tab }).click();
   await page.getByText("What was said here is not yours to see").waitFor();
   expect(await page.getByRole("button", { name: /Stop…|Purge…/ }).count()).toBe(0);
-  const refused = await page.evaluate(async (id) => (await fetch(`/v1/console/runs/${id}/frames`, { headers: { authorization: `Bearer ${sessionStorage.getItem("capstan-key")}` } })).status, streamId);
+  const refused = await page.evaluate(
+    async (id) =>
+      (
+        await fetch(`/v1/console/runs/${id}/frames`, {
+          headers: { authorization: `Bearer ${sessionStorage.getItem("capstan-key")}` },
+        })
+      ).status,
+    streamId,
+  );
   expect(refused).toBe(403);
   const har = await close();
   expect(har).toContain(streamId);
-  for (const secret of [WORDS, Buffer.from(WORDS).toString("base64").slice(0, 20)]) expect(har).not.toContain(secret);
+  for (const secret of [WORDS, Buffer.from(WORDS).toString("base64").slice(0, 20)])
+    expect(har).not.toContain(secret);
 });
 
 test("a tenant reads its own, asked for, and cannot tell another's run from none", async () => {
@@ -85,7 +100,9 @@ test("a tenant reads its own, asked for, and cannot tell another's run from none
 });
 
 test("the id of a refused call leads to its refusal", async () => {
-  await (await ask(gateway.url, "/tokens 1", { key: OTHER })).whole;
+  await (
+    await ask(gateway.url, "/tokens 1", { key: OTHER })
+  ).whole;
   const refused = await ask(gateway.url, "/tokens 1", { key: OTHER });
   expect(refused.status).toBe(429);
   const { page, close } = await openWith(OPERATOR, `/console/find?q=${refused.requestId}`);

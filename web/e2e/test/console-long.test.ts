@@ -1,4 +1,5 @@
-// Long lists, on a processor four times slower than this one. Only in `make soak`: filling takes its time.
+// Long lists, on a processor four times slower than this one. Only in `make soak`: filling takes
+// its time.
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,7 +26,24 @@ const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
 
 /** A gateway over a journal of many runs. */
 async function startFull(journal: string): Promise<Gateway> {
-  execFileSync("cargo", ["run", "--quiet", "--release", "--package", "capstan-stores", "--features", "postgres", "--example", "fill", "--", journal, String(RUNS)], { cwd: ROOT, stdio: "inherit" });
+  execFileSync(
+    "cargo",
+    [
+      "run",
+      "--quiet",
+      "--release",
+      "--package",
+      "capstan-stores",
+      "--features",
+      "postgres",
+      "--example",
+      "fill",
+      "--",
+      journal,
+      String(RUNS),
+    ],
+    { cwd: ROOT, stdio: "inherit" },
+  );
   return startGateway({ journal });
 }
 
@@ -41,44 +59,70 @@ afterAll(async () => {
   if (folder) rmSync(folder, { recursive: true });
 });
 
-test.runIf(isLong)("runs by the thousand are scrolled through without a hitch", { timeout: 600_000 }, async () => {
-  const { page, complaints } = await visit(stage.browser, `${full.url}/console/runs`);
-  await page.locator("[data-row='0']").waitFor();
-  const rows = page.getByRole("rowgroup", { name: "Runs, newest first" });
-  const listed = async () => Number(await page.getByRole("table", { name: "Runs" }).getAttribute("aria-rowcount"));
-  // Page by page, as whoever scrolls on.
-  await expect.poll(async () => {
-    await rows.evaluate((node) => node.scrollTo(0, node.scrollHeight));
-    return listed();
-  }, { timeout: 300_000, interval: 20 }).toBeGreaterThan(LISTED);
-  const tasks = await slow(page);
-  await rows.hover();
-  for (let n = 0; n < 60; n += 1) await page.mouse.wheel(0, n < 30 ? -3_000 : 2_400);
-  await expectSmooth(tasks, "scrolling");
-  expect(await page.locator("[data-row]").count()).toBeLessThan(100);
-  expect(await heapOf(page)).toBeLessThan(HEAP);
-  // What begins meanwhile is told, and moves nothing.
-  await tasks();
-  for (let n = 0; n < 20; n += 1) await (await ask(full.url, "/tokens 1")).whole;
-  await page.getByRole("button", { name: /^\d+ new$/ }).waitFor();
-  await expectSmooth(tasks, "news");
-  expect(complaints).toEqual([]);
-  await page.context().close();
-});
+test.runIf(isLong)(
+  "runs by the thousand are scrolled through without a hitch",
+  { timeout: 600_000 },
+  async () => {
+    const { page, complaints } = await visit(stage.browser, `${full.url}/console/runs`);
+    await page.locator("[data-row='0']").waitFor();
+    const rows = page.getByRole("rowgroup", { name: "Runs, newest first" });
+    const listed = async () =>
+      Number(await page.getByRole("table", { name: "Runs" }).getAttribute("aria-rowcount"));
+    // Page by page, as whoever scrolls on.
+    await expect
+      .poll(
+        async () => {
+          await rows.evaluate((node) => node.scrollTo(0, node.scrollHeight));
+          return listed();
+        },
+        { timeout: 300_000, interval: 20 },
+      )
+      .toBeGreaterThan(LISTED);
+    const tasks = await slow(page);
+    await rows.hover();
+    for (let n = 0; n < 60; n += 1) await page.mouse.wheel(0, n < 30 ? -3_000 : 2_400);
+    await expectSmooth(tasks, "scrolling");
+    expect(await page.locator("[data-row]").count()).toBeLessThan(100);
+    expect(await heapOf(page)).toBeLessThan(HEAP);
+    // What begins meanwhile is told, and moves nothing.
+    await tasks();
+    for (let n = 0; n < 20; n += 1) await (await ask(full.url, "/tokens 1")).whole;
+    await page.getByRole("button", { name: /^\d+ new$/ }).waitFor();
+    await expectSmooth(tasks, "news");
+    expect(complaints).toEqual([]);
+    await page.context().close();
+  },
+);
 
-test.runIf(isLong)("a page of a hundred thousand runs comes at once, whatever is asked: on disk", { timeout: 600_000 }, () => expectPages(full));
+test.runIf(isLong)(
+  "a page of a hundred thousand runs comes at once, whatever is asked: on disk",
+  { timeout: 600_000 },
+  () => expectPages(full),
+);
 
-test.runIf(isLong)("a page of a hundred thousand runs comes at once, whatever is asked: in PostgreSQL", { timeout: 600_000 }, async () => {
-  const postgres = await startPostgres();
-  const shared = await startFull(postgres.url);
-  await expectPages(shared);
-  await shared.stop();
-  postgres.child.stdin?.end();
-});
+test.runIf(isLong)(
+  "a page of a hundred thousand runs comes at once, whatever is asked: in PostgreSQL",
+  { timeout: 600_000 },
+  async () => {
+    const postgres = await startPostgres();
+    const shared = await startFull(postgres.url);
+    await expectPages(shared);
+    await shared.stop();
+    postgres.child.stdin?.end();
+  },
+);
 
 async function expectPages({ url }: Gateway): Promise<void> {
   const took: number[] = [];
-  for (const query of ["", "state=failed", "state=running", "fault=upstream_timeout", "fault=content_refused", "agent=steady&state=healed", "agent=nobody"]) {
+  for (const query of [
+    "",
+    "state=failed",
+    "state=running",
+    "fault=upstream_timeout",
+    "fault=content_refused",
+    "agent=steady&state=healed",
+    "agent=nobody",
+  ]) {
     let before = "";
     do {
       const began = performance.now();

@@ -15,14 +15,21 @@ test("what another gateway has to do is seen here", { timeout: 60_000 }, async (
   const [busy, idle] = [await start("busy"), await start("idle")];
   await ask(busy.url, "/tokens 100000 --delay 20ms");
   const told = async () => {
-    const { replicas } = (await (await fetch(`${idle.url}/v1/replicas`)).json()) as { replicas: { responses?: number; append_p95_ms?: number }[] };
+    const { replicas } = (await (await fetch(`${idle.url}/v1/replicas`)).json()) as {
+      replicas: { responses?: number; append_p95_ms?: number }[];
+    };
     return replicas.map(({ responses, append_p95_ms }) => [responses, append_p95_ms !== undefined]);
   };
   // The page asks every five seconds: by then it is known.
-  await expect.poll(told, { timeout: 20_000 }).toEqual([[1, true], [0, false]]);
+  await expect.poll(told, { timeout: 20_000 }).toEqual([
+    [1, true],
+    [0, false],
+  ]);
   const { page, complaints } = await visit(stage.browser, `${idle.url}/console/replicas`);
   const row = (name: RegExp) => page.getByRole("row", { name }).getByRole("cell").allInnerTexts();
-  await expect.poll(async () => (await row(/^busy/)).slice(-3)).toEqual(["1", "1", expect.stringMatching(/^[\d.]+ m?s$/)]);
+  await expect
+    .poll(async () => (await row(/^busy/)).slice(-3))
+    .toEqual(["1", "1", expect.stringMatching(/^[\d.]+ m?s$/)]);
   expect((await row(/^idle · this one/)).slice(-3)).toEqual(["0", "0", "–"]);
   for (const theme of ["light", "dark"] as const) {
     await setTheme(page, theme);

@@ -1,4 +1,5 @@
-// The console, against the real binary: from a ticket to its reason, what was seen, stop and purge, links, a list that stays put.
+// The console, against the real binary: from a ticket to its reason, what was seen, stop and
+// purge, links, a list that stays put.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -53,11 +54,16 @@ test("a flaky run shows its attempts, their times, and what its user saw", async
   await go(`/console/runs/${streamId}?tab=attempts`);
   const cards = page.locator("[data-attempt]");
   await expect.poll(() => cards.count()).toBe(2);
-  for (const [n, word] of [[0, /took\s+[\d.]+ m?s/], [1, /ended well/]] as const) expect(await cards.nth(n).innerText()).toMatch(word);
+  for (const [n, word] of [
+    [0, /took\s+[\d.]+ m?s/],
+    [1, /ended well/],
+  ] as const)
+    expect(await cards.nth(n).innerText()).toMatch(word);
   expect(await header().locator(".badge").innerText()).toBe("healed");
   await page.getByRole("tab", { name: "As seen" }).click();
   const text = (await stage.whole("/flaky 0")).replace(/\s+/g, "");
-  const seen = async () => (await page.locator(".seen .answer > .prose").allInnerTexts()).join("").replace(/\s+/g, "");
+  const seen = async () =>
+    (await page.locator(".seen .answer > .prose").allInnerTexts()).join("").replace(/\s+/g, "");
   await expect.poll(seen).toBe(text);
   expect(await page.locator(".seen .question").innerText()).toBe("/flaky 1");
   // One packet back by the keyboard; the address has it, and the axis' table as well.
@@ -70,7 +76,10 @@ test("a flaky run shows its attempts, their times, and what its user saw", async
   await expect.poll(seen).toBe(text);
   // From an attempt to the packet that ended it: the axis and its table go there, too.
   await page.getByRole("tab", { name: "Attempts" }).click();
-  await cards.first().getByRole("button", { name: /^packet \d+$/ }).click();
+  await cards
+    .first()
+    .getByRole("button", { name: /^packet \d+$/ })
+    .click();
   await page.getByRole("button", { name: "Table" }).click();
   const table = page.getByRole("table", { name: "What happened, in its order" });
   await table.getByText("Attempt 1 fails").waitFor();
@@ -81,7 +90,10 @@ test("what is downloaded is the stream, byte for byte", async () => {
   const { streamId, whole } = await ask(stage.gateway.url, "/events");
   await whole;
   await go(`/console/runs/${streamId}?tab=home`);
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: ".sse, as sent" }).click()]);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: ".sse, as sent" }).click(),
+  ]);
   const sent = await (await fetch(`${stage.gateway.url}/v1/streams/${streamId}`)).text();
   const bare = (text: string) => text.replace(/^:.*\n\n?/gm, "").replace(/^retry:.*\n\n?/gm, "");
   const folder = mkdtempSync(join(tmpdir(), "capstan-run-"));
@@ -101,15 +113,22 @@ test("stopped is said once CLOSE is in the journal, and purged is gone", async (
   const dialog = page.getByRole("dialog", { name: "Stop this run?" });
   expect(await dialog.innerText()).toMatch(/Agent demo, tenant local, session/);
   const lastOp = async () => {
-    const { packets } = (await (await fetch(`${stage.gateway.url}/v1/streams/${streamId}/packets?limit=1000`)).json()) as { packets: { op: string }[] };
+    const { packets } = (await (
+      await fetch(`${stage.gateway.url}/v1/streams/${streamId}/packets?limit=1000`)
+    ).json()) as { packets: { op: string }[] };
     return packets.at(-1)?.op;
   };
   // While the question is held back nothing is stopped, and nothing says so.
-  const held = new Promise<() => Promise<void>>((resolve) => void page.route("**/stop", (route) => resolve(() => route.continue())));
+  const held = new Promise<() => Promise<void>>(
+    (resolve) => void page.route("**/stop", (route) => resolve(() => route.continue())),
+  );
   await dialog.getByRole("button", { name: "Stop it" }).click();
   const letGo = await held;
   await dialog.getByRole("button", { name: "Stopping…" }).waitFor();
-  expect([await lastOp(), await dialog.getByRole("button", { name: "Stopped" }).count()]).toEqual(["DELTA", 0]);
+  expect([await lastOp(), await dialog.getByRole("button", { name: "Stopped" }).count()]).toEqual([
+    "DELTA",
+    0,
+  ]);
   await letGo();
   await dialog.getByRole("button", { name: "Stopped" }).waitFor();
   expect(await lastOp()).toBe("CLOSE");
@@ -132,7 +151,10 @@ test("a filter is a link: the same rows in a browser that was never here", async
   await go("/console/runs");
   await page.getByLabel("State").selectOption("failed");
   await page.waitForURL(/\?state=failed$/);
-  const rows = (of: Page) => of.locator("[data-run]").evaluateAll((all) => all.map((row) => (row as HTMLElement).dataset["run"]));
+  const rows = (of: Page) =>
+    of
+      .locator("[data-run]")
+      .evaluateAll((all) => all.map((row) => (row as HTMLElement).dataset["run"]));
   await expect.poll(async () => (await rows(page)).length).toBeGreaterThan(0);
   const fresh = await visit(stage.browser, page.url());
   await expect.poll(() => rows(fresh.page)).toEqual(await rows(page));
@@ -179,13 +201,20 @@ test("what is not there is said not to be: a state, a session, a packet", async 
 
 test("a session is erased by Enter, once the end of its name is typed", async () => {
   const session = newId();
-  await (await ask(stage.gateway.url, "/tokens 2", { session })).whole;
+  await (
+    await ask(stage.gateway.url, "/tokens 2", { session })
+  ).whole;
   await go(`/console/sessions/local/${session}`);
   await page.getByRole("button", { name: "Purge…" }).click();
-  await page.getByRole("dialog", { name: "Erase this session?" }).getByRole("textbox").fill(session.slice(-4));
+  await page
+    .getByRole("dialog", { name: "Erase this session?" })
+    .getByRole("textbox")
+    .fill(session.slice(-4));
   await page.keyboard.press("Enter");
   await page.waitForURL(/\/console\/runs$/);
-  expect((await fetch(`${stage.gateway.url}/v1/console/sessions/local/${session}`)).status).toBe(404);
+  expect((await fetch(`${stage.gateway.url}/v1/console/sessions/local/${session}`)).status).toBe(
+    404,
+  );
 });
 
 test("Escape leaves the box, and the keys of the page work again", async () => {
@@ -223,55 +252,79 @@ test("rows, neighbours and tabs by keyboard alone", async () => {
 
 test("a conversation is read as its user saw it", async () => {
   const session = newId();
-  for (const message of ["/tokens 2", "/fault content_refused", "/tokens 3"]) await (await ask(stage.gateway.url, message, { session })).whole;
+  for (const message of ["/tokens 2", "/fault content_refused", "/tokens 3"])
+    await (
+      await ask(stage.gateway.url, message, { session })
+    ).whole;
   await go(`/console/sessions/local/${session}`);
   await expect.poll(() => page.locator(".conversation .turn").count()).toBe(3);
-  expect(await page.locator(".conversation .question").allInnerTexts()).toEqual(["/tokens 2", "/fault content_refused", "/tokens 3"]);
+  expect(await page.locator(".conversation .question").allInnerTexts()).toEqual([
+    "/tokens 2",
+    "/fault content_refused",
+    "/tokens 3",
+  ]);
   expect(await page.locator(".conversation li").nth(1).innerText()).toContain("content_refused");
 });
 
-test("every view is fit for all: axe, both themes, wide and narrow", { timeout: 120_000 }, async () => {
-  const { streamId } = await ask(stage.gateway.url, "/diverge");
-  const failed = await ask(stage.gateway.url, "/fault upstream_timeout --after 3");
-  await failed.whole;
-  const views = [
-    ["", "#attention"],
-    ["/runs", "[data-row='3']"],
-    [`/runs/${streamId}`, ".seen .turn"],
-    [`/runs/${streamId}?tab=attempts`, "[data-attempt='1']"],
-    [`/runs/${failed.streamId}?tab=frames&at=1`, ".frame-whole"],
-    [`/runs/${failed.streamId}?tab=home`, ".command"],
-    ["/faults", ".matrix"],
-    ["/agents", ".cards .card"],
-    ["/tenants", ".cards .card"],
-    ["/find?q=nothing", "#looked"],
-  ] as const;
-  for (const [theme, width] of [["light", 1280], ["dark", 360]] as const) {
-    await page.setViewportSize({ width, height: 760 });
-    await setTheme(page, theme);
-    for (const [view, shown] of views) {
-      await go(`/console${view}`);
-      await page.locator(shown).first().waitFor();
-      await expectFit(page).catch((error: Error) => {
-        throw new Error(`${theme} ${view || "/"}: ${error.message}`);
-      });
+test(
+  "every view is fit for all: axe, both themes, wide and narrow",
+  { timeout: 120_000 },
+  async () => {
+    const { streamId } = await ask(stage.gateway.url, "/diverge");
+    const failed = await ask(stage.gateway.url, "/fault upstream_timeout --after 3");
+    await failed.whole;
+    const views = [
+      ["", "#attention"],
+      ["/runs", "[data-row='3']"],
+      [`/runs/${streamId}`, ".seen .turn"],
+      [`/runs/${streamId}?tab=attempts`, "[data-attempt='1']"],
+      [`/runs/${failed.streamId}?tab=frames&at=1`, ".frame-whole"],
+      [`/runs/${failed.streamId}?tab=home`, ".command"],
+      ["/faults", ".matrix"],
+      ["/agents", ".cards .card"],
+      ["/tenants", ".cards .card"],
+      ["/find?q=nothing", "#looked"],
+    ] as const;
+    for (const [theme, width] of [
+      ["light", 1280],
+      ["dark", 360],
+    ] as const) {
+      await page.setViewportSize({ width, height: 760 });
+      await setTheme(page, theme);
+      for (const [view, shown] of views) {
+        await go(`/console${view}`);
+        await page.locator(shown).first().waitFor();
+        await expectFit(page).catch((error: Error) => {
+          throw new Error(`${theme} ${view || "/"}: ${error.message}`);
+        });
+      }
     }
-  }
-  await page.setViewportSize({ width: 1280, height: 800 });
-  await setTheme(page, "light");
-});
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await setTheme(page, "light");
+  },
+);
 
 test("numbers follow what happens, without a reload", async () => {
-  const shown = { faults: "/console/faults", agents: "/console/agents", tenants: "/console/tenants" };
+  const shown = {
+    faults: "/console/faults",
+    agents: "/console/agents",
+    tenants: "/console/tenants",
+  };
   const number = (text: string, of: RegExp) => Number(of.exec(text)?.[1] ?? NaN);
   for (const [view, path] of Object.entries(shown)) {
     await go(path);
     const main = page.locator("main");
-    const of = { faults: /· (\d+) faults?/, agents: /failed\s+(\d+)/, tenants: /sessions\s+(\d+)/ }[view]!;
+    const of = { faults: /· (\d+) faults?/, agents: /failed\s+(\d+)/, tenants: /sessions\s+(\d+)/ }[
+      view
+    ]!;
     await expect.poll(async () => number(await main.innerText(), of)).not.toBeNaN();
     const before = number(await main.innerText(), of);
-    await (await ask(stage.gateway.url, "/fault content_refused")).whole;
-    await expect.poll(async () => number(await main.innerText(), of), { timeout: 15_000, message: view }).toBeGreaterThan(before);
+    await (
+      await ask(stage.gateway.url, "/fault content_refused")
+    ).whole;
+    await expect
+      .poll(async () => number(await main.innerText(), of), { timeout: 15_000, message: view })
+      .toBeGreaterThan(before);
   }
   // Every number of the matrix leads to its runs.
   await go("/console/faults");
@@ -281,14 +334,18 @@ test("numbers follow what happens, without a reload", async () => {
 });
 
 test("a stretch of time is chosen by keyboard alone", async () => {
-  await (await ask(stage.gateway.url, "/fault content_refused")).whole;
+  await (
+    await ask(stage.gateway.url, "/fault content_refused")
+  ).whole;
   await go("/console/faults?hours=1");
   const picture = page.getByRole("slider", { name: /^\d+ faults? over time$/ });
   await page.getByLabel("How far back").focus();
   await page.keyboard.press("Tab");
   await expect.poll(() => picture.evaluate((it) => it === document.activeElement)).toBe(true);
   for (const key of ["End", "Shift+ArrowLeft", "Shift+ArrowLeft"]) await page.keyboard.press(key);
-  await expect.poll(() => picture.getAttribute("aria-valuetext"), { timeout: 15_000 }).toMatch(/^\d\d:\d\d:\d\d to \d\d:\d\d:\d\d: [1-9]\d* fatal, \d+ tried again, \d+ refused$/);
+  await expect
+    .poll(() => picture.getAttribute("aria-valuetext"), { timeout: 15_000 })
+    .toMatch(/^\d\d:\d\d:\d\d to \d\d:\d\d:\d\d: [1-9]\d* fatal, \d+ tried again, \d+ refused$/);
   await expectFit(page);
   await page.evaluate(() => (document.documentElement.dataset["theme"] = "dark"));
   await expectFit(page);

@@ -17,14 +17,31 @@ export interface Started {
 }
 
 /** Starts a run as any client would; the header's request id is the one that a ticket names. */
-export async function ask(url: string, message: string, { key = "", session = newId() } = {}): Promise<Started> {
+export async function ask(
+  url: string,
+  message: string,
+  { key = "", session = newId() } = {},
+): Promise<Started> {
   const requestId = `ticket-${newId()}`;
-  const headers = { "content-type": "application/json", "x-request-id": requestId, ...(key === "" ? {} : { authorization: `Bearer ${key}` }) };
-  const response = await fetch(`${url}/v1/assist`, { method: "POST", headers, body: JSON.stringify(question(session, message, user("e2e"))) });
+  const headers = {
+    "content-type": "application/json",
+    "x-request-id": requestId,
+    ...(key === "" ? {} : { authorization: `Bearer ${key}` }),
+  };
+  const response = await fetch(`${url}/v1/assist`, {
+    method: "POST",
+    headers,
+    body: JSON.stringify(question(session, message, user("e2e"))),
+  });
   const whole = response.text();
   // Whoever does not care for the end must not be surprised by it.
   whole.catch(() => {});
-  return { status: response.status, streamId: response.headers.get("x-stream-id") ?? "", requestId, whole };
+  return {
+    status: response.status,
+    streamId: response.headers.get("x-stream-id") ?? "",
+    requestId,
+    whole,
+  };
 }
 
 interface Found {
@@ -35,12 +52,37 @@ interface Found {
 export async function expectFit(page: Page): Promise<void> {
   // The policy of the page forbids scripts; the test's own context does not.
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);
-  // That names say what is seen is off by default, as it is not certain; whoever speaks to the page needs it.
-  const found = await page.evaluate(() => (window as unknown as { axe: { run: (options: object) => Promise<Found> } }).axe.run({ resultTypes: ["violations"], rules: { "label-content-name-mismatch": { enabled: true } } }));
-  expect(found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 160)} ${failureSummary?.slice(0, 300)}`).slice(0, 3).join("\n")}`).join("\n")).toBe("");
-  expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth), "no scrolling sideways").toBeLessThanOrEqual(0);
+  // That names say what is seen is off by default, as it is not certain; whoever speaks to the
+  // page needs it.
+  const found = await page.evaluate(() =>
+    (window as unknown as { axe: { run: (options: object) => Promise<Found> } }).axe.run({
+      resultTypes: ["violations"],
+      rules: { "label-content-name-mismatch": { enabled: true } },
+    }),
+  );
+  expect(
+    found.violations
+      .map(
+        ({ id, nodes }) =>
+          `${id}: ${nodes
+            .map(
+              ({ html, failureSummary }) =>
+                `${html.slice(0, 160)} ${failureSummary?.slice(0, 300)}`,
+            )
+            .slice(0, 3)
+            .join("\n")}`,
+      )
+      .join("\n"),
+  ).toBe("");
+  expect(
+    await page.evaluate(() => document.documentElement.scrollWidth - innerWidth),
+    "no scrolling sideways",
+  ).toBeLessThanOrEqual(0);
 }
 
 export async function setTheme(page: Page, theme: "light" | "dark"): Promise<void> {
-  if ((await page.evaluate(() => document.documentElement.dataset["theme"])) !== theme) await page.getByRole("button", { name: `${theme === "dark" ? "Dark" : "Light"} theme` }).click();
+  if ((await page.evaluate(() => document.documentElement.dataset["theme"])) !== theme)
+    await page
+      .getByRole("button", { name: `${theme === "dark" ? "Dark" : "Light"} theme` })
+      .click();
 }

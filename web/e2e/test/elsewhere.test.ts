@@ -28,7 +28,9 @@ test("a gateway with tenants is asked for with a key, which stays in the tab", a
   await say(page, "/tokens 3");
   await ended(page, "closed");
   expect(await textOf(page)).toBe("tok1 tok2 tok3");
-  const kept = await page.evaluate(() => [JSON.stringify(localStorage), document.cookie, location.href].join(" "));
+  const kept = await page.evaluate(() =>
+    [JSON.stringify(localStorage), document.cookie, location.href].join(" "),
+  );
   expect(kept).not.toContain(KEY);
   const other = await page.context().newPage();
   await other.goto(strict.url);
@@ -41,12 +43,21 @@ test("a gateway with tenants is asked for with a key, which stays in the tab", a
 async function inForeignPage(script: string): Promise<unknown> {
   const dist = new URL("../../packages/capstan/dist/", import.meta.url);
   const server = createServer((request, response) => {
-    if (request.url === "/") return response.setHeader("content-type", "text/html").end('<link rel="icon" href="data:,"><script type="module" src="/page.js"></script>');
+    if (request.url === "/")
+      return response
+        .setHeader("content-type", "text/html")
+        .end('<link rel="icon" href="data:,"><script type="module" src="/page.js"></script>');
     response.setHeader("content-type", "text/javascript");
-    response.end(request.url === "/page.js" ? script : readFileSync(new URL(`.${request.url}`, dist)));
+    response.end(
+      request.url === "/page.js" ? script : readFileSync(new URL(`.${request.url}`, dist)),
+    );
   });
   const { page, complaints } = await visit(stage.browser, await listen(server));
-  const result = await page.waitForFunction(() => (window as unknown as { result?: unknown }).result, null, { timeout: 20_000 });
+  const result = await page.waitForFunction(
+    () => (window as unknown as { result?: unknown }).result,
+    null,
+    { timeout: 20_000 },
+  );
   const value = await result.jsonValue();
   await page.context().close();
   server.close();
@@ -85,14 +96,23 @@ test("a page of another origin chats, heals and stops", async () => {
 
 test("in a browser no redirect takes a question elsewhere", async () => {
   const asked: string[] = [];
-  const cors = { "access-control-allow-origin": "*", "access-control-allow-headers": "*", "access-control-allow-methods": "*" };
+  const cors = {
+    "access-control-allow-origin": "*",
+    "access-control-allow-headers": "*",
+    "access-control-allow-methods": "*",
+  };
   const elsewhere = createServer((request, response) => {
     asked.push(request.method ?? "");
     response.writeHead(200, cors).end();
   });
   const target = await listen(elsewhere);
   const redirecting = createServer((request, response) => {
-    response.writeHead(request.method === "OPTIONS" ? 204 : 307, { ...cors, location: `${target}/assist` }).end();
+    response
+      .writeHead(request.method === "OPTIONS" ? 204 : 307, {
+        ...cors,
+        location: `${target}/assist`,
+      })
+      .end();
   });
   const result = await inForeignPage(`
     import { CapClient } from "/index.js";

@@ -1,4 +1,5 @@
-// The page in OpenAI's words and in the AI SDK's: the same answers as in CAP, through cuts and reloads, in one conversation.
+// The page in OpenAI's words and in the AI SDK's: the same answers as in CAP, through cuts and
+// reloads, in one conversation.
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 
@@ -15,7 +16,12 @@ async function start(face: string): Promise<Page> {
 }
 
 /** Waits for some of an answer. */
-const begun = (page: Page, length: number) => page.waitForFunction((length) => (document.querySelector(".turn:last-of-type .answer")?.textContent ?? "").length > length, length);
+const begun = (page: Page, length: number) =>
+  page.waitForFunction(
+    (length) =>
+      (document.querySelector(".turn:last-of-type .answer")?.textContent ?? "").length > length,
+    length,
+  );
 
 test.each(["openai", "ai-sdk"])("%s: cuts heal", async (face) => {
   const page = await start(face);
@@ -27,26 +33,31 @@ test.each(["openai", "ai-sdk"])("%s: cuts heal", async (face) => {
   expect(await count(page, "resume")).toBeGreaterThan(1);
 });
 
-test.each(["cap", "ag-ui", "openai", "ai-sdk"])("%s: a reload in the middle of an answer finds all of it", async (face) => {
-  const page = await start(face);
-  await say(page, "/echo before");
-  await ended(page, "closed");
-  await say(page, "/tokens 150 --delay 5ms");
-  await begun(page, 200);
-  await page.reload();
-  await begun(page, 200);
-  await ended(page, "closed");
-  expect(await textOf(page)).toBe(tokens(150));
-  expect(await page.locator(".turn").count()).toBe(2);
-  expect(await page.locator(".turn").first().locator(".prose").innerText()).toBe("before");
-  expect(await page.getByLabel("Face").inputValue()).toBe(face);
-});
+test.each(["cap", "ag-ui", "openai", "ai-sdk"])(
+  "%s: a reload in the middle of an answer finds all of it",
+  async (face) => {
+    const page = await start(face);
+    await say(page, "/echo before");
+    await ended(page, "closed");
+    await say(page, "/tokens 150 --delay 5ms");
+    await begun(page, 200);
+    await page.reload();
+    await begun(page, 200);
+    await ended(page, "closed");
+    expect(await textOf(page)).toBe(tokens(150));
+    expect(await page.locator(".turn").count()).toBe(2);
+    expect(await page.locator(".turn").first().locator(".prose").innerText()).toBe("before");
+    expect(await page.getByLabel("Face").inputValue()).toBe(face);
+  },
+);
 
 test.each(["openai", "ai-sdk"])("%s: events are shown as in CAP", async (face) => {
   const shown = async (page: Page) => {
     await say(page, "/events");
     await ended(page, "closed");
-    return lastTurn(page).locator(".answer > *:not(footer)").evaluateAll((all) => all.map((one) => one.className).sort());
+    return lastTurn(page)
+      .locator(".answer > *:not(footer)")
+      .evaluateAll((all) => all.map((one) => one.className).sort());
   };
   const page = await start("cap");
   const expected = new Set(await shown(page));
@@ -54,19 +65,22 @@ test.each(["openai", "ai-sdk"])("%s: events are shown as in CAP", async (face) =
   expect(new Set(await shown(page))).toEqual(expected);
 });
 
-test.each(["openai", "ai-sdk"])("%s: a failure is told and a run stopped, in a conversation that other faces know", async (face) => {
-  const page = await start(face);
-  await say(page, "/fault content_refused");
-  await ended(page, "failed");
-  expect(await lastTurn(page).getByTestId("status").innerText()).toContain("content_refused");
-  await say(page, "/hang");
-  await page.getByRole("button", { name: "Stop" }).click();
-  await ended(page, "closed");
-  expect(await lastTurn(page).getByTestId("status").innerText()).toContain("cancelled");
-  await say(page, "What is a capstan?");
-  await ended(page, "closed");
-  await page.getByLabel("Face").selectOption("cap");
-  await say(page, "And a windlass?");
-  await ended(page, "closed");
-  expect(await textOf(page)).toContain("We have had one turn before this one");
-});
+test.each(["openai", "ai-sdk"])(
+  "%s: a failure is told and a run stopped, in a conversation that other faces know",
+  async (face) => {
+    const page = await start(face);
+    await say(page, "/fault content_refused");
+    await ended(page, "failed");
+    expect(await lastTurn(page).getByTestId("status").innerText()).toContain("content_refused");
+    await say(page, "/hang");
+    await page.getByRole("button", { name: "Stop" }).click();
+    await ended(page, "closed");
+    expect(await lastTurn(page).getByTestId("status").innerText()).toContain("cancelled");
+    await say(page, "What is a capstan?");
+    await ended(page, "closed");
+    await page.getByLabel("Face").selectOption("cap");
+    await say(page, "And a windlass?");
+    await ended(page, "closed");
+    expect(await textOf(page)).toContain("We have had one turn before this one");
+  },
+);

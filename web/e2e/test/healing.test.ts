@@ -1,4 +1,5 @@
-// A chat heals before your eyes: cuts by hand and by count, repeats, an attempt that says something else.
+// A chat heals before your eyes: cuts by hand and by count, repeats, an attempt that says
+// something else.
 import { expect, test } from "vitest";
 
 import { count, ended, say, textOf } from "./browser.js";
@@ -18,7 +19,11 @@ test("a chat heals through five cuts with the exact text", async () => {
   }
   await ended(page, "closed");
   expect(await textOf(page)).toBe(await stage.whole("/tokens 80"));
-  expect([await count(page, "cut"), await count(page, "resume"), await count(page, "delta")]).toEqual([5, 5, 80]);
+  expect([
+    await count(page, "cut"),
+    await count(page, "resume"),
+    await count(page, "delta"),
+  ]).toEqual([5, 5, 80]);
 });
 
 test("a line that forgets its place gets repeats, and drops them", async () => {
@@ -41,12 +46,16 @@ test("cuts after every few packets end in the same text", async () => {
   expect(await textOf(page)).toBe(await stage.whole("/tokens 45"));
   expect(await count(page, "cut")).toBe(4);
   await page.getByText(/^Raw frames/).click();
-  await expect.poll(() => page.locator(".frames pre").innerText()).toContain("event: stream.packet");
+  await expect
+    .poll(() => page.locator(".frames pre").innerText())
+    .toContain("event: stream.packet");
 });
 
 test("an attempt that says something else takes back what it must", async () => {
   const page = await stage.start();
   await say(page, "/diverge");
   await ended(page, "closed");
-  expect(await textOf(page)).toMatch(/^The answer, I am quite sure, depends on the question;.*before I spoke\.$/);
+  expect(await textOf(page)).toMatch(
+    /^The answer, I am quite sure, depends on the question;.*before I spoke\.$/,
+  );
 });

@@ -1,4 +1,5 @@
-// Every type of event malformed, in both faces, on a desk and on a phone: each costs its own block, and the next question works.
+// Every type of event malformed, in both faces, on a desk and on a phone: each costs its own
+// block, and the next question works.
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 
@@ -13,18 +14,44 @@ const PHONE = { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch:
 const LONG = "W".repeat(3_000);
 /** Data that fits its type, and hardly a screen. */
 const WIDE: [type: string, data: unknown][] = [
-  ["CITATION_BLOCK", { citations: [{ source_id: "1", uri: `https://example.org/${LONG}`, title: LONG, snippet: LONG, confidence: 1 }] }],
+  [
+    "CITATION_BLOCK",
+    {
+      citations: [
+        {
+          source_id: "1",
+          uri: `https://example.org/${LONG}`,
+          title: LONG,
+          snippet: LONG,
+          confidence: 1,
+        },
+      ],
+    },
+  ],
   ["PROGRESS_INDICATOR", { label: LONG, status: "running", progress_percent: 1e308 }],
-  ["MEDIA_CAROUSEL", { items: [{ url: `https://${"w".repeat(60)}.example/a.png`, mime_type: "image/png", alt_text: LONG }] }],
+  [
+    "MEDIA_CAROUSEL",
+    {
+      items: [
+        { url: `https://${"w".repeat(60)}.example/a.png`, mime_type: "image/png", alt_text: LONG },
+      ],
+    },
+  ],
   ["user_error", { message: LONG, code: 1e20, domain: "constructor", retryable: true }],
   ["INTERRUPT", { id: "1", reason: LONG, responseSchema: { properties: { a: { title: LONG } } } }],
 ];
 
 /** Data that no one can show as what its type says. */
 const ODD: [type: string, data: unknown][] = [
-  ["CITATION_BLOCK", { citations: [{ source_id: "1", title: "without an address", confidence: 1 }] }],
+  [
+    "CITATION_BLOCK",
+    { citations: [{ source_id: "1", title: "without an address", confidence: 1 }] },
+  ],
   ["CITATION_BLOCK", { citations: [null] }],
-  ["CITATION_BLOCK", { citations: [{ source_id: "1", uri: { a: 1 }, title: "odd address", confidence: "high" }] }],
+  [
+    "CITATION_BLOCK",
+    { citations: [{ source_id: "1", uri: { a: 1 }, title: "odd address", confidence: "high" }] },
+  ],
   ["PROGRESS_INDICATOR", { label: { text: "an object" }, status: "running" }],
   ["PROGRESS_INDICATOR", { label: "odd status", status: "constructor", progress_percent: "half" }],
   ["MEDIA_CAROUSEL", { items: [{ url: "data:audio/ogg;base64,aGk=" }] }],
@@ -35,17 +62,40 @@ const ODD: [type: string, data: unknown][] = [
   ["user_error", { message: "odd domain", code: "503", domain: 7, retryable: "yes" }],
   ["stream_reset", { after_seq: "all" }],
   ["INTERRUPT", { id: "1", reason: { text: "an object" } }],
-  ["INTERRUPT", { id: "1", reason: "odd schema", responseSchema: { properties: { a: { title: {}, enum: [{ toString: 1 }] } }, required: 7 } }],
+  [
+    "INTERRUPT",
+    {
+      id: "1",
+      reason: "odd schema",
+      responseSchema: { properties: { a: { title: {}, enum: [{ toString: 1 }] } }, required: 7 },
+    },
+  ],
   ["SOMETHING_NEW", { toString: 1, nested: JSON.parse("[".repeat(900) + "]".repeat(900)) }],
   ["MARKDOWN_BLOCK", null],
 ];
 /** Text that is hard to render. */
-const HARD = ["[".repeat(100_000), ">".repeat(5_000), `${"> ".repeat(5_000)}deep`, "*a **b ".repeat(2_000)];
+const HARD = [
+  "[".repeat(100_000),
+  ">".repeat(5_000),
+  `${"> ".repeat(5_000)}deep`,
+  "*a **b ".repeat(2_000),
+];
 
-const event = ([type, data]: [string, unknown], n: number) => ({ id: `${n}`, timestamp: "2026-02-03T10:15:37Z", type, data });
+const event = ([type, data]: [string, unknown], n: number) => ({
+  id: `${n}`,
+  timestamp: "2026-02-03T10:15:37Z",
+  type,
+  data,
+});
 
 function capBody(): string {
-  const packets = [...ODD.map(event).map((p) => ["EVENT", p]), ...HARD.map((p) => ["DELTA", `\n\n${p}`]), ...WIDE.map(event).map((p) => ["EVENT", p]), ["DELTA", "\n\nhalf of one: \ud800 the end"], ["CLOSE", { reason: LONG }]];
+  const packets = [
+    ...ODD.map(event).map((p) => ["EVENT", p]),
+    ...HARD.map((p) => ["DELTA", `\n\n${p}`]),
+    ...WIDE.map(event).map((p) => ["EVENT", p]),
+    ["DELTA", "\n\nhalf of one: \ud800 the end"],
+    ["CLOSE", { reason: LONG }],
+  ];
   const frames = packets.map(([op, p], n) => {
     const packet = { stream_id: STREAM, seq: n + 1, op, t: "2026-02-03T10:15:37Z", p };
     return `event: stream.packet\nid: ${STREAM}:${n + 1}\ndata: ${JSON.stringify(packet)}\n\n`;
@@ -55,10 +105,19 @@ function capBody(): string {
 
 /** The same as AG-UI tells it, and what only AG-UI has. */
 function aguiBody(): string {
-  const NAMES: Record<string, string> = { CITATION_BLOCK: "citations", PROGRESS_INDICATOR: "progress", MEDIA_CAROUSEL: "media", user_error: "user_error" };
+  const NAMES: Record<string, string> = {
+    CITATION_BLOCK: "citations",
+    PROGRESS_INDICATOR: "progress",
+    MEDIA_CAROUSEL: "media",
+    user_error: "user_error",
+  };
   const events = [
     { type: "RUN_STARTED", threadId: { odd: true } },
-    ...ODD.map(event).map((value) => ({ type: "CUSTOM", name: `capstan.${NAMES[value.type] ?? "event"}`, value })),
+    ...ODD.map(event).map((value) => ({
+      type: "CUSTOM",
+      name: `capstan.${NAMES[value.type] ?? "event"}`,
+      value,
+    })),
     { type: "CUSTOM", name: "capstan.citations", value: "a text" },
     { type: "CUSTOM", name: { odd: true } },
     { type: "CUSTOM", name: "capstan.warning", value: { code: 1 } },
@@ -69,7 +128,11 @@ function aguiBody(): string {
     { type: "MESSAGES_SNAPSHOT", messages: [null, 1] },
     { type: "STATE_DELTA", delta: "odd" },
     { type: "TOOL_CALL_ARGS" },
-    ...HARD.map((text, n) => ({ type: "TEXT_MESSAGE_CONTENT", messageId: `hard${n}`, delta: text })),
+    ...HARD.map((text, n) => ({
+      type: "TEXT_MESSAGE_CONTENT",
+      messageId: `hard${n}`,
+      delta: text,
+    })),
     ...WIDE.map(event).map((value) => ({ type: "CUSTOM", name: "capstan.event", value })),
     { type: "TEXT_MESSAGE_CONTENT", messageId: "end", delta: "half of one: \ud800 the end" },
     { type: "RUN_FINISHED", metadata: { capstan: { reason: { odd: true } } } },
@@ -80,50 +143,103 @@ function aguiBody(): string {
 
 async function ask(page: Page, face: "cap" | "ag-ui"): Promise<void> {
   const [path, body] = face === "cap" ? ["**/assist", capBody()] : ["**/ag-ui", aguiBody()];
-  await page.route(path, (route) => route.fulfill({ contentType: "text/event-stream", body }), { times: 1 });
+  await page.route(path, (route) => route.fulfill({ contentType: "text/event-stream", body }), {
+    times: 1,
+  });
   await page.getByLabel("Face").selectOption(face);
   await say(page, "anything");
   await ended(page, "closed");
 }
 
 // Each size and each face; `make soak` has all four.
-describe.each([["a desk", {}, "cap"], ["a phone", PHONE, "ag-ui"]] as const)("on %s", (_, size, own) => {
-  test.each(soaks ? (["cap", "ag-ui"] as const) : [own])("%s: what does not fit is shown raw, and the next question works", async (face) => {
-    const page = await stage.start(size);
-    await ask(page, face);
-    const raw = await lastTurn(page).locator("details.raw").allInnerTexts();
-    expect(raw.length).toBeGreaterThanOrEqual(ODD.length);
-    for (const word of ["without an address", "odd address", "odd status", "odd domain", "odd schema"]) expect(raw.join(" "), word).toContain(word);
-    if (face === "ag-ui") for (const word of ["no JSON at all", '"no":"type"', "lost"]) expect(raw.join(" "), word).toContain(word);
-    expect(await textOf(page)).toMatch(/the end$/);
-    expect(await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth), "no sideways scroll").toBe(0);
-    expect((await lastTurn(page).getByTestId("status").boundingBox())?.height).toBeLessThan(120);
+describe.each([
+  ["a desk", {}, "cap"],
+  ["a phone", PHONE, "ag-ui"],
+] as const)("on %s", (_, size, own) => {
+  test.each(soaks ? (["cap", "ag-ui"] as const) : [own])(
+    "%s: what does not fit is shown raw, and the next question works",
+    async (face) => {
+      const page = await stage.start(size);
+      await ask(page, face);
+      const raw = await lastTurn(page).locator("details.raw").allInnerTexts();
+      expect(raw.length).toBeGreaterThanOrEqual(ODD.length);
+      for (const word of [
+        "without an address",
+        "odd address",
+        "odd status",
+        "odd domain",
+        "odd schema",
+      ])
+        expect(raw.join(" "), word).toContain(word);
+      if (face === "ag-ui")
+        for (const word of ["no JSON at all", '"no":"type"', "lost"])
+          expect(raw.join(" "), word).toContain(word);
+      expect(await textOf(page)).toMatch(/the end$/);
+      expect(
+        await page.evaluate(
+          () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+        ),
+        "no sideways scroll",
+      ).toBe(0);
+      expect((await lastTurn(page).getByTestId("status").boundingBox())?.height).toBeLessThan(120);
 
-    await say(page, "/tokens 3");
-    await ended(page, "closed");
-    expect(await textOf(page)).toBe("tok1 tok2 tok3");
-    expect(await page.locator(".turn").count()).toBe(2);
-  });
+      await say(page, "/tokens 3");
+      await ended(page, "closed");
+      expect(await textOf(page)).toBe("tok1 tok2 tok3");
+      expect(await page.locator(".turn").count()).toBe(2);
+    },
+  );
 });
 
 /** What ends a run, or breaks its protocol. */
 const ENDS: [face: "cap" | "ag-ui", data: unknown][] = [
   ["cap", { op: "ERROR", p: { code: { odd: 1 }, message: 7 } }],
-  ["cap", { op: "ERROR", p: { code: "content_refused", message: "long ".repeat(20_000), severity: "FATAL", details: { retry_after: 1e300 } } }],
+  [
+    "cap",
+    {
+      op: "ERROR",
+      p: {
+        code: "content_refused",
+        message: "long ".repeat(20_000),
+        severity: "FATAL",
+        details: { retry_after: 1e300 },
+      },
+    },
+  ],
   ["cap", { op: "SHOUT", p: "hi" }],
   ["cap", { op: "EVENT", p: "a text" }],
   ["cap", { op: "ERROR", p: { code: LONG, message: LONG, severity: "FATAL" } }],
   ["ag-ui", { type: "RUN_ERROR", code: LONG, message: LONG, retry_after: 1e12 }],
   ["ag-ui", { type: "RUN_ERROR" }],
-  ["ag-ui", { type: "RUN_ERROR", message: { odd: 1 }, code: ["x"], retry_after: "soon", metadata: { capstan: 3 } }],
+  [
+    "ag-ui",
+    {
+      type: "RUN_ERROR",
+      message: { odd: 1 },
+      code: ["x"],
+      retry_after: "soon",
+      metadata: { capstan: 3 },
+    },
+  ],
 ];
 
 test("an end that cannot be read is a failure of its answer, and the next question works", async () => {
   const page = await stage.start();
   const ends = ENDS.filter((_, n) => soaks || n % 2 === 0);
   for (const [face, data] of ends) {
-    const packet = face === "cap" ? { stream_id: STREAM, seq: 1, t: "2026-02-03T10:15:37Z", ...(data as object) } : data;
-    await page.route(face === "cap" ? "**/assist" : "**/ag-ui", (route) => route.fulfill({ contentType: "text/event-stream", body: `data: ${JSON.stringify(packet)}\n\n` }), { times: 1 });
+    const packet =
+      face === "cap"
+        ? { stream_id: STREAM, seq: 1, t: "2026-02-03T10:15:37Z", ...(data as object) }
+        : data;
+    await page.route(
+      face === "cap" ? "**/assist" : "**/ag-ui",
+      (route) =>
+        route.fulfill({
+          contentType: "text/event-stream",
+          body: `data: ${JSON.stringify(packet)}\n\n`,
+        }),
+      { times: 1 },
+    );
     await page.getByLabel("Face").selectOption(face);
     await say(page, "anything");
     await ended(page, "failed");
@@ -139,7 +255,13 @@ test("an end that cannot be read is a failure of its answer, and the next questi
 test("a block that breaks all the same is shown raw, and costs itself only", async () => {
   const page = await stage.start();
   // Citations round their confidence; nothing else in an answer rounds.
-  await page.evaluate(() => Object.assign(Math, { round: () => { throw new Error("planted"); } }));
+  await page.evaluate(() =>
+    Object.assign(Math, {
+      round: () => {
+        throw new Error("planted");
+      },
+    }),
+  );
   await page.evaluate(() => Object.assign(console, { error: () => {} }));
   await say(page, "/events");
   await ended(page, "closed");

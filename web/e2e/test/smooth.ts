@@ -13,14 +13,19 @@ export async function slow(page: Page): Promise<() => Promise<number[]>> {
   await page.evaluate(() => {
     const tasks: number[] = [];
     Object.assign(window, { tasks });
-    new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({ duration }) => duration))).observe({ entryTypes: ["longtask"] });
+    new PerformanceObserver((list) =>
+      tasks.push(...list.getEntries().map(({ duration }) => duration)),
+    ).observe({ entryTypes: ["longtask"] });
   });
   return () => page.evaluate(() => (window as unknown as { tasks: number[] }).tasks.splice(0));
 }
 
 /** Nothing took long since it was last asked. */
 export async function expectSmooth(tasks: () => Promise<number[]>, what: string): Promise<void> {
-  expect((await tasks()).filter((took) => took > JANK), what).toEqual([]);
+  expect(
+    (await tasks()).filter((took) => took > JANK),
+    what,
+  ).toEqual([]);
 }
 
 export async function heapOf(page: Page): Promise<number> {

@@ -1,4 +1,5 @@
-// What every file of tests has: a browser and a gateway of its own. Each page's console must stay quiet.
+// What every file of tests has: a browser and a gateway of its own. Each page's console must stay
+// quiet.
 import { CapClient } from "capstan";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
@@ -6,8 +7,13 @@ import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { connect, visit, type Visit } from "./browser.js";
 import { type Gateway, startGateway } from "../../testing/gateway.mjs";
 
-/** A second attempt follows the first without a wait worth speaking of, and answers come nearly so: each word that comes alone is painted alone. A few milliseconds apart, so that what happens has an order. */
-const config = '[[agents]]\nname = "demo"\nkind = "demo"\ndelay = 0.003\n\n[timeouts]\nbackoff = 0.01\n';
+/**
+ * A second attempt follows the first without a wait worth speaking of, and answers come nearly so:
+ * each word that comes alone is painted alone. A few milliseconds apart, so that what happens has
+ * an order.
+ */
+const config =
+  '[[agents]]\nname = "demo"\nkind = "demo"\ndelay = 0.003\n\n[timeouts]\nbackoff = 0.01\n';
 
 /** `make soak` tries every combination. */
 export const soaks = Boolean(process.env["CAPSTAN_SOAK"]);
@@ -39,6 +45,7 @@ export function setStage(): Stage {
     open = await visit(stage.browser, stage.gateway.url, options);
     return open.page;
   };
-  stage.whole = async (message) => (await new CapClient(`${stage.gateway.url}/v1`).chat(message).collect()).trim();
+  stage.whole = async (message) =>
+    (await new CapClient(`${stage.gateway.url}/v1`).chat(message).collect()).trim();
   return stage;
 }

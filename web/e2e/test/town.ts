@@ -1,4 +1,5 @@
-// Three gateways over one PostgreSQL behind nginx, as `make run CLUSTER=3` has them, to be restarted one after the other.
+// Three gateways over one PostgreSQL behind nginx, as `make run CLUSTER=3` has them, to be
+// restarted one after the other.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -24,7 +25,9 @@ async function freePort(): Promise<number> {
 /** A server that ends with this one's input. */
 export async function startPostgres(): Promise<{ url: string; child: ChildProcess }> {
   const script = fileURLToPath(new URL("../../../scripts/postgres", import.meta.url));
-  const child = spawn(script, ["sh", "-c", 'echo "$CAPSTAN_TEST_POSTGRES"; cat >/dev/null'], { stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(script, ["sh", "-c", 'echo "$CAPSTAN_TEST_POSTGRES"; cat >/dev/null'], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
   const url = await new Promise<string>((resolve, reject) => {
     child.stdout.once("data", (line) => resolve(String(line).trim()));
     child.once("exit", () => reject(new Error("PostgreSQL did not start")));
@@ -34,8 +37,12 @@ export async function startPostgres(): Promise<{ url: string; child: ChildProces
 
 /** Any gateway for each request, the next one if that is not there. */
 function nginxConfig(folder: string, port: number, gateways: readonly number[]): string {
-  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((kind) => `${kind}_temp_path ${folder}/${kind};`);
-  const servers = gateways.map((gateway) => `server 127.0.0.1:${gateway} max_fails=1 fail_timeout=1s;`);
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(
+    (kind) => `${kind}_temp_path ${folder}/${kind};`,
+  );
+  const servers = gateways.map(
+    (gateway) => `server 127.0.0.1:${gateway} max_fails=1 fail_timeout=1s;`,
+  );
   return `daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/log; events { worker_connections 1024; }
     http { access_log off; ${temporary.join(" ")} upstream gateways { random; ${servers.join(" ")} }
     server { listen 127.0.0.1:${port}; location / { proxy_pass http://gateways; proxy_http_version 1.1;
@@ -61,7 +68,9 @@ export class Town {
     const postgres = await startPostgres();
     const folder = mkdtempSync(join(tmpdir(), "capstan-town-"));
     writeFileSync(join(folder, "conf"), nginxConfig(folder, port, ports));
-    const nginx = spawn("nginx", ["-c", join(folder, "conf"), "-e", join(folder, "log")], { stdio: "ignore" });
+    const nginx = spawn("nginx", ["-c", join(folder, "conf"), "-e", join(folder, "log")], {
+      stdio: "ignore",
+    });
     const town = new Town(port, ports, postgres.url, folder, [postgres.child, nginx]);
     for (let n = 0; n < GATEWAYS; n += 1) await town.#begin(n);
     return town;
@@ -69,7 +78,11 @@ export class Town {
 
   async #begin(n: number): Promise<void> {
     process.env["HOSTNAME"] = `gateway-${n + 1}`;
-    this.#gateways[n] = await startGateway({ listen: `127.0.0.1:${this.ports[n]}`, journal: this.journal, config: CONFIG });
+    this.#gateways[n] = await startGateway({
+      listen: `127.0.0.1:${this.ports[n]}`,
+      journal: this.journal,
+      config: CONFIG,
+    });
   }
 
   /** As a deploy does it: one is told to leave, and when it has, another takes its place. */
@@ -85,7 +98,11 @@ export class Town {
     const [postgres, nginx] = this.others;
     nginx?.kill();
     postgres?.stdin?.end();
-    await Promise.all(this.others.map((child) => child.exitCode ?? new Promise((resolve) => child.once("exit", resolve))));
+    await Promise.all(
+      this.others.map(
+        (child) => child.exitCode ?? new Promise((resolve) => child.once("exit", resolve)),
+      ),
+    );
     rmSync(this.folder, { recursive: true });
   }
 }

@@ -9,7 +9,8 @@ export default defineConfig({
     openai: "src/openai.ts",
     "react/index": "src/react/index.ts",
   },
-  // CommonJS as well: under `node16` its types are asked for, and older Nodes cannot require a module.
+  // CommonJS as well: under `node16` its types are asked for, and older Nodes cannot require a
+  // module.
   format: ["esm", "cjs"],
   platform: "neutral",
   target: "es2022",

@@ -1,4 +1,5 @@
-// What a page weighs on its first load. The build fails above its budget, so that nobody has to notice.
+// What a page weighs on its first load. The build fails above its budget, so that nobody has to
+// notice.
 import { gzipSync } from "node:zlib";
 
 import type { Plugin } from "vite";
@@ -25,7 +26,8 @@ interface Output {
   viteMetadata?: { importedCss?: Set<string> } | undefined;
 }
 
-const size = (output: Output | undefined) => gzipSync(output?.code ?? output?.source ?? "", { level: 9 }).length;
+const size = (output: Output | undefined) =>
+  gzipSync(output?.code ?? output?.source ?? "", { level: 9 }).length;
 
 export function weigh({ page, own, first, ownMost }: Budget): Plugin {
   return {
@@ -34,14 +36,21 @@ export function weigh({ page, own, first, ownMost }: Budget): Plugin {
     enforce: "post",
     generateBundle(_, bundle) {
       const all = bundle as unknown as Record<string, Output>;
-      const entry = Object.values(all).find(({ facadeModuleId }) => facadeModuleId?.endsWith(`/${page}`));
+      const entry = Object.values(all).find(({ facadeModuleId }) =>
+        facadeModuleId?.endsWith(`/${page}`),
+      );
       if (!entry) return;
       const chunks = reached(all, entry.fileName);
-      const styles = new Set(chunks.flatMap(({ viteMetadata }) => [...(viteMetadata?.importedCss ?? [])]));
+      const styles = new Set(
+        chunks.flatMap(({ viteMetadata }) => [...(viteMetadata?.importedCss ?? [])]),
+      );
       const whole = sum([...chunks, ...[...styles].map((name) => all[name])].map(size));
-      const mine = sum(chunks.filter(({ moduleIds = [] }) => moduleIds.some((id) => id.includes(own))).map(size));
+      const mine = sum(
+        chunks.filter(({ moduleIds = [] }) => moduleIds.some((id) => id.includes(own))).map(size),
+      );
       const told = `${page}: ${whole} bytes gzipped at first, ${mine} of them its own code`;
-      if (whole > first || mine > ownMost) this.error(`${told}; ${first} and ${ownMost} are the most`);
+      if (whole > first || mine > ownMost)
+        this.error(`${told}; ${first} and ${ownMost} are the most`);
       console.log(told);
     },
   };

@@ -1,4 +1,5 @@
-// The blocks of an answer, as every face's fold makes them. Total: what does not fit is a block of its own, as it came.
+// The blocks of an answer, as every face's fold makes them. Total: what does not fit is a block
+// of its own, as it came.
 import { type Block, viewEvent } from "capstan";
 
 import { isObject, isText } from "./json.js";
@@ -12,7 +13,8 @@ export class Blocks {
   say(id: unknown, delta: unknown): boolean {
     if (!isText(id) || !isText(delta)) return false;
     const entry = this.#texts.get(id);
-    if (entry?.block.type === "text") entry.block = { ...entry.block, text: entry.block.text + delta };
+    if (entry?.block.type === "text")
+      entry.block = { ...entry.block, text: entry.block.text + delta };
     else this.#texts.set(id, this.#add({ type: "text", seq: this.#next(), text: delta }));
     return true;
   }
@@ -35,24 +37,36 @@ export class Blocks {
   warn(error: unknown): boolean {
     if (!isObject(error) || !isText(error["code"]) || !isText(error["message"])) return false;
     const { code, message } = error as { code: string; message: string };
-    this.#add({ type: "warning", seq: this.#next(), error: { code, message, severity: "WARNING" } });
+    this.#add({
+      type: "warning",
+      seq: this.#next(),
+      error: { code, message, severity: "WARNING" },
+    });
     return true;
   }
 
   raw(data: unknown): void {
-    this.#add({ type: "event", seq: this.#next(), event: isObject(data) ? data : { data }, view: { type: "other", data } });
+    this.#add({
+      type: "event",
+      seq: this.#next(),
+      event: isObject(data) ? data : { data },
+      view: { type: "other", data },
+    });
   }
 
   /** Takes back the events of which this is true. */
   drop(isGone: (event: Record<string, unknown>) => boolean): void {
-    this.#entries = this.#entries.filter(({ block }) => block.type !== "event" || !isGone(block.event));
+    this.#entries = this.#entries.filter(
+      ({ block }) => block.type !== "event" || !isGone(block.event),
+    );
   }
 
   /** The texts as they now are; one that is not told is empty. */
   restate(texts: ReadonlyMap<unknown, unknown>): void {
     for (const [id, entry] of this.#texts) {
       const text = texts.get(id);
-      if (entry.block.type === "text") entry.block = { ...entry.block, text: isText(text) ? text : "" };
+      if (entry.block.type === "text")
+        entry.block = { ...entry.block, text: isText(text) ? text : "" };
     }
   }
 

@@ -1,5 +1,13 @@
-// One run, whatever face it is told in: its state as a page shows it. What a face adds is how the run is asked for and read.
-import { CAPRuntimeError, Decoder, type Fetch, type Notice, parseAGUIError, type ResumeEntry } from "capstan";
+// One run, whatever face it is told in: its state as a page shows it. What a face adds is how the
+// run is asked for and read.
+import {
+  CAPRuntimeError,
+  Decoder,
+  type Fetch,
+  type Notice,
+  parseAGUIError,
+  type ResumeEntry,
+} from "capstan";
 import type { CapStreamAnswer, CapStreamState } from "capstan/react";
 
 import type { Blocks } from "./blocks.js";
@@ -34,6 +42,8 @@ export interface Said {
   conversationId: string;
   /** The conversation so far, the question last. */
   messages: readonly Message[];
+  /** The messages are all that counts: what the gateway has stored of the conversation does not. */
+  isWhole?: boolean;
   /** Answers to what the last run asked, in place of a question. */
   resume?: readonly ResumeEntry[];
   /** The run is there already: it is told from its start. */
@@ -57,7 +67,9 @@ export abstract class FaceRun {
     this.streamId = said.streamId;
   }
 
-  /** Reads the run from where it stands to its end; says why it ended. Throws what it failed with. */
+  /**
+   * Reads the run from where it stands to its end; says why it ended. Throws what it failed with.
+   */
   protected abstract read(signal: AbortSignal): Promise<string>;
   protected abstract readonly transcript: Pick<Blocks, "text" | "blocks">;
 
@@ -108,7 +120,8 @@ export abstract class FaceRun {
 
   protected readonly notice = (notice: Notice): void => {
     this.options.onNotice(notice);
-    if (notice.type === "retrying") this.#wait = { because: notice.because, until: Date.now() + notice.wait };
+    if (notice.type === "retrying")
+      this.#wait = { because: notice.because, until: Date.now() + notice.wait };
     if (notice.type === "connected" || notice.type === "resumed") this.#wait = undefined;
     this.soon();
   };
@@ -122,7 +135,11 @@ export abstract class FaceRun {
     this.#timer = undefined;
     if (this.#left.signal.aborted) return;
     const answer = this.#answer();
-    this.setState(this.#wait ? { status: "retrying", ...this.#wait, ...answer } : { status: "streaming", ...answer });
+    this.setState(
+      this.#wait
+        ? { status: "retrying", ...this.#wait, ...answer }
+        : { status: "streaming", ...answer },
+    );
   }
 
   #finish(state: CapStreamState): void {
@@ -138,13 +155,16 @@ export abstract class FaceRun {
 }
 
 /** The frames of a body. */
-export async function* framesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<{ data: string; id: string | undefined }> {
+export async function* framesOf(
+  body: ReadableStream<Uint8Array>,
+): AsyncGenerator<{ data: string; id: string | undefined }> {
   const decoder = new Decoder();
   const reader = body.getReader();
   try {
     for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
       if (value) decoder.push(value);
-      for (let frame = decoder.take(); frame; frame = decoder.take()) yield { data: frame.data, id: decoder.lastEventId };
+      for (let frame = decoder.take(); frame; frame = decoder.take())
+        yield { data: frame.data, id: decoder.lastEventId };
     }
   } finally {
     void reader.cancel().catch(() => {});
@@ -162,7 +182,11 @@ export function objectOf(data: string): Record<string, unknown> | undefined {
 }
 
 /** Why a gateway does not start a run; `told` is what its body says, if that is a failure. */
-export function refusal(status: number, told: ReturnType<typeof parseAGUIError>, face: string): unknown {
+export function refusal(
+  status: number,
+  told: ReturnType<typeof parseAGUIError>,
+  face: string,
+): unknown {
   if (status === 404 && (told === null || told.kind === "route_not_found")) {
     const message = `This gateway does not serve the ${face} face. Choose CAP, or update the gateway.`;
     return { code: "CAPABILITY_NOT_FOUND", message, http_status: 404 };

@@ -1,4 +1,5 @@
-// The faces that the page speaks, one row each. CAP is the package's own hook; the others are runs of their own.
+// The faces that the page speaks, one row each. CAP is the package's own hook; the others are
+// runs of their own.
 import { AguiRun } from "./agui/run.js";
 import { AiSdkRun } from "./ai-sdk/run.js";
 import type { FaceRun } from "./face-run.js";

@@ -5,7 +5,8 @@ import { Decoder, type Fetch, hasData } from "capstan";
 const READ_ON = 5;
 const CUT = "you cut the connection";
 /** After these a run is over, and there is nothing left to cut. */
-const LAST = /^\[DONE\]$|"op":"(CLOSE|close)"|"type":"(RUN_(FINISHED|ERROR)|response\.(completed|incomplete|failed)|finish|abort|error)"/;
+const LAST =
+  /^\[DONE\]$|"op":"(CLOSE|close)"|"type":"(RUN_(FINISHED|ERROR)|response\.(completed|incomplete|failed)|finish|abort|error)"/;
 
 /** How the line misbehaves. */
 export interface Trouble {
@@ -37,12 +38,18 @@ export class Line {
     // Stopping a run is not part of the line that is broken.
     if (init.method === "DELETE") return fetch(url, init);
     const request = new AbortController();
-    init.signal?.addEventListener("abort", () => request.abort(init.signal?.reason), { once: true });
+    init.signal?.addEventListener("abort", () => request.abort(init.signal?.reason), {
+      once: true,
+    });
     if (init.signal?.aborted) request.abort(init.signal.reason);
     this.#request = request;
     this.#count = 0;
     this.#isMarked = false;
-    const response = await fetch(this.#place(url), { ...init, headers: this.#headers(init), signal: request.signal });
+    const response = await fetch(this.#place(url), {
+      ...init,
+      headers: this.#headers(init),
+      signal: request.signal,
+    });
     const by = response.headers.get("x-served-by");
     if (by !== null) this.listener.onServed?.(by);
     return this.#listened(response, request);
@@ -68,13 +75,18 @@ export class Line {
   #headers(init: RequestInit): Headers {
     const headers = new Headers(init.headers);
     const cursor = headers.get("last-event-id");
-    if (cursor !== null && this.trouble.isForgetful) headers.set("last-event-id", cursor.split(":")[0] ?? cursor);
+    if (cursor !== null && this.trouble.isForgetful)
+      headers.set("last-event-id", cursor.split(":")[0] ?? cursor);
     return headers;
   }
 
-  /** Passes on frame by frame, so that a cut comes after exactly so many packets, however many arrive at once. */
+  /**
+   * Passes on frame by frame, so that a cut comes after exactly so many packets, however many
+   * arrive at once.
+   */
   #listened(response: Response, request: AbortController): Response {
-    if (!response.body || !/event-stream/.test(response.headers.get("content-type") ?? "")) return response;
+    if (!response.body || !/event-stream/.test(response.headers.get("content-type") ?? ""))
+      return response;
     const decoder = new Decoder();
     const encoder = new TextEncoder();
     const watch = new TransformStream<Uint8Array, Uint8Array>({
@@ -97,7 +109,11 @@ export class Line {
       },
     });
     const { status, statusText, headers } = response;
-    return new Response(response.body.pipeThrough(watch, { signal: request.signal }), { status, statusText, headers });
+    return new Response(response.body.pipeThrough(watch, { signal: request.signal }), {
+      status,
+      statusText,
+      headers,
+    });
   }
 
   #counted(request: AbortController): void {

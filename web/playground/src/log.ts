@@ -1,4 +1,5 @@
-// What happened on the line, for the timeline and the frames: a store outside React, told about in one go per frame.
+// What happened on the line, for the timeline and the frames: a store outside React, told about
+// in one go per frame.
 import { useSyncExternalStore } from "react";
 
 /** One mark on the timeline. */
@@ -23,7 +24,17 @@ const FRAMES = 500;
 /** A label is one line; a message can be anything. */
 const LABEL = 200;
 
-const NONE: LogView["counts"] = { delta: 0, event: 0, error: 0, close: 0, cut: 0, retry: 0, resume: 0, repeat: 0, connect: 0 };
+const NONE: LogView["counts"] = {
+  delta: 0,
+  event: 0,
+  error: 0,
+  close: 0,
+  cut: 0,
+  retry: 0,
+  resume: 0,
+  repeat: 0,
+  connect: 0,
+};
 const EMPTY: LogView = { marks: [], frames: [], counts: NONE, servedBy: "" };
 
 export class Log {
@@ -72,7 +83,12 @@ export class Log {
   #tell(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      this.#view = { marks: [...this.#marks], frames: [...this.#frames], counts: { ...this.#counts }, servedBy: this.#servedBy };
+      this.#view = {
+        marks: [...this.#marks],
+        frames: [...this.#frames],
+        counts: { ...this.#counts },
+        servedBy: this.#servedBy,
+      };
       for (const listener of this.#listeners) listener();
     }, 30);
   }

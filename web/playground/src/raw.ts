@@ -1,8 +1,11 @@
-// What cannot be shown otherwise, as text: total, and of bounded length, whatever came over the line.
+// What cannot be shown otherwise, as text: total, and of bounded length, whatever came over the
+// line.
 
 /** More than a person reads. */
 const LONGEST = 20_000;
-/** Beyond this it is not indented: an indent grows with the depth, so that its cost is not linear. */
+/**
+ * Beyond this it is not indented: an indent grows with the depth, so that its cost is not linear.
+ */
 const PRETTY = 2_000;
 
 /** A JSON value as text. */
@@ -10,7 +13,7 @@ export function raw(value: unknown): string {
   if (typeof value === "string") return clipped(value);
   try {
     const text = JSON.stringify(value) ?? String(value);
-    return clipped(text.length > PRETTY ? text : JSON.stringify(value, null, 2) ?? text);
+    return clipped(text.length > PRETTY ? text : (JSON.stringify(value, null, 2) ?? text));
   } catch {
     // Text that nests very deeply is read without a stack, but not written.
     return "It is nested too deeply to be shown. The raw frames hold it.";

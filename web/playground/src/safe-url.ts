@@ -1,11 +1,15 @@
-// Addresses that an agent wrote: only a few schemes may be followed, and pictures only if they bring their bytes along.
+// Addresses that an agent wrote: only a few schemes may be followed, and pictures only if they
+// bring their bytes along.
 
 const FOLLOWED = ["http:", "https:", "mailto:"];
 /** Raster formats: they hold nothing that could run or load anything. */
 const PICTURE = /^data:image\/(png|jpeg|gif|webp|avif);base64,[a-z0-9+/=]+$/i;
 const SOUND_OR_FILM = /^data:(audio|video)\/[a-z0-9.+-]+;base64,[a-z0-9+/=]+$/i;
 
-/** An address to link to; nothing for `javascript:`, `data:` and the like, or for what is no address. */
+/**
+ * An address to link to; nothing for `javascript:`, `data:` and the like, or for what is no
+ * address.
+ */
 export function safeLink(text: string): string | undefined {
   const url = parse(text.trim());
   return url && FOLLOWED.includes(url.protocol) ? url.href : undefined;

@@ -28,7 +28,11 @@ export function useAgents(): Agents {
         setKnown(true);
         setComplaint(null);
       })
-      .catch((error: unknown) => left.signal.aborted || setComplaint(error instanceof Error ? error.message : String(error)));
+      .catch(
+        (error: unknown) =>
+          left.signal.aborted ||
+          setComplaint(error instanceof Error ? error.message : String(error)),
+      );
     return () => left.abort();
   }, [key]);
 

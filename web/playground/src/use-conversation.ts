@@ -1,34 +1,60 @@
-// The conversation: turns so far and the one that runs, in any face, over a line that can be broken.
-import { CapClient, describeNotice, newId, type Notice, parseAGUIError, type ResumeEntry, type StreamPacket } from "capstan";
+// The conversation that is open: turns so far and the one that runs, in any face, over a line
+// that can be broken.
+import {
+  CapClient,
+  describeNotice,
+  type Envelope,
+  newId,
+  type Notice,
+  parseAGUIError,
+  type ResumeEntry,
+  type StreamPacket,
+} from "capstan";
 import { useAGUIErrorHandler, useCapStream } from "capstan/react";
 import { useCallback, useEffect, useEffectEvent, useMemo, useRef, useState } from "react";
 
 import { authorization } from "./authorization.js";
+import type { Conversation } from "./conversations.js";
 import type { Message } from "./face-run.js";
 import type { Face } from "./faces.js";
-import * as kept from "./kept.js";
 import { Line } from "./line.js";
 import { Log, type Mark } from "./log.js";
 import type { TurnData } from "./show/Turn.js";
 import { useFaceStream } from "./use-face-stream.js";
 
-/** Longer waits are not slept through: the page counts down, and a person decides. A gateway that leaves asks for a second. */
+/**
+ * Longer waits are not slept through: the page counts down, and a person decides. A gateway that
+ * leaves asks for a second.
+ */
 const MAX_WAIT = 1_500;
 
 export interface Setup {
   agent: string;
   face: Face;
   apiKey: string;
+  /** As it was when it was opened. */
+  before: Conversation;
+  /** Keeps what has become of it. */
+  onKeep: (changed: Omit<Conversation, "id" | "name">) => void;
 }
 
-export function useConversation({ agent, face, apiKey }: Setup) {
+export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) {
   const log = useMemo(() => new Log(), []);
-  const line = useMemo(() => new Line({ onCut: () => log.mark("cut", "you cut the connection"), onFrame: (lines) => log.frame(lines), onServed: (by) => log.served(by) }), [log]);
-  const before = useMemo(() => kept.load(), []);
-  const [past, setPast] = useState<readonly TurnData[]>(before?.past ?? []);
-  const [current, setCurrent] = useState<{ id: string; question: string; face: Face } | null>(before?.current ?? null);
-  const conversation = useRef(before?.conversation ?? newId());
-  const last = useRef(before?.current?.question ?? "");
+  const line = useMemo(
+    () =>
+      new Line({
+        onCut: () => log.mark("cut", "you cut the connection"),
+        onFrame: (lines) => log.frame(lines),
+        onServed: (by) => log.served(by),
+      }),
+    [log],
+  );
+  const [past, setPast] = useState(before.past);
+  const [current, setCurrent] = useState<Running | null>(before.current);
+  const [{ session, isRewritten }, setPlace] = useState({
+    session: before.session,
+    isRewritten: before.isRewritten,
+  });
   const resend = useRef<() => void>(() => {});
 
   const { handleError, dismiss } = useAGUIErrorHandler({
@@ -37,7 +63,16 @@ export function useConversation({ agent, face, apiKey }: Setup) {
   const base = `${location.origin}/v1`;
   const route = agent === "" ? "" : `/agents/${encodeURIComponent(agent)}`;
   // Warnings are shown in the answer; the console need not have them, too.
-  const client = useMemo(() => new CapClient(base, apiKey, { fetch: line.fetch, path: `${route}/assist`, maxWait: MAX_WAIT, warn: () => {} }), [apiKey, base, line, route]);
+  const client = useMemo(
+    () =>
+      new CapClient(base, apiKey, {
+        fetch: line.fetch,
+        path: `${route}/assist`,
+        maxWait: MAX_WAIT,
+        warn: () => {},
+      }),
+    [apiKey, base, line, route],
+  );
 
   const onNotice = useCallback((notice: Notice) => markNotice(log, notice), [log]);
   const onError = useCallback(
@@ -52,79 +87,142 @@ export function useConversation({ agent, face, apiKey }: Setup) {
     log.mark(kind, label);
     if (kind === "close") line.rest();
   };
-  const onPacket = (packet: StreamPacket) => onMark(packet.op.toLowerCase() as "delta", `${packet.op} ${packet.seq}`);
+  const onPacket = (packet: StreamPacket) =>
+    onMark(packet.op.toLowerCase() as "delta", `${packet.op} ${packet.seq}`);
   const cap = useCapStream(client, { onPacket, onNotice, onError });
   const stopRun = useCallback((streamId: string) => client.stop(streamId), [client]);
-  const other = useFaceStream({ base, agent, headers: authorization(apiKey), fetch: line.fetch, maxWait: MAX_WAIT, onMark, onNotice, onError }, stopRun);
+  const other = useFaceStream(
+    {
+      base,
+      agent,
+      headers: authorization(apiKey),
+      fetch: line.fetch,
+      maxWait: MAX_WAIT,
+      onMark,
+      onNotice,
+      onError,
+    },
+    stopRun,
+  );
 
   const stream = (current?.face ?? face) === "cap" ? cap : other;
-  const isRunning = current !== null && (stream.state.status === "streaming" || stream.state.status === "retrying");
-  const turn = current && { id: current.id, question: current.question, state: stream.state };
-
+  const isRunning =
+    current !== null && (stream.state.status === "streaming" || stream.state.status === "retrying");
+  const turn = current && {
+    id: current.id,
+    question: current.question,
+    isAnswer: current.isAnswer,
+    state: stream.state,
+  };
   const turns = turn ? [...past, turn] : past;
 
   /** A reload finds the run that was under way. */
   const comeBack = useEffectEvent(() => {
-    const run = before?.current;
+    const run = before.current;
     if (!run) return;
     log.begin();
     if (run.face === "cap") cap.attach(run.streamId);
-    else other.begin(run.face, { conversationId: conversation.current, messages: [], streamId: run.streamId });
+    else other.begin(run.face, { conversationId: session, messages: [], streamId: run.streamId });
   });
   useEffect(() => {
     comeBack();
-  }, []);
+    // What fails in this conversation says nothing of the next.
+    return () => dismiss();
+  }, [dismiss]);
 
   const streamId = stream.state.status === "idle" ? undefined : stream.state.streamId;
+  const isOver = stream.state.status === "closed";
+  const keep = useEffectEvent(() => {
+    const running = current && streamId !== undefined && !isOver ? { ...current, streamId } : null;
+    onKeep({ session, isRewritten, face, agent, past: isOver ? turns : past, current: running });
+  });
   useEffect(() => {
-    kept.save({ conversation: conversation.current, face, agent, past, current: current && streamId !== undefined ? { ...current, streamId } : null });
-  }, [agent, current, face, past, streamId]);
+    keep();
+  }, [agent, current, face, isOver, isRewritten, past, session, streamId]);
 
-  const begin = (question: string): string => {
-    const id = newId();
-    setPast(turns);
+  const begin = (said: Omit<Running, "face">, earlier: readonly TurnData[]) => {
+    setPast(earlier);
     dismiss();
     log.begin();
-    setCurrent({ id, question, face });
+    setCurrent({ ...said, face });
     (face === "cap" ? other : cap).reset();
-    return id;
   };
-  const send = (question: string) => {
-    const id = begin(question);
-    last.current = question;
-    if (face === "cap") cap.send(question, conversation.current);
-    else other.begin(face, { conversationId: conversation.current, messages: [...messagesOf(turns), { id, role: "user", content: question }] });
+  /**
+   * Asks after these turns. If others were taken back the gateway is told all, in a session of its
+   * own.
+   */
+  const ask = (
+    question: string,
+    earlier: readonly TurnData[],
+    isRewritten: boolean,
+    conversationId: string,
+  ) => {
+    const id = newId();
+    const messages: Message[] = [...messagesOf(earlier), { id, role: "user", content: question }];
+    setPlace({ session: conversationId, isRewritten });
+    begin({ id, question }, earlier);
+    if (face !== "cap") other.begin(face, { conversationId, messages, isWhole: isRewritten });
+    else if (isRewritten)
+      cap.assist(withMessages(client.question(conversationId, question), messages), conversationId);
+    else cap.send(question, conversationId);
+  };
+  const send = (question: string) =>
+    ask(question, turns, isRewritten, isRewritten ? newId() : session);
+  /** Takes a turn back, with all that followed, and asks something in its place. */
+  const rewrite = (id: string, question: string) => {
+    const earlier = turns.slice(
+      0,
+      turns.findIndex((turn) => turn.id === id),
+    );
+    ask(question, earlier, earlier.length > 0, newId());
   };
   const answer = (resume: readonly ResumeEntry[], said: string) => {
-    begin(said);
-    if (face === "cap") cap.answer(resume, conversation.current);
+    begin({ id: newId(), question: said, isAnswer: true }, turns);
+    if (face === "cap") cap.answer(resume, session);
     // Only the AI SDK wants to see the message that asked.
-    else other.begin(face, { conversationId: conversation.current, messages: face === "ai-sdk" ? messagesOf(turns) : [], resume });
+    else
+      other.begin(face, {
+        conversationId: session,
+        messages: face === "ai-sdk" ? messagesOf(turns) : [],
+        resume,
+      });
   };
   resend.current = () => {
     dismiss();
     // A run that waits for its client goes on; any other failure needs a new question.
-    if (!stream.retry()) send(last.current);
-  };
-  const clear = () => {
-    cap.reset();
-    other.reset();
-    dismiss();
-    log.begin();
-    conversation.current = newId();
-    setPast([]);
-    setCurrent(null);
+    if (!stream.retry()) send(turns.filter(({ isAnswer }) => !isAnswer).at(-1)?.question ?? "");
   };
   const retry = useCallback(() => resend.current(), []);
   const stop = () => void stream.stop().catch(handleError);
-  return { turns, isRunning, send, answer, retry, stop, clear, line, log };
+  return { turns, isRunning, send, rewrite, answer, retry, stop, line, log };
 }
 
-/** The conversation for faces whose clients bring it along. As at the gateway, what failed or was stopped is not part of it. */
+/** The turn that runs, or ran last. */
+interface Running {
+  id: string;
+  question: string;
+  /** What was said answers what a run asked. */
+  isAnswer?: boolean;
+  face: Face;
+}
+
+/** A request that brings the conversation along, in place of what the gateway has stored of it. */
+function withMessages(request: Envelope, messages: readonly Message[]): Envelope {
+  const said = messages.map(({ role, content }) => ({ role, parts: [{ type: "text", content }] }));
+  return { ...request, payload: { ...request.payload, payload: { messages: said } } } as Envelope;
+}
+
+/**
+ * The conversation for faces whose clients bring it along. As at the gateway, what failed or was
+ * stopped is not part of it.
+ */
 function messagesOf(turns: readonly TurnData[]): Message[] {
   return turns.flatMap(({ id, question, state }) => {
     if (state.status !== "closed" || state.reason === "cancelled") return [];
-    return [{ id, role: "user", content: question }, { id: `${id}-answer`, role: "assistant", content: wellFormed(state.text) }];
+    return [
+      { id, role: "user", content: question },
+      { id: `${id}-answer`, role: "assistant", content: wellFormed(state.text) },
+    ];
   });
 }
 

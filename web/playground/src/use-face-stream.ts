@@ -1,4 +1,5 @@
-// Runs of any face but CAP as React state, in the shape of useCapStream, so that the page need not care which face it speaks.
+// Runs of any face but CAP as React state, in the shape of useCapStream, so that the page need
+// not care which face it speaks.
 import type { CapStream, CapStreamState } from "capstan/react";
 import { useEffect, useMemo, useRef, useState } from "react";
 
@@ -10,7 +11,10 @@ export interface FaceStream extends Pick<CapStream, "state" | "retry" | "stop" |
   begin: (face: Exclude<Face, "cap">, said: Said) => void;
 }
 
-export function useFaceStream(options: FaceOptions, stopRun: (streamId: string) => Promise<void>): FaceStream {
+export function useFaceStream(
+  options: FaceOptions,
+  stopRun: (streamId: string) => Promise<void>,
+): FaceStream {
   const [state, setState] = useState<CapStreamState>({ status: "idle" });
   const latest = useRef(options);
   const current = useRef<FaceRun | null>(null);

@@ -1,5 +1,6 @@
 // @vitest-environment happy-dom
-// A part that breaks costs itself only, and gets another chance when there is something new to show.
+// A part that breaks costs itself only, and gets another chance when there is something new to
+// show.
 import { act, type ReactNode } from "react";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
@@ -26,7 +27,11 @@ function Fragile({ text }: { text: string }): ReactNode {
 }
 
 function show(...texts: string[]): string {
-  const parts = texts.map((text, n) => <Boundary key={n} of={text} instead={<i>{text}</i>}><Fragile text={text} /></Boundary>);
+  const parts = texts.map((text, n) => (
+    <Boundary key={n} of={text} instead={<i>{text}</i>}>
+      <Fragile text={text} />
+    </Boundary>
+  ));
   act(() => root.render(parts));
   return container.innerHTML;
 }

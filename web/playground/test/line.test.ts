@@ -1,4 +1,5 @@
-// The line: it is cut after exactly so many packets, however they come, and only on the page's side.
+// The line: it is cut after exactly so many packets, however they come, and only on the page's
+// side.
 import { afterEach, expect, test, vi } from "vitest";
 
 import { Line } from "../src/line.js";
@@ -12,18 +13,28 @@ function serve(total: number, by?: string): { cursors: (string | null)[] } {
     const cursor = new Headers(init.headers).get("last-event-id");
     cursors.push(cursor);
     const after = Number(cursor?.split(":")[1] ?? 0);
-    const frames = Array.from({ length: total - after }, (_, n) => `id: s:${after + n + 1}\ndata: {"op":"${after + n + 1 === total ? "CLOSE" : "DELTA"}"}\n\n`);
-    return new Response(frames.join(""), { headers: { "content-type": "text/event-stream", ...(by && { "x-served-by": by }) } });
+    const frames = Array.from(
+      { length: total - after },
+      (_, n) =>
+        `id: s:${after + n + 1}\ndata: {"op":"${after + n + 1 === total ? "CLOSE" : "DELTA"}"}\n\n`,
+    );
+    return new Response(frames.join(""), {
+      headers: { "content-type": "text/event-stream", ...(by && { "x-served-by": by }) },
+    });
   });
   return { cursors };
 }
 
 const read = async (line: Line, cursor?: string) => {
-  const response = await line.fetch("http://test", { method: "POST", headers: cursor ? { "last-event-id": cursor } : {} });
+  const response = await line.fetch("http://test", {
+    method: "POST",
+    headers: cursor ? { "last-event-id": cursor } : {},
+  });
   let text = "";
   const decoder = new TextDecoder();
   try {
-    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) text += decoder.decode(chunk);
+    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>)
+      text += decoder.decode(chunk);
   } catch (error) {
     text += `! ${(error as Error).message}`;
   }

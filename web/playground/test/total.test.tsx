@@ -1,5 +1,5 @@
-// Any text and any event has a rendering: nothing throws, nothing hangs, and nothing nests without end. On the server's renderer,
-// where no boundary catches anything.
+// Any text and any event has a rendering: nothing throws, nothing hangs, and nothing nests
+// without end. On the server's renderer, where no boundary catches anything.
 import { type StreamPacket, Transcript } from "capstan";
 import fc from "fast-check";
 import { renderToStaticMarkup } from "react-dom/server";
@@ -7,7 +7,10 @@ import { expect, test } from "vitest";
 
 import { AguiTranscript } from "../src/agui/transcript.js";
 import { ChunkTranscript } from "../src/ai-sdk/transcript.js";
-import { Markdown } from "../src/markdown.js";
+import { LONGEST_CODE } from "../src/markdown/CodeBlock.js";
+import { highlight, LANGUAGES } from "../src/markdown/highlight.js";
+import { loadMarkdown, Markdown } from "../src/markdown/Markdown.js";
+import { LONGEST } from "../src/markdown/parser.js";
 import { ResponseTranscript } from "../src/openai/transcript.js";
 import { raw } from "../src/raw.js";
 import { Turn } from "../src/show/Turn.js";
@@ -15,6 +18,8 @@ import { AGUI_EVENTS, anyText, anyValue, CHUNKS, EVENTS, nearly, RESPONSE_EVENTS
 
 /** Quotes within quotes, marks within marks, and the few elements around them. */
 const DEEPEST = 24;
+
+await loadMarkdown();
 
 const html = (text: string) => renderToStaticMarkup(<Markdown text={text} />);
 
@@ -30,44 +35,157 @@ function depthOf(markup: string): number {
   return deepest;
 }
 
+/** In seconds of work, however busy the machine is. */
+function expectQuick(render: () => void, most = 10): void {
+  const before = process.cpuUsage();
+  render();
+  expect(process.cpuUsage(before).user / 1e6).toBeLessThan(most);
+}
+
 function shown({ text, blocks }: Pick<Transcript, "text" | "blocks">): string {
-  const state = { status: "closed", reason: "completed", text, blocks, streamId: undefined, conversationId: "" } as const;
-  return renderToStaticMarkup(<Turn turn={{ id: "1", question: "?", state }} onRetry={() => {}} onAnswer={() => {}} />);
+  const state = {
+    status: "closed",
+    reason: "completed",
+    text,
+    blocks,
+    streamId: undefined,
+    conversationId: "",
+  } as const;
+  return renderToStaticMarkup(
+    <Turn turn={{ id: "1", question: "?", state }} onRetry={() => {}} onAnswer={() => {}} />,
+  );
 }
 
 test("any text has a rendering of bounded depth", () => {
-  fc.assert(fc.property(anyText, (text) => depthOf(html(text)) <= DEEPEST), { numRuns: 1_000 });
+  fc.assert(
+    fc.property(anyText, (text) => depthOf(html(text)) <= DEEPEST),
+    { numRuns: 1_000 },
+  );
 });
 
 test("no word is lost, whatever marks stand around it", () => {
   const text = fc.string({ unit: fc.constantFrom(..."abc \n*_>#-|"), maxLength: 200 });
   const letters = (text: string) => text.replace(/[^abc]/g, "");
-  fc.assert(fc.property(text, (text) => letters(html(text).replace(/<[^>]*>/g, "")) === letters(text)), { numRuns: 1_000 });
+  fc.assert(
+    fc.property(text, (text) => letters(html(text).replace(/<[^>]*>/g, "")) === letters(text)),
+    { numRuns: 1_000 },
+  );
 });
 
-const MARKS = ["[", "]", "![", "*", "_", "`", ">", "> ", "#", "# ", "- ", "|", " ", "\t", "\n", "https://", "&<"];
+/** Of longer paragraphs the marks are text. */
+const FITTING = LONGEST - 10;
+const MARKS = [
+  "[",
+  "]",
+  "![",
+  "*",
+  "_",
+  "`",
+  ">",
+  "> ",
+  "#",
+  "# ",
+  "- ",
+  "|",
+  " ",
+  "\t",
+  "\n",
+  "https://",
+  "&<",
+];
 /** These are shown as something each time: the elements are what costs. */
-const PIECES = ["[a](", "[](x(", "[a](b)", "**a", "*a**b", "_a ", "`a``b```c", ">\n", "-\n", "| |\n", "|-|\n", "```\n", "1. a\n"];
+const PIECES = [
+  "[a](",
+  "[](x(",
+  "[a](b)",
+  "**a",
+  "*a**b",
+  "_a ",
+  "`a``b```c",
+  ">\n",
+  "-\n",
+  "| |\n",
+  "|-|\n",
+  "```\n",
+  "1. a\n",
+];
 
-test.each([...MARKS.map((piece) => [piece, 100_000] as const), ...PIECES.map((piece) => [piece, 3_000] as const)])(
-  "%j, %i times, is rendered at once",
-  { timeout: 10_000 },
-  (piece, times) => {
-    const text = piece.repeat(times);
-    for (const odd of [text, `${text}x`, `x${text}`, `# ${text}x\u2028`]) expect(depthOf(html(odd))).toBeLessThanOrEqual(DEEPEST);
-  },
-);
+test.each([
+  ...MARKS.map((piece) => [piece, 100_000] as const),
+  ...[...MARKS, "www.", "a@b."].map(
+    (piece) => [piece, Math.floor(FITTING / piece.length)] as const,
+  ),
+  ...PIECES.map((piece) => [piece, 3_000] as const),
+])("%j, %i times, is rendered at once", (piece, times) => {
+  const text = piece.repeat(times);
+  expectQuick(() => {
+    for (const odd of [text, `${text}x`, `x${text}`, `# ${text}x\u2028`])
+      expect(depthOf(html(odd))).toBeLessThanOrEqual(DEEPEST);
+  });
+});
 
-/** Many that open, one that closes, and a long way from there: what stands behind it is read once, not for each. */
-test.each(["()", "x", "(x)", "[b](c"])("brackets that share an end, before %j", { timeout: 5_000 }, (tail) => {
-  for (const open of ["[a", "![", "a[b "]) expect(depthOf(html(`${open.repeat(40_000)}](${tail.repeat(40_000)}`))).toBeLessThanOrEqual(DEEPEST);
+/**
+ * Many that open, one that closes, and a long way from there: what stands behind it is read once,
+ * not for each.
+ */
+test.each(["()", "x", "(x)", "[b](c"])("brackets that share an end, before %j", (tail) => {
+  expectQuick(() => {
+    for (const open of ["[a", "![", "a[b "])
+      for (const most of [FITTING / 2, 100_000]) {
+        const [begin, end] = [open, tail].map((piece) =>
+          piece.repeat(Math.floor(most / piece.length)),
+        );
+        expect(depthOf(html(`${begin}](${end}`))).toBeLessThanOrEqual(DEEPEST);
+      }
+  });
+});
+
+const CODES = [
+  "(",
+  "{",
+  "[",
+  "`${",
+  "<a ",
+  "</",
+  "/*",
+  '"',
+  "'",
+  "\\",
+  "#",
+  "$(",
+  "a: ",
+  "- ",
+  "0",
+  "=>",
+  "f(",
+  "@",
+  "a b ",
+  "\n",
+];
+
+test.each(Object.keys(LANGUAGES))("code that likes to be odd is coloured at once: %s", (name) => {
+  expectQuick(() => {
+    for (const piece of CODES) {
+      const code = piece.repeat(Math.floor(LONGEST_CODE / piece.length));
+      const shown = renderToStaticMarkup(highlight(code, name));
+      expect(depthOf(shown)).toBeLessThanOrEqual(DEEPEST);
+      expect(shown.replace(/<[^>]*>/g, "").length).toBeGreaterThanOrEqual(code.length);
+    }
+  });
 });
 
 const anyEvent = fc.oneof(...EVENTS.map(nearly), anyValue);
 
 test("any event is shown, or shown raw", () => {
-  const isObject = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
-  const packets = fc.array(fc.oneof(anyEvent.filter(isObject).map((p) => ({ op: "EVENT", p })), anyText.map((p) => ({ op: "DELTA", p }))), { maxLength: 6 });
+  const isObject = (value: unknown) =>
+    typeof value === "object" && value !== null && !Array.isArray(value);
+  const packets = fc.array(
+    fc.oneof(
+      anyEvent.filter(isObject).map((p) => ({ op: "EVENT", p })),
+      anyText.map((p) => ({ op: "DELTA", p })),
+    ),
+    { maxLength: 6 },
+  );
   const render = (packets: object[]) => {
     const transcript = new Transcript();
     packets.forEach((packet, n) => transcript.take({ seq: n + 1, ...packet } as StreamPacket));
@@ -76,14 +194,22 @@ test("any event is shown, or shown raw", () => {
   fc.assert(fc.property(packets, render), { numRuns: 300 });
 });
 
-const FOLDS: [string, readonly { type: string }[], new () => Pick<Transcript, "text" | "blocks"> & { take: (event: never) => void }][] = [
+const FOLDS: [
+  string,
+  readonly { type: string }[],
+  new () => Pick<Transcript, "text" | "blocks"> & { take: (event: never) => void },
+][] = [
   ["AG-UI event", AGUI_EVENTS, AguiTranscript],
   ["event of a response", RESPONSE_EVENTS, ResponseTranscript],
   ["chunk of the AI SDK's", CHUNKS, ChunkTranscript],
 ];
 
 test.each(FOLDS)("any %s is shown, or shown raw", (_, samples, Fold) => {
-  const anyOfThem = fc.oneof(...samples.map((event) => nearly(event).map((found) => ({ ...(found as object), type: event.type }))));
+  const anyOfThem = fc.oneof(
+    ...samples.map((event) =>
+      nearly(event).map((found) => ({ ...(found as object), type: event.type })),
+    ),
+  );
   const render = (events: object[]) => {
     const transcript = new Fold();
     for (const event of events) transcript.take(event as never);
@@ -95,7 +221,9 @@ test.each(FOLDS)("any %s is shown, or shown raw", (_, samples, Fold) => {
 test("what does not fit is shown as it came, and its neighbours as they should be", () => {
   const transcript = new Transcript();
   const odd = { type: "CITATION_BLOCK", data: { citations: [{ title: "no address" }] } };
-  [odd, EVENTS[4]].forEach((p, n) => transcript.take({ seq: n + 1, op: "EVENT", p } as unknown as StreamPacket));
+  [odd, EVENTS[4]].forEach((p, n) =>
+    transcript.take({ seq: n + 1, op: "EVENT", p } as unknown as StreamPacket),
+  );
   const markup = shown(transcript);
   expect(markup).toContain("CITATION_BLOCK, as it came");
   expect(markup).toContain("&quot;title&quot;: &quot;no address&quot;");

@@ -1,4 +1,4 @@
-//! `GET /v1/agents`: which agents there are, the default one first.
+//! `GET /v1/agents`: which agents there are, in the order of the configuration.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,10 +17,7 @@ pub(crate) const LIST: Row = Row {
 };
 
 pub(crate) async fn list(State(app): State<App>) -> Response {
-    let default = app.default_agent().map(|agent| agent.id);
-    let mut agents: Vec<_> = app.agents().collect();
-    agents.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));
     let agents =
-        agents.iter().map(|agent| ListedAgent { name: &agent.name, id: agent.id }).collect();
+        app.agents().map(|agent| ListedAgent { name: &agent.name, id: agent.id }).collect();
     Json(AgentList { agents }).into_response()
 }

@@ -61,7 +61,9 @@ async fn the_page_needs_no_key_but_the_list_of_agents_does() {
     let keys = vec![KeyHash::of("sk_test")];
     let settings =
         Settings { tenants: vec![Tenant::new("acme", keys)].into(), ..Settings::default() };
-    let gateway = Gateway::new(journal()).agent("zoe", Demo::new()).agent("adam", Demo::new());
+    let gateway = ["zoe", "mia", "adam"]
+        .into_iter()
+        .fold(Gateway::new(journal()), |gateway, name| gateway.agent(name, Demo::new()));
     let server = serve_gateway(gateway.settings(settings).page(PAGE)).await;
     assert_eq!(server.get("/").await.status(), 200);
     assert_eq!(server.get("/assets/index-1.js").await.status(), 200);
@@ -71,7 +73,7 @@ async fn the_page_needs_no_key_but_the_list_of_agents_does() {
         client().get(url).bearer_auth("sk_test").send().await.unwrap().json().await.unwrap();
     let names: Vec<_> =
         listed["agents"].as_array().unwrap().iter().map(|agent| agent["name"].clone()).collect();
-    assert_eq!(names, [json!("zoe"), json!("adam")], "the default one first");
+    assert_eq!(names, ["zoe", "mia", "adam"].map(|name| json!(name)), "as they were configured");
 }
 
 static CONSOLE: &[Asset] = &[

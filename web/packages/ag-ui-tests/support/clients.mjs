@@ -11,12 +11,30 @@ import { resumingFetch } from "./resuming-fetch.mjs";
 const QUICK = { delayMs: 1, maxAttempts: 50 };
 
 /**
- * A run by AG-UI's own client. Returns its events, the texts of the new assistant messages, all messages, the
- * RUN_ERROR if there was one, and whatever was thrown.
+ * A run by AG-UI's own client. Returns its events, the texts of the new assistant messages, all
+ * messages, the RUN_ERROR if there was one, and whatever was thrown.
  */
-async function runAgUi(HttpAgent, endpoint, text, { runId = randomUUID(), threadId = randomUUID(), messages = [], headers = {}, onEvent, fetch } = {}) {
+async function runAgUi(
+  HttpAgent,
+  endpoint,
+  text,
+  {
+    runId = randomUUID(),
+    threadId = randomUUID(),
+    messages = [],
+    headers = {},
+    onEvent,
+    fetch,
+  } = {},
+) {
   const user = { id: "u1", role: "user", content: text };
-  const agent = new HttpAgent({ url: endpoint, threadId, headers, fetch: fetch ?? resumingFetch(QUICK), initialMessages: [user, ...messages] });
+  const agent = new HttpAgent({
+    url: endpoint,
+    threadId,
+    headers,
+    fetch: fetch ?? resumingFetch(QUICK),
+    initialMessages: [user, ...messages],
+  });
   const events = [];
   let thrown;
   const subscriber = {
@@ -31,10 +49,22 @@ async function runAgUi(HttpAgent, endpoint, text, { runId = randomUUID(), thread
     thrown = error;
   }
   const answer = agent.messages.filter((m) => m.role === "assistant").map((m) => m.content ?? "");
-  return { runId, threadId, events, answer, messages: agent.messages, error: events.find((e) => e.type === "RUN_ERROR"), thrown };
+  return {
+    runId,
+    threadId,
+    events,
+    answer,
+    messages: agent.messages,
+    error: events.find((e) => e.type === "RUN_ERROR"),
+    thrown,
+  };
 }
 
-async function runTanStack(endpoint, text, { threadId = randomUUID(), headers = {}, onEvent, fetch } = {}) {
+async function runTanStack(
+  endpoint,
+  text,
+  { threadId = randomUUID(), headers = {}, onEvent, fetch } = {},
+) {
   const events = [];
   let thrown;
   const options = { headers, reconnect: QUICK, ...(fetch ? { fetchClient: fetch } : {}) };
@@ -49,17 +79,32 @@ async function runTanStack(endpoint, text, { threadId = randomUUID(), headers = 
   });
   await client.sendMessage(text);
   const answer = answerOf(client.getMessages());
-  // A RUN_ERROR without our metadata is one that the client made itself of something that was thrown.
+  // A RUN_ERROR without our metadata is one that the client made itself of something that was
+  // thrown.
   const error = events.find((e) => e.type === "RUN_ERROR");
   const runId = events.find((e) => e.type === "RUN_STARTED")?.runId;
-  return { runId, threadId, events, answer, messages: client.getMessages(), error, thrown: error?.metadata?.capstan ? undefined : thrown, client };
+  return {
+    runId,
+    threadId,
+    events,
+    answer,
+    messages: client.getMessages(),
+    error,
+    thrown: error?.metadata?.capstan ? undefined : thrown,
+    client,
+  };
 }
 
 /** The texts of TanStack's assistant messages. */
 export const answerOf = (messages) =>
   messages
     .filter((m) => m.role === "assistant")
-    .map((m) => m.parts.filter((p) => p.type === "text").map((p) => p.content).join(""))
+    .map((m) =>
+      m.parts
+        .filter((p) => p.type === "text")
+        .map((p) => p.content)
+        .join(""),
+    )
     .filter((text) => text !== "");
 
 export const clients = {
@@ -74,7 +119,9 @@ for (const level of ["warn", "error"]) {
   console[level] = (...args) => hearing.getStore()?.push(args.join(" ")) ?? plain(...args);
 }
 
-/** What clients complain of in the test that calls this, and in no other: tests run side by side. */
+/**
+ * What clients complain of in the test that calls this, and in no other: tests run side by side.
+ */
 export function listen() {
   const said = [];
   hearing.enterWith(said);

@@ -1,13 +1,17 @@
 // @ts-nocheck: tests of other packages use it as it is.
-// A proxy that breaks responses off after a number of events, between two of them, as a bad network would.
+// A proxy that breaks responses off after a number of events, between two of them, as a bad
+// network would.
 import { createServer, request } from "node:http";
 
 /** After how many of a stream's events it is cut: six places, and in the soak every one. */
-export const cutsOf = (events) => (process.env["CAPSTAN_SOAK"] ? Array.from({ length: events - 1 }, (_, n) => n + 1) : [1, 2, 3, 7, events - 2, events - 1]);
+export const cutsOf = (events) =>
+  process.env["CAPSTAN_SOAK"]
+    ? Array.from({ length: events - 1 }, (_, n) => n + 1)
+    : [1, 2, 3, 7, events - 2, events - 1];
 
 /**
- * Starts a proxy in front of `target`. `plan(n)` says after how many events the n-th streamed response breaks off;
- * `undefined` lets it pass. The log holds the Last-Event-ID of every request.
+ * Starts a proxy in front of `target`. `plan(n)` says after how many events the n-th streamed
+ * response breaks off; `undefined` lets it pass. The log holds the Last-Event-ID of every request.
  */
 export async function startCutter(target, plan) {
   const log = [];
@@ -15,11 +19,15 @@ export async function startCutter(target, plan) {
     const cutAfter = plan(log.length);
     log.push(incoming.headers["last-event-id"]);
     const headers = { ...incoming.headers, host: new URL(target).host };
-    const upstream = request(target + incoming.url, { method: incoming.method, headers }, (response) => {
-      outgoing.writeHead(response.statusCode, response.headers);
-      outgoing.flushHeaders();
-      forward(response, outgoing, cutAfter, () => upstream.destroy());
-    });
+    const upstream = request(
+      target + incoming.url,
+      { method: incoming.method, headers },
+      (response) => {
+        outgoing.writeHead(response.statusCode, response.headers);
+        outgoing.flushHeaders();
+        forward(response, outgoing, cutAfter, () => upstream.destroy());
+      },
+    );
     upstream.on("error", () => outgoing.destroy());
     incoming.pipe(upstream);
   });
@@ -36,7 +44,8 @@ function forward(response, outgoing, cutAfter = Infinity, abort) {
   let buffer = "";
   let events = 0;
   let isCut = false;
-  // What was written goes out first; the missing end of the chunked body is what the client notices.
+  // What was written goes out first; the missing end of the chunked body is what the client
+  // notices.
   const cutAfterWriting = (frame) => {
     isCut = true;
     abort();

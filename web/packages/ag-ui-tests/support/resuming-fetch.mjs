@@ -1,16 +1,22 @@
-// AG-UI's own client does not resume. With this as its `fetch` it does: a body that breaks off is continued by the same
-// POST with the id of the last event. docs/ag-ui.md shows it.
+// AG-UI's own client does not resume. With this as its `fetch` it does: a body that breaks off is
+// continued by the same POST with the id of the last event. docs/ag-ui.md shows it.
 
 /**
- * A `fetch` whose event streams survive broken connections. With `comeBack`, a run that waits for its client (RUN_ERROR
- * of severity TRANSIENT) is continued as well, after the wait that it names.
+ * A `fetch` whose event streams survive broken connections. With `comeBack`, a run that waits for
+ * its client (RUN_ERROR of severity TRANSIENT) is continued as well, after the wait that it names.
  */
-export function resumingFetch({ delayMs = 250, maxAttempts = 5, comeBack = false, fetch = globalThis.fetch } = {}) {
+export function resumingFetch({
+  delayMs = 250,
+  maxAttempts = 5,
+  comeBack = false,
+  fetch = globalThis.fetch,
+} = {}) {
   return async (url, init) => {
     const first = await fetch(url, init);
     const type = first.headers.get("content-type") ?? "";
     if (!first.ok || !first.body || !type.startsWith("text/event-stream")) return first;
-    const resume = (id) => fetch(url, { ...init, headers: { ...init.headers, "Last-Event-ID": id } });
+    const resume = (id) =>
+      fetch(url, { ...init, headers: { ...init.headers, "Last-Event-ID": id } });
     const frames = follow(first, resume, { delayMs, maxAttempts, comeBack });
     const body = ReadableStream.from(frames).pipeThrough(new TextEncoderStream());
     return new Response(body, { status: first.status, headers: first.headers });
@@ -27,7 +33,8 @@ async function* follow(response, resume, { delayMs, maxAttempts, comeBack }) {
         attempts = 0;
         yield frame;
         const wait = waitOf(frame);
-        if (comeBack && wait !== undefined) await new Promise((resolve) => setTimeout(resolve, wait * 1000));
+        if (comeBack && wait !== undefined)
+          await new Promise((resolve) => setTimeout(resolve, wait * 1000));
         else if (/"type":"RUN_(FINISHED|ERROR)"/.test(frame)) return;
       }
     } catch (error) {
@@ -42,7 +49,8 @@ async function* follow(response, resume, { delayMs, maxAttempts, comeBack }) {
 /** The seconds after which a run that waits may be asked for again. */
 function waitOf(frame) {
   if (!frame.includes('"type":"RUN_ERROR"')) return undefined;
-  const { severity, retry_after } = JSON.parse(/^data: ?(.*)$/m.exec(frame)[1]).metadata?.capstan ?? {};
+  const { severity, retry_after } =
+    JSON.parse(/^data: ?(.*)$/m.exec(frame)[1]).metadata?.capstan ?? {};
   return severity === "TRANSIENT" ? (retry_after ?? 1) : undefined;
 }
 
@@ -51,6 +59,7 @@ async function* framesOf(response) {
   let buffer = "";
   for await (const text of response.body.pipeThrough(new TextDecoderStream())) {
     buffer += text;
-    for (let at; (at = buffer.indexOf("\n\n")) >= 0; buffer = buffer.slice(at + 2)) yield buffer.slice(0, at + 2);
+    for (let at; (at = buffer.indexOf("\n\n")) >= 0; buffer = buffer.slice(at + 2))
+      yield buffer.slice(0, at + 2);
   }
 }

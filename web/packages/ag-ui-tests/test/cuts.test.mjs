@@ -1,4 +1,5 @@
-// Broken connections: whatever event comes last before the cut, the run goes on and no text is doubled.
+// Broken connections: whatever event comes last before the cut, the run goes on and no text is
+// doubled.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 
@@ -6,7 +7,10 @@ import { startCutter } from "../support/cutter.mjs";
 import { startGateway } from "../../../testing/gateway.mjs";
 import { clients, listen, types } from "../support/clients.mjs";
 
-/** `make soak` cuts after each event, else a long run is cut at a dozen places, its first and last event among them. */
+/**
+ * `make soak` cuts after each event, else a long run is cut at a dozen places, its first and last
+ * event among them.
+ */
 const PLACES = process.env["CAPSTAN_SOAK"] ? Infinity : 12;
 const placesIn = (events) => {
   const step = Math.max(1, (events - 1) / (PLACES - 1));
@@ -26,7 +30,9 @@ describe("broken connections", { concurrency: true }, () => {
       /** One run for each place at which its first connection breaks off, all at once. */
       async function cutEverywhere(command, events, check) {
         const cuts = Array.from(placesIn(events), async (n) => {
-          const cutter = await startCutter(gateway.url, (request) => (request === 0 ? n + 1 : undefined));
+          const cutter = await startCutter(gateway.url, (request) =>
+            request === 0 ? n + 1 : undefined,
+          );
           const cut = await run(cutter.endpoint, command);
           if (n + 1 < events) assert.ok(cutter.log.length > 1, "the client asked again");
           assert.equal(cut.thrown, undefined, `cut after ${n + 1}: ${cut.thrown}`);
@@ -36,7 +42,14 @@ describe("broken connections", { concurrency: true }, () => {
         await Promise.all(cuts);
       }
 
-      for (const command of ["/tokens 6", "/events", "/fault content_refused", "/diverge", "/warn", "/flaky 1"]) {
+      for (const command of [
+        "/tokens 6",
+        "/events",
+        "/fault content_refused",
+        "/diverge",
+        "/warn",
+        "/flaky 1",
+      ]) {
         test(`${command}: a cut after any event heals`, async () => {
           const said = listen();
           const whole = await run(gateway.endpoint, command);
@@ -60,11 +73,16 @@ describe("broken connections", { concurrency: true }, () => {
       test("a connection that brings one event at a time brings them all", async () => {
         const said = listen();
         const whole = await run(gateway.endpoint, "/events");
-        const cutter = await startCutter(gateway.url, (n) => (n < whole.events.length ? 1 : undefined));
+        const cutter = await startCutter(gateway.url, (n) =>
+          n < whole.events.length ? 1 : undefined,
+        );
         const cut = await run(cutter.endpoint, "/events");
         assert.equal(cut.thrown, undefined);
         assert.deepEqual(withoutSecondEnd(shape(cut)), shape(whole));
-        assert.ok(new Set(cutter.log).size >= whole.events.length - 1, "every request came with another cursor");
+        assert.ok(
+          new Set(cutter.log).size >= whole.events.length - 1,
+          "every request came with another cursor",
+        );
         await cutter.stop();
         assert.deepEqual(said, []);
       });

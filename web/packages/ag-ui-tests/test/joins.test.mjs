@@ -58,14 +58,21 @@ describe("joining a run", { concurrency: true }, () => {
       let begun;
       const isUnderWay = new Promise((resolve) => (begun = resolve));
       const onEvent = (event) => event.type === "RUN_STARTED" && begun(event.runId);
-      const running = clients["@tanstack/ai-client"].run(gateway.endpoint, "/tokens 30 --delay 10ms", { onEvent });
+      const running = clients["@tanstack/ai-client"].run(
+        gateway.endpoint,
+        "/tokens 30 --delay 10ms",
+        { onEvent },
+      );
       const runId = await isUnderWay;
       for (const cutAfter of [undefined, 1, 2, 7]) {
         const cutter = await startCutter(gateway.url, (n) => (n === 0 ? cutAfter : undefined));
         const connection = fetchServerSentEvents(cutter.endpoint, { reconnect: { delayMs: 1 } });
         const events = [];
         for await (const event of connection.joinRun(runId)) events.push(event);
-        const text = events.filter((e) => e.type === "TEXT_MESSAGE_CONTENT").map((e) => e.delta).join("");
+        const text = events
+          .filter((e) => e.type === "TEXT_MESSAGE_CONTENT")
+          .map((e) => e.delta)
+          .join("");
         assert.equal(text, tokens(30), `cut after ${cutAfter}`);
         assert.deepEqual([types(events)[0], types(events).at(-1)], ["RUN_STARTED", "RUN_FINISHED"]);
         await cutter.stop();
@@ -76,8 +83,12 @@ describe("joining a run", { concurrency: true }, () => {
 
     test("joining an unknown run is a typed failure", async () => {
       const events = [];
-      for await (const event of fetchServerSentEvents(gateway.endpoint).joinRun("nobody")) events.push(event);
-      assert.deepEqual(events.map((e) => [e.type, e.code]), [["RUN_ERROR", "SESSION_NOT_FOUND"]]);
+      for await (const event of fetchServerSentEvents(gateway.endpoint).joinRun("nobody"))
+        events.push(event);
+      assert.deepEqual(
+        events.map((e) => [e.type, e.code]),
+        [["RUN_ERROR", "SESSION_NOT_FOUND"]],
+      );
     });
 
     test("a second turn goes into the same conversation", async () => {

@@ -1,4 +1,5 @@
-// Debug mode, the text message for old front ends, limits, keys, other origins, a server that goes down.
+// Debug mode, the text message for old front ends, limits, keys, other origins, a server that
+// goes down.
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
 import { describe, test } from "node:test";
@@ -33,7 +34,12 @@ describe("modes of a gateway", { concurrency: true }, () => {
     const said = listen();
     const gateway = await gatewayFor(t, { config: "agui_error_text = true\n" });
     const { events, answer } = await run(gateway.endpoint, "/fault timeout");
-    assert.deepEqual(types(events).slice(-4), ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "RUN_ERROR"]);
+    assert.deepEqual(types(events).slice(-4), [
+      "TEXT_MESSAGE_START",
+      "TEXT_MESSAGE_CONTENT",
+      "TEXT_MESSAGE_END",
+      "RUN_ERROR",
+    ]);
     assert.equal(answer.length, 2);
     assert.deepEqual(said, []);
   });
@@ -51,10 +57,14 @@ describe("modes of a gateway", { concurrency: true }, () => {
   each("a missing key is an HTTP status", async (t, run) => {
     listen();
     const hash = createHash("sha256").update("sk_test").digest("hex");
-    const gateway = await gatewayFor(t, { config: `[[tenants]]\nname = "a"\nkeys = ["sha256:${hash}"]\n` });
+    const gateway = await gatewayFor(t, {
+      config: `[[tenants]]\nname = "a"\nkeys = ["sha256:${hash}"]\n`,
+    });
     const { thrown } = await run(gateway.endpoint, "/tokens 1");
     assert.match(String(thrown), /401/);
-    const { answer } = await run(gateway.endpoint, "/tokens 1", { headers: { Authorization: "Bearer sk_test" } });
+    const { answer } = await run(gateway.endpoint, "/tokens 1", {
+      headers: { Authorization: "Bearer sk_test" },
+    });
     assert.deepEqual(answer, [tokens(1)]);
   });
 
@@ -83,27 +93,37 @@ describe("modes of a gateway", { concurrency: true }, () => {
     });
     assert.equal(preflight.headers.get("access-control-allow-origin"), origin);
     const allowed = preflight.headers.get("access-control-allow-headers");
-    for (const name of ["content-type", "last-event-id", "x-run-id", "authorization"]) assert.ok(allowed.includes(name), name);
-    const fromPage = (url, init) => fetch(url, { ...init, headers: { ...init.headers, Origin: origin } });
+    for (const name of ["content-type", "last-event-id", "x-run-id", "authorization"])
+      assert.ok(allowed.includes(name), name);
+    const fromPage = (url, init) =>
+      fetch(url, { ...init, headers: { ...init.headers, Origin: origin } });
     for (const { run } of Object.values(clients)) {
       const { answer } = await run(gateway.endpoint, "/tokens 3", { fetch: fromPage });
       assert.deepEqual(answer, [tokens(3)]);
     }
-    const foreign = (url, init) => fetch(url, { ...init, headers: { ...init.headers, Origin: "https://evil.example" } });
+    const foreign = (url, init) =>
+      fetch(url, { ...init, headers: { ...init.headers, Origin: "https://evil.example" } });
     for (const { run } of Object.values(clients)) {
-      assert.match(String((await run(gateway.endpoint, "/tokens 3", { fetch: foreign })).thrown), /403/);
+      assert.match(
+        String((await run(gateway.endpoint, "/tokens 3", { fetch: foreign })).thrown),
+        /403/,
+      );
     }
   });
 
   test("a stream of either face can be watched through the other", async (t) => {
     const gateway = await gatewayFor(t);
     const runId = randomUUID();
-    const { runId: key } = await clients["@ag-ui/client 1.0.0"].run(gateway.endpoint, "/tokens 2", { runId });
+    const { runId: key } = await clients["@ag-ui/client 1.0.0"].run(gateway.endpoint, "/tokens 2", {
+      runId,
+    });
     const { streams } = await (await fetch(`${gateway.url}/v1/streams`)).json();
     const { stream_id } = streams.find((s) => s.request_id === key);
     const cap = await (await fetch(`${gateway.url}/v1/streams/${stream_id}?face=cap`)).text();
     assert.match(cap, /"op":"DELTA".*"p":"tok1 "/);
-    const agUi = await (await fetch(`${gateway.url}/v1/streams/${stream_id}?face=ag-ui&after=0`)).text();
+    const agUi = await (
+      await fetch(`${gateway.url}/v1/streams/${stream_id}?face=ag-ui&after=0`)
+    ).text();
     assert.match(agUi, /"type":"RUN_FINISHED"/);
   });
 });

@@ -1,4 +1,5 @@
-// Whole runs, every kind of failure, attempts, stop: what the published clients make of what the gateway sends.
+// Whole runs, every kind of failure, attempts, stop: what the published clients make of what the
+// gateway sends.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 
@@ -7,8 +8,16 @@ import { resumingFetch } from "../support/resuming-fetch.mjs";
 import { capstan, clients, listen, tokens, types } from "../support/clients.mjs";
 
 const CODES = {
-  AGENT_EXECUTION_ERROR: 500, TENANT_REQUIRED: 401, TENANT_UNAUTHORIZED: 403, SESSION_NOT_FOUND: 404, RATE_LIMITED: 429,
-  TIMEOUT: 504, INVALID_REQUEST: 400, CAPABILITY_NOT_FOUND: 404, UPSTREAM_ERROR: 502, SERVICE_UNAVAILABLE: 503,
+  AGENT_EXECUTION_ERROR: 500,
+  TENANT_REQUIRED: 401,
+  TENANT_UNAUTHORIZED: 403,
+  SESSION_NOT_FOUND: 404,
+  RATE_LIMITED: 429,
+  TIMEOUT: 504,
+  INVALID_REQUEST: 400,
+  CAPABILITY_NOT_FOUND: 404,
+  UPSTREAM_ERROR: 502,
+  SERVICE_UNAVAILABLE: 503,
 };
 
 describe("whole runs", { concurrency: true }, () => {
@@ -33,9 +42,16 @@ describe("whole runs", { concurrency: true }, () => {
         const { events, answer, thrown } = await run(gateway.endpoint, "/events");
         assert.equal(thrown, undefined);
         const custom = events.filter((e) => e.type === "CUSTOM").map((e) => e.name);
-        assert.deepEqual([...new Set(custom)], ["capstan.progress", "capstan.citations", "capstan.media", "capstan.user_error"]);
-        for (const type of ["REASONING_MESSAGE_CONTENT", "STEP_STARTED", "STEP_FINISHED"]) assert.ok(types(events).includes(type), type);
-        assert.match(answer.join(""), /^Let me look for it\. .*### Capstan.*all there is to see\.$/s);
+        assert.deepEqual(
+          [...new Set(custom)],
+          ["capstan.progress", "capstan.citations", "capstan.media", "capstan.user_error"],
+        );
+        for (const type of ["REASONING_MESSAGE_CONTENT", "STEP_STARTED", "STEP_FINISHED"])
+          assert.ok(types(events).includes(type), type);
+        assert.match(
+          answer.join(""),
+          /^Let me look for it\. .*### Capstan.*all there is to see\.$/s,
+        );
         assert.deepEqual(said, []);
       });
 
@@ -68,8 +84,13 @@ describe("whole runs", { concurrency: true }, () => {
       test("a warning does not stop the run", async () => {
         const said = listen();
         const { events, answer } = await run(gateway.endpoint, "/warn");
-        assert.deepEqual(events.filter((e) => e.type === "CUSTOM").map((e) => e.name), ["capstan.warning"]);
-        assert.deepEqual(answer, ["I asked two sources. One of them was slow, so this rests on the other."]);
+        assert.deepEqual(
+          events.filter((e) => e.type === "CUSTOM").map((e) => e.name),
+          ["capstan.warning"],
+        );
+        assert.deepEqual(answer, [
+          "I asked two sources. One of them was slow, so this rests on the other.",
+        ]);
         assert.deepEqual(said, []);
       });
 
@@ -79,7 +100,12 @@ describe("whole runs", { concurrency: true }, () => {
         const { events, answer, thrown } = await run(gateway.endpoint, "/flaky 1");
         assert.equal(thrown, undefined);
         assert.deepEqual(answer, steady);
-        assert.ok(events.some((e) => e.type === "CUSTOM" && e.name === "capstan.warning" && e.value.details.attempt === 1));
+        assert.ok(
+          events.some(
+            (e) =>
+              e.type === "CUSTOM" && e.name === "capstan.warning" && e.value.details.attempt === 1,
+          ),
+        );
         assert.equal(types(events).at(-1), "RUN_FINISHED");
         assert.deepEqual(said, []);
       });
@@ -102,7 +128,9 @@ describe("whole runs", { concurrency: true }, () => {
           if (event.type !== "RUN_STARTED" || stopped) return;
           const { streams } = await (await fetch(`${gateway.url}/v1/streams`)).json();
           const { stream_id } = streams.find((s) => s.request_id === event.runId);
-          stopped = await (await fetch(`${gateway.url}/v1/streams/${stream_id}`, { method: "DELETE" })).json();
+          stopped = await (
+            await fetch(`${gateway.url}/v1/streams/${stream_id}`, { method: "DELETE" })
+          ).json();
         };
         const { events, thrown } = await run(gateway.endpoint, "/hang", { onEvent });
         assert.equal(thrown, undefined);
@@ -142,11 +170,17 @@ describe("whole runs", { concurrency: true }, () => {
         const said = listen();
         const steady = (await run(gateway.endpoint, "/flaky 0")).answer;
         const fetch = resumingFetch({ comeBack: true });
-        const { events, answer, thrown } = await run(gateway.endpoint, "/flaky 1 --wait 6", { fetch });
+        const { events, answer, thrown } = await run(gateway.endpoint, "/flaky 1 --wait 6", {
+          fetch,
+        });
         assert.equal(thrown, undefined);
         assert.deepEqual(answer, steady, "one message, nothing doubled");
         const at = types(events).indexOf("RUN_ERROR");
-        assert.deepEqual(types(events).slice(at, at + 3), ["RUN_ERROR", "RUN_STARTED", "TEXT_MESSAGE_START"]);
+        assert.deepEqual(types(events).slice(at, at + 3), [
+          "RUN_ERROR",
+          "RUN_STARTED",
+          "TEXT_MESSAGE_START",
+        ]);
         assert.equal(types(events).at(-1), "RUN_FINISHED");
         assert.deepEqual(said, []);
       });

@@ -10,12 +10,15 @@ try {
   binary = createRequire(import.meta.url).resolve(`${wanted}/bin/capstan`);
 } catch {
   console.error(`error: there is no binary for this platform: the package ${wanted} is missing`);
-  console.error("remedy: install without --omit=optional; on another platform build it: https://github.com/capstan-run/capstan");
+  console.error(
+    "remedy: install without --omit=optional; on another platform build it: https://github.com/capstan-run/capstan",
+  );
   process.exit(1);
 }
 
 const child = spawn(binary, process.argv.slice(2), { stdio: "inherit" });
-// This process ends when the binary does. A terminal's Ctrl-C reaches both by itself; the others are sent to one of them.
+// This process ends when the binary does. A terminal's Ctrl-C reaches both by itself; the others
+// are sent to one of them.
 process.on("SIGINT", () => {});
 for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
 child.on("error", (error) => {

@@ -1,7 +1,15 @@
-// The canonical module of the AG-UI error codes: story 22-B2's ten, their statuses, texts and retry rules.
+// The canonical module of the AG-UI error codes: story 22-B2's ten, their statuses, texts and
+// retry rules.
 //
-// What a toast says by its code is the story's own wording. Everything else is derived from the generated catalogue of faults.
-import { AGUI_HTTP_STATUS, AGUI_RETRYABLE, AGUIErrorCode, CATALOGUE, type Fault } from "./generated/faults.js";
+// What a toast says by its code is the story's own wording. Everything else is derived from the
+// generated catalogue of faults.
+import {
+  AGUI_HTTP_STATUS,
+  AGUI_RETRYABLE,
+  AGUIErrorCode,
+  CATALOGUE,
+  type Fault,
+} from "./generated/faults.js";
 import type { ErrorDomain, ErrorSeverity } from "./generated/wire.js";
 
 export { AGUIErrorCode } from "./generated/faults.js";
@@ -51,7 +59,9 @@ export const ERROR_MESSAGES: Readonly<Record<AGUIErrorCode, string>> = {
 };
 
 /** The catalogue's title of each code, as problems and pages have it. */
-export const ERROR_TITLES = Object.fromEntries(CODES.map((code) => [code, headOf(code)?.title])) as Readonly<Record<AGUIErrorCode, string>>;
+export const ERROR_TITLES = Object.fromEntries(
+  CODES.map((code) => [code, headOf(code)?.title]),
+) as Readonly<Record<AGUIErrorCode, string>>;
 
 /** Whether `code` is one of the ten. */
 export function isAGUIErrorCode(code: unknown): code is AGUIErrorCode {
@@ -60,13 +70,22 @@ export function isAGUIErrorCode(code: unknown): code is AGUIErrorCode {
 
 /** The row of the catalogue for a code of either spelling: a finer kind, or one of the ten. */
 export function faultOf(code: string): Fault | undefined {
-  return CATALOGUE.find((fault) => fault.code === code) ?? (isAGUIErrorCode(code) ? headOf(code) : undefined);
+  return (
+    CATALOGUE.find((fault) => fault.code === code) ??
+    (isAGUIErrorCode(code) ? headOf(code) : undefined)
+  );
 }
 
-/** Whether the same request may succeed later. The finer kind's own flag wins over what the code usually means. */
+/**
+ * Whether the same request may succeed later. The finer kind's own flag wins over what the code
+ * usually means.
+ */
 export function isRetryableError(error: AGUIErrorCode | string | AGUIErrorData): boolean {
-  if (typeof error !== "string") return finest(error, (fault) => fault.retryable) ?? isRetryableError(error.code);
-  return isAGUIErrorCode(error) ? AGUI_RETRYABLE.includes(error) : (faultOf(error)?.retryable ?? false);
+  if (typeof error !== "string")
+    return finest(error, (fault) => fault.retryable) ?? isRetryableError(error.code);
+  return isAGUIErrorCode(error)
+    ? AGUI_RETRYABLE.includes(error)
+    : (faultOf(error)?.retryable ?? false);
 }
 
 /** Whether the user has to do something first: sign in, mend the input, begin anew. */
@@ -76,15 +95,27 @@ export function requiresUserAction(error: AGUIErrorCode | string | AGUIErrorData
   return (domain === "client" || domain === "security") && !isRetryableError(error);
 }
 
-/** The title of a toast: what the story says of the code; for a code that nobody knows, the message itself. */
+/**
+ * The title of a toast: what the story says of the code; for a code that nobody knows, the message
+ * itself.
+ */
 export function getErrorTitle(error: AGUIErrorData): string {
   const code = isAGUIErrorCode(error.code) ? error.code : faultOf(error.code)?.agui_code;
-  return (code && ERROR_MESSAGES[code]) ?? (error.message || ERROR_MESSAGES[AGUIErrorCode.AGENT_EXECUTION_ERROR]);
+  return (
+    (code && ERROR_MESSAGES[code]) ??
+    (error.message || ERROR_MESSAGES[AGUIErrorCode.AGENT_EXECUTION_ERROR])
+  );
 }
 
 /** The text of a toast: the message, with the wait that is left if there is one. */
-export function getDisplayMessage(error: AGUIErrorData, secondsLeft: number = error.retry_after ?? 0): string {
-  const message = error.message || (faultOf(error.code) ?? faultOf(AGUIErrorCode.AGENT_EXECUTION_ERROR))?.message || "";
+export function getDisplayMessage(
+  error: AGUIErrorData,
+  secondsLeft: number = error.retry_after ?? 0,
+): string {
+  const message =
+    error.message ||
+    (faultOf(error.code) ?? faultOf(AGUIErrorCode.AGENT_EXECUTION_ERROR))?.message ||
+    "";
   return secondsLeft > 0 ? `${message} ${retryHint(secondsLeft)}` : message;
 }
 
@@ -93,11 +124,15 @@ export function retryHint(seconds: number): string {
   return `Please retry in ${formatRetryAfter(seconds)}.`;
 }
 
-/** A wait in words, rounded up so that nobody comes too early: "45 seconds", "2 minutes", "1 hour". */
+/**
+ * A wait in words, rounded up so that nobody comes too early: "45 seconds", "2 minutes", "1 hour".
+ */
 export function formatRetryAfter(seconds: number): string {
   const whole = Math.max(0, Math.ceil(seconds));
   if (whole <= 120) return plural(whole, "second");
-  return whole < 5400 ? plural(Math.ceil(whole / 60), "minute") : plural(Math.ceil(whole / 3600), "hour");
+  return whole < 5400
+    ? plural(Math.ceil(whole / 60), "minute")
+    : plural(Math.ceil(whole / 3600), "hour");
 }
 
 /** How a toast looks: destructive for what the server got wrong. */
@@ -111,7 +146,8 @@ function plural(count: number, noun: string): string {
 
 /** What the sender said of this failure, else what the catalogue says of its finer kind. */
 function finest(error: AGUIErrorData, read: (fault: Fault) => boolean): boolean | undefined {
-  const fault = error.kind === undefined ? undefined : CATALOGUE.find(({ code }) => code === error.kind);
+  const fault =
+    error.kind === undefined ? undefined : CATALOGUE.find(({ code }) => code === error.kind);
   return error.retryable ?? (fault && read(fault));
 }
 

@@ -1,12 +1,21 @@
-// What callers give: what no call could work with is told by its name, before anything is sent. Keys are never shown.
+// What callers give: what no call could work with is told by its name, before anything is sent.
+// Keys are never shown.
 
 /** Numbers among the options, and the least that each may be. */
-const LEAST = { maxRetries: 0, maxWait: 0, resumePatience: 0, deadline: 1, readTimeout: 1, askTimeout: 1 };
+const LEAST = {
+  maxRetries: 0,
+  maxWait: 0,
+  resumePatience: 0,
+  deadline: 1,
+  readTimeout: 1,
+  askTimeout: 1,
+};
 
 export function checkOptions(options: { [name in keyof typeof LEAST]?: unknown }): void {
   for (const [name, least] of Object.entries(LEAST)) {
     const value = options[name as keyof typeof LEAST];
-    if (value !== undefined && !(typeof value === "number" && value >= least)) throw new TypeError(`${name}: expected a number from ${least} on`);
+    if (value !== undefined && !(typeof value === "number" && value >= least))
+      throw new TypeError(`${name}: expected a number from ${least} on`);
   }
 }
 
@@ -15,6 +24,8 @@ export function checkHeaders(headers: HeadersInit | undefined): void {
   try {
     new Headers(headers);
   } catch {
-    throw new TypeError("key or headers: a character that no header can carry, such as a line break; try key.trim()");
+    throw new TypeError(
+      "key or headers: a character that no header can carry, such as a line break; try key.trim()",
+    );
   }
 }

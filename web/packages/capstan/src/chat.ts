@@ -8,15 +8,19 @@ import { Transcript } from "./transcript.js";
 /**
  * The text of one answer, piece by piece.
  *
- * A `stream_reset` takes back text that was already handed out, which an iterator of text cannot express: it is an error
- * of code `stream_reset` with the text so far. {@link collect} and `CapClient.assist` with a {@link Transcript} follow it.
+ * A `stream_reset` takes back text that was already handed out, which an iterator of text cannot
+ * express: it is an error of code `stream_reset` with the text so far. {@link collect} and
+ * `CapClient.assist` with a {@link Transcript} follow it.
  */
 export class ChatStream implements AsyncIterable<string> {
   readonly #packets: PacketStream;
   readonly #transcript = new Transcript();
 
   /** @param conversationId known at once, to go on with `CapClient.chatIn`. */
-  constructor(packets: PacketStream, readonly conversationId: string) {
+  constructor(
+    packets: PacketStream,
+    readonly conversationId: string,
+  ) {
     this.#packets = packets;
   }
 
@@ -69,12 +73,15 @@ export class ChatStream implements AsyncIterable<string> {
       if (packet) this.#transcript.take(packet);
       return packet;
     } catch (error) {
-      throw error instanceof CAPRuntimeError ? new CAPRuntimeError({ ...error, partialText: this.text }) : error;
+      throw error instanceof CAPRuntimeError
+        ? new CAPRuntimeError({ ...error, partialText: this.text })
+        : error;
     }
   }
 
   #reset(): CAPRuntimeError {
-    const message = "A second attempt gave another answer; text that was already handed out is void.";
+    const message =
+      "A second attempt gave another answer; text that was already handed out is void.";
     const error = { code: STREAM_RESET, message, severity: "TRANSIENT" } as const;
     return new CAPRuntimeError({ error, partialText: this.text });
   }

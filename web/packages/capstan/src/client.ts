@@ -1,13 +1,33 @@
-// The client for browsers and Node: the same machine and the same names as the Rust one, over fetch.
+// The client for browsers and Node: the same machine and the same names as the Rust one, over
+// fetch.
 import { checkHeaders, checkOptions } from "./arguments.js";
 import { ChatStream } from "./chat.js";
 import { Connection, retryAfter } from "./connection.js";
 import { CAPConnectionError, CAPError, CAPProtocolError, late, refusal } from "./errors.js";
 import { STREAM_RESET } from "./event.js";
-import type { HealthCheckResponse, ServiceRequest, ServiceResponse, UserContext } from "./generated/wire.js";
-import { delay, type HealingOptions, type Policy, policyOf, type Profile } from "./machine/backoff.js";
+import type {
+  HealthCheckResponse,
+  ServiceRequest,
+  ServiceResponse,
+  UserContext,
+} from "./generated/wire.js";
+import {
+  delay,
+  type HealingOptions,
+  type Policy,
+  policyOf,
+  type Profile,
+} from "./machine/backoff.js";
 import { describeNotice, type Notice } from "./notice.js";
-import { answering, type Envelope, newId, question, questionV2, type ResumeEntry, user } from "./request.js";
+import {
+  answering,
+  type Envelope,
+  newId,
+  question,
+  questionV2,
+  type ResumeEntry,
+  user,
+} from "./request.js";
 import { PacketStream } from "./stream.js";
 import { isObject, parseJson } from "./text.js";
 import { type Fetch, pause, PROBLEM_BYTES, readUpTo, reason, within } from "./wait.js";
@@ -19,7 +39,10 @@ const ANSWER_BYTES = 64 * 1024 * 1024;
 
 /** The settings of a {@link CapClient}. Times are milliseconds. */
 export interface Options extends HealingOptions {
-  /** How long a response may be silent, and all that `stop` and `health` may take; 60 s, four heartbeats of the gateway's. */
+  /**
+   * How long a response may be silent, and all that `stop` and `health` may take; 60 s, four
+   * heartbeats of the gateway's.
+   */
   readTimeout?: number;
   /** How long `ask` may take, tries and waits included; 1 h. */
   askTimeout?: number;
@@ -45,7 +68,10 @@ export interface Options extends HealingOptions {
 export interface CallOptions {
   /** Ends the call, not the run; `stop` ends a run. */
   signal?: AbortSignal | undefined;
-  /** In `assist`: go on after this cursor of the same request's stream, as after a failure that passes. */
+  /**
+   * In `assist`: go on after this cursor of the same request's stream, as after a failure that
+   * passes.
+   */
   lastEventId?: string | undefined;
   /** In addition to the client's own listener. */
   onNotice?: ((notice: Notice) => void) | undefined;
@@ -58,20 +84,36 @@ export class CapClient {
   readonly #options: Options;
   readonly #policy: Policy;
 
-  /** @param apiKey sent as a bearer key; an empty one sends none. Throws a `TypeError` that names an argument which cannot be right. */
+  /**
+   * @param apiKey sent as a bearer key; an empty one sends none. Throws a `TypeError` that names an
+   * argument which cannot be right.
+   */
   constructor(baseUrl: string, apiKey = "", options: Options = {}) {
     this.#base = parseBase(baseUrl);
     checkOptions(options);
     this.#options = options;
     this.#headers = { ...options.headers, ...(apiKey && { authorization: `Bearer ${apiKey}` }) };
     checkHeaders(this.#headers);
-    this.#policy = { ...policyOf(options), isStrict: options.strict ?? false, profile: options.profile ?? "v1" };
+    this.#policy = {
+      ...policyOf(options),
+      isStrict: options.strict ?? false,
+      profile: options.profile ?? "v1",
+    };
   }
 
-  /** Starts a run, or attaches to it if the key is known; its packets, healed. Nothing is sent before the first `next`. */
+  /**
+   * Starts a run, or attaches to it if the key is known; its packets, healed. Nothing is sent
+   * before the first `next`.
+   */
   assist(request: Envelope, call: CallOptions = {}): PacketStream {
     const policy = { ...this.#policy, profile: profileOf(request) };
-    return this.#stream(this.#url(this.#path()), this.#post(request, "text/event-stream"), policy, call.lastEventId ?? null, call);
+    return this.#stream(
+      this.#url(this.#path()),
+      this.#post(request, "text/event-stream"),
+      policy,
+      call.lastEventId ?? null,
+      call,
+    );
   }
 
   /** Says something in a new conversation; the text of the answer. */
@@ -87,7 +129,9 @@ export class CapClient {
   /** The request that {@link chatIn} would send. */
   question(conversation: string, message: string): Envelope {
     const who = this.#options.user ?? user("anonymous");
-    return this.#policy.profile === "v1" ? question(conversation, message, who) : questionV2(conversation, message, who);
+    return this.#policy.profile === "v1"
+      ? question(conversation, message, who)
+      : questionV2(conversation, message, who);
   }
 
   /** The request that answers what the last run of a conversation asked. */
@@ -105,17 +149,31 @@ export class CapClient {
 
   /** Stops a run; resolves when its end is journalled. A finished one stays as it is. */
   async stop(streamId: string, call: CallOptions = {}): Promise<void> {
-    await this.#exchange(this.#streamUrl(streamId), { method: "DELETE", headers: this.#headers }, call);
+    await this.#exchange(
+      this.#streamUrl(streamId),
+      { method: "DELETE", headers: this.#headers },
+      call,
+    );
   }
 
   /** How the server feels. */
   async health(call: CallOptions = {}): Promise<HealthCheckResponse> {
-    return (await this.#exchange(this.#url("/health"), { headers: this.#headers }, call)) as HealthCheckResponse;
+    return (await this.#exchange(
+      this.#url("/health"),
+      { headers: this.#headers },
+      call,
+    )) as HealthCheckResponse;
   }
 
-  /** The whole answer in one object. The key makes it safe to try again, so lost connections are. */
+  /**
+   * The whole answer in one object. The key makes it safe to try again, so lost connections are.
+   */
   async ask(request: Envelope, call: CallOptions = {}): Promise<ServiceResponse> {
-    const connection = this.#connection(this.#url(this.#path()), this.#post(request, "application/json"), call);
+    const connection = this.#connection(
+      this.#url(this.#path()),
+      this.#post(request, "application/json"),
+      call,
+    );
     const limit = this.#options.askTimeout ?? ASK_TIMEOUT;
     const end = performance.now() + Math.min(limit, this.#policy.deadline ?? limit);
     for (let retries = 0; ; retries += 1) {
@@ -124,13 +182,20 @@ export class CapClient {
       } catch (error) {
         if (!(error instanceof CAPConnectionError)) throw error;
         const left = end - performance.now();
-        if (retries >= this.#policy.maxRetries || left <= 0) throw new CAPConnectionError(error.why, retries, error);
+        if (retries >= this.#policy.maxRetries || left <= 0)
+          throw new CAPConnectionError(error.why, retries, error);
         await pause(Math.min(delay(this.#policy.backoff, retries, Math.random), left), call.signal);
       }
     }
   }
 
-  #stream(url: string, init: RequestInit, policy: Policy, lastEventId: string | null, call: CallOptions): PacketStream {
+  #stream(
+    url: string,
+    init: RequestInit,
+    policy: Policy,
+    lastEventId: string | null,
+    call: CallOptions,
+  ): PacketStream {
     const tell = (notice: Notice) => {
       if (notice.type === "warning") this.#warn(describeNotice(notice));
       this.#options.onNotice?.(notice);
@@ -174,20 +239,36 @@ export class CapClient {
   #exchange(url: string, init: RequestInit, call: CallOptions): Promise<unknown> {
     const connection = this.#connection(url, init, call);
     const limit = connection.readTimeout;
-    return this.#inTime(connection, limit, performance.now() + Math.min(limit, this.#policy.deadline ?? limit));
+    return this.#inTime(
+      connection,
+      limit,
+      performance.now() + Math.min(limit, this.#policy.deadline ?? limit),
+    );
   }
 
-  /** `end` is when the call's own limit is reached, or the deadline of all calls if that comes first. */
+  /**
+   * `end` is when the call's own limit is reached, or the deadline of all calls if that comes
+   * first.
+   */
   async #inTime(connection: Connection, limit: number, end: number): Promise<unknown> {
     try {
-      return await within(answer(connection), end - performance.now(), "no answer", connection.signal);
+      return await within(
+        answer(connection),
+        end - performance.now(),
+        "no answer",
+        connection.signal,
+      );
     } catch (error) {
       connection.drop();
       if (connection.signal?.aborted) throw connection.signal.reason;
       if (error instanceof CAPConnectionError) throw error.at(connection.address);
       if (error instanceof CAPError) throw error;
       const { deadline = Number.POSITIVE_INFINITY } = this.#policy;
-      throw (deadline <= limit ? late(deadline, 0) : new CAPConnectionError(`no answer within ${limit / 1000} s`, 0)).at(connection.address);
+      throw (
+        deadline <= limit
+          ? late(deadline, 0)
+          : new CAPConnectionError(`no answer within ${limit / 1000} s`, 0)
+      ).at(connection.address);
     }
   }
 
@@ -209,7 +290,9 @@ async function answer(connection: Connection): Promise<unknown> {
 }
 
 function lost(error: unknown): never {
-  throw error instanceof CAPError ? error : new CAPConnectionError(reason(error), 0, { cause: error });
+  throw error instanceof CAPError
+    ? error
+    : new CAPConnectionError(reason(error), 0, { cause: error });
 }
 
 /** A request whose payload is itself one of v1 has a payload; one of v2 has its query in place. */
@@ -220,7 +303,14 @@ function profileOf(request: Envelope): Profile {
 function parseBase(baseUrl: string): URL {
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
   // No fetch takes them, and each names them in its complaint.
-  if (url?.username || url?.password) throw new CAPConnectionError("base URL: a user or a password in it is not sent; the key is an argument of its own", 0);
+  if (url?.username || url?.password)
+    throw new CAPConnectionError(
+      "base URL: a user or a password in it is not sent; the key is an argument of its own",
+      0,
+    );
   if (url && /^https?:$/.test(url.protocol)) return url;
-  throw new CAPConnectionError(`base URL ${JSON.stringify(baseUrl)}: expected http://host:port or https://host`, 0);
+  throw new CAPConnectionError(
+    `base URL ${JSON.stringify(baseUrl)}: expected http://host:port or https://host`,
+    0,
+  );
 }

@@ -1,4 +1,5 @@
-// One request that may be sent again and again: the same bytes each time, from the cursor on, to one server and no other.
+// One request that may be sent again and again: the same bytes each time, from the cursor on, to
+// one server and no other.
 import { redirected } from "./errors.js";
 import { type Fetch, within } from "./wait.js";
 
@@ -27,7 +28,10 @@ export class Connection {
   #body: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #request: AbortController | undefined;
 
-  /** @param fetcher another fetch than the platform's. @param signal the caller's own wish to stop. */
+  /**
+   * @param fetcher another fetch than the platform's.
+   * @param signal the caller's own wish to stop.
+   */
   constructor(
     url: string,
     readonly init: RequestInit,
@@ -50,16 +54,27 @@ export class Connection {
     return URL.canParse(this.url) ? new URL(this.url).origin : this.url;
   }
 
-  /** Sends the request; the body is read with {@link read}. Throws a `CAPProtocolError` for a redirect to elsewhere. */
+  /**
+   * Sends the request; the body is read with {@link read}. Throws a `CAPProtocolError` for a
+   * redirect to elsewhere.
+   */
   async send(lastEventId: string | null, limit: number = this.readTimeout): Promise<Response> {
     this.#request = new AbortController();
     const headers = new Headers(this.init.headers);
     if (lastEventId !== null) headers.set("last-event-id", lastEventId);
-    const sent = this.#fetchWithin({ ...this.init, headers, redirect: "manual", signal: this.#request.signal });
+    const sent = this.#fetchWithin({
+      ...this.init,
+      headers,
+      redirect: "manual",
+      signal: this.#request.signal,
+    });
     return within(sent, limit, "no answer", this.signal);
   }
 
-  /** Redirects are followed within their origin: another server gets neither the key nor what is asked. */
+  /**
+   * Redirects are followed within their origin: another server gets neither the key nor what is
+   * asked.
+   */
   async #fetchWithin(init: RequestInit): Promise<Response> {
     let url = this.url;
     for (let hops = 0; ; hops += 1) {
@@ -69,7 +84,8 @@ export class Connection {
       const target = targetOf(response, url);
       // 301 to 303 would make a GET of a POST.
       const keepsMethod = status >= 307 || (init.method ?? "GET") === "GET";
-      if (target.origin !== this.address || !keepsMethod || hops === MAX_REDIRECTS) throw redirected(status, target.origin);
+      if (target.origin !== this.address || !keepsMethod || hops === MAX_REDIRECTS)
+        throw redirected(status, target.origin);
       url = target.href;
     }
   }

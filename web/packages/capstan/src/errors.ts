@@ -9,6 +9,11 @@ export abstract class CAPError extends Error {
   abstract readonly isRetryable: boolean;
   /** Seconds to wait before trying again, if the server said so. */
   readonly retryAfter: number | undefined = undefined;
+
+  /** For `JSON.stringify`, which leaves out an error's message by itself. */
+  toJSON(): Record<string, unknown> {
+    return { ...(this as object), name: this.name, message: this.message };
+  }
 }
 
 /** What is known of a lost connection. */
@@ -26,8 +31,15 @@ export class CAPConnectionError extends CAPError {
   readonly address: string | undefined;
   readonly deadline: number | undefined;
 
-  /** @param why what happened last. @param retries how often it was tried again since the last new packet. */
-  constructor(readonly why: string, readonly retries: number, lost: Lost = {}) {
+  /**
+   * @param why what happened last.
+   * @param retries how often it was tried again since the last new packet.
+   */
+  constructor(
+    readonly why: string,
+    readonly retries: number,
+    lost: Lost = {},
+  ) {
     super(lostMessage(why, retries, lost), lost);
     this.address = lost.address;
     this.deadline = lost.deadline;
@@ -35,20 +47,27 @@ export class CAPConnectionError extends CAPError {
 
   /** The same failure with the server that it is about. */
   at(address: string): CAPConnectionError {
-    return new CAPConnectionError(this.why, this.retries, { cause: this.cause, deadline: this.deadline, address });
+    return new CAPConnectionError(this.why, this.retries, {
+      cause: this.cause,
+      deadline: this.deadline,
+      address,
+    });
   }
 }
 
 function lostMessage(why: string, retries: number, { address, deadline }: Lost): string {
   if (address === undefined) return why;
   const tries = retries > 0 ? ` (tried again ${retries === 1 ? "once" : `${retries} times`})` : "";
-  if (deadline === undefined) return `no connection to ${address}: ${why}${tries}; check the address and the network, or try again later`;
+  if (deadline === undefined)
+    return `no connection to ${address}: ${why}${tries}; check the address and the network, or try again later`;
   return `${address}: ${why}${tries}; a run that was started goes on: allow more time, or attach to it`;
 }
 
 /** The call took longer than it may. */
 export function late(deadline: number, retries: number): CAPConnectionError {
-  return new CAPConnectionError(`not done within the deadline of ${deadline / 1000} s`, retries, { deadline });
+  return new CAPConnectionError(`not done within the deadline of ${deadline / 1000} s`, retries, {
+    deadline,
+  });
 }
 
 /** The server sent what the protocol does not allow. */
@@ -116,6 +135,10 @@ export class CAPRuntimeError extends CAPError {
     if (this.problem?.code) return this.problem.retryable ?? false;
     return this.status !== undefined && PASSING.includes(this.status);
   }
+
+  override toJSON(): Record<string, unknown> {
+    return { ...super.toJSON(), code: this.code, severity: this.severity };
+  }
 }
 
 /** Statuses that usually pass when nobody says more. */
@@ -123,13 +146,21 @@ const PASSING = [408, 425, 429, 500, 502, 503, 504, 529];
 
 /** The failure of a run. */
 export function streamFailure(error: StreamError, partialText?: string): CAPRuntimeError {
-  return new CAPRuntimeError({ error, retryAfter: asCount(error.details?.["retry_after"]), partialText });
+  return new CAPRuntimeError({
+    error,
+    retryAfter: asCount(error.details?.["retry_after"]),
+    partialText,
+  });
 }
 
 /** A refused request, its body a problem or not. `Retry-After` beats the problem's own word. */
 export function refusal(status: number, body: string, header: number | undefined): CAPRuntimeError {
   const problem = asObject(parseJson(body)) as Problem | undefined;
-  return new CAPRuntimeError({ status, problem, retryAfter: header ?? asCount(problem?.retry_after) });
+  return new CAPRuntimeError({
+    status,
+    problem,
+    retryAfter: header ?? asCount(problem?.retry_after),
+  });
 }
 
 function messageOf({ status, problem, error }: Failure): string {
@@ -140,5 +171,7 @@ function messageOf({ status, problem, error }: Failure): string {
 function isRetryableStreamError(error: StreamError): boolean {
   const told = error.details?.["retryable"];
   if (typeof told === "boolean") return told;
-  return faultOf(error.code) ? isRetryableError(error.code) : error.severity === ErrorSeverity.TRANSIENT;
+  return faultOf(error.code)
+    ? isRetryableError(error.code)
+    : error.severity === ErrorSeverity.TRANSIENT;
 }

@@ -1,4 +1,5 @@
-// Presentation events: the raw object of an EVENT packet is kept; this view types it on demand and never fails.
+// Presentation events: the raw object of an EVENT packet is kept; this view types it on demand
+// and never fails.
 import type {
   CitationBlock,
   MarkdownBlock,
@@ -31,25 +32,57 @@ const text: Check = (value) => typeof value === "string";
 const flag: Check = (value) => typeof value === "boolean";
 const count: Check = (value) => asCount(value) !== undefined;
 const status: Check = (value) => value === "running" || value === "complete" || value === "failed";
-const optional = (check: Check): Check => (value) => value === undefined || value === null || check(value);
-const list = (check: Check): Check => (value) => Array.isArray(value) && value.every(check);
-const object = (members: Record<string, Check>): Check => (value) => isObject(value) && Object.entries(members).every(([name, check]) => check(value[name]));
+const optional =
+  (check: Check): Check =>
+  (value) =>
+    value === undefined || value === null || check(value);
+const list =
+  (check: Check): Check =>
+  (value) =>
+    Array.isArray(value) && value.every(check);
+const object =
+  (members: Record<string, Check>): Check =>
+  (value) =>
+    isObject(value) && Object.entries(members).every(([name, check]) => check(value[name]));
 
-const CITATION = object({ source_id: text, uri: text, title: text, snippet: optional(text), confidence: optional(Number.isFinite) });
+const CITATION = object({
+  source_id: text,
+  uri: text,
+  title: text,
+  snippet: optional(text),
+  confidence: optional(Number.isFinite),
+});
 const MEDIUM = object({ url: text, mime_type: text, alt_text: optional(text) });
 
 /** What each type of event is shown as, and what its data must hold for that. */
 const BLOCKS = new Map<string, [EventView["type"], Check]>([
   ["CITATION_BLOCK", ["citations", object({ citations: list(CITATION) })]],
-  ["PROGRESS_INDICATOR", ["progress", object({ label: text, status, progress_percent: optional(Number.isFinite) })]],
+  [
+    "PROGRESS_INDICATOR",
+    ["progress", object({ label: text, status, progress_percent: optional(Number.isFinite) })],
+  ],
   ["MEDIA_CAROUSEL", ["media", object({ items: list(MEDIUM) })]],
   ["MARKDOWN_BLOCK", ["markdown", object({ content: text })]],
   ["THOUGHT_TRACE", ["thought", object({ thought: text })]],
-  ["USER_ERROR", ["user_error", object({ message: text, code: optional(Number.isFinite), domain: optional(text), retryable: optional(flag) })]],
+  [
+    "USER_ERROR",
+    [
+      "user_error",
+      object({
+        message: text,
+        code: optional(Number.isFinite),
+        domain: optional(text),
+        retryable: optional(flag),
+      }),
+    ],
+  ],
   ["STREAM_RESET", ["reset", object({ after_seq: count })]],
 ]);
 
-/** Types an event of either profile. A member of the wrong kind makes it an `other`: whoever shows a view need not look again. */
+/**
+ * Types an event of either profile. A member of the wrong kind makes it an `other`: whoever shows a
+ * view need not look again.
+ */
 export function viewEvent(event: JsonObject): EventView {
   const [type, fits] = BLOCKS.get((asText(event["type"]) ?? "").toUpperCase()) ?? [];
   const data = type === "citations" ? citations(event["data"]) : event["data"];

@@ -1,7 +1,15 @@
-// The client without its I/O: what came in, what to do next, what time it is. The same machine as in Rust, held to it
-// by the traces that both replay. A shell asks `poll` what to do, does it, and tells how it went.
+// The client without its I/O: what came in, what to do next, what time it is. The same machine as
+// in Rust, held to it by the traces that both replay. A shell asks `poll` what to do, does it,
+// and tells how it went.
 import { isPassing, retryAfter } from "./connection.js";
-import { type CAPError, CAPConnectionError, CAPProtocolError, late, refusal, streamFailure } from "./errors.js";
+import {
+  type CAPError,
+  CAPConnectionError,
+  CAPProtocolError,
+  late,
+  refusal,
+  streamFailure,
+} from "./errors.js";
 import type { StreamError, StreamPacket } from "./generated/wire.js";
 import { clampWait, delay, type Policy } from "./machine/backoff.js";
 import { Packets } from "./machine/packets.js";
@@ -60,7 +68,11 @@ export class Machine {
   #pending: StreamError | undefined;
 
   /** A call that starts a run, or follows one from a cursor on. */
-  constructor(readonly policy: Policy, lastEventId: string | null = null, readonly random: () => number = Math.random) {
+  constructor(
+    readonly policy: Policy,
+    lastEventId: string | null = null,
+    readonly random: () => number = Math.random,
+  ) {
     this.#packets = new Packets(policy.profile, lastEventId);
   }
 
@@ -75,7 +87,9 @@ export class Machine {
       case "due":
         return this.#connect();
       case "waiting":
-        return this.#state.until <= now ? this.#connect() : { do: "wait", until: Math.min(this.#state.until, this.deadline) };
+        return this.#state.until <= now
+          ? this.#connect()
+          : { do: "wait", until: Math.min(this.#state.until, this.deadline) };
       case "connecting":
         return { do: "connect", lastEventId: this.#packets.lastEventId };
       case "reading":
@@ -85,13 +99,16 @@ export class Machine {
     }
   }
 
-  /** When the call has to be over, on the clock of `now`. A shell neither sends nor reads beyond it. */
+  /**
+   * When the call has to be over, on the clock of `now`. A shell neither sends nor reads beyond it.
+   */
   get deadline(): number {
     return (this.#beganAt ?? 0) + (this.policy.deadline ?? Number.POSITIVE_INFINITY);
   }
 
   #checkDeadline(now: number): void {
-    if (this.policy.deadline === undefined || now < this.deadline || this.#state.is === "over") return;
+    if (this.policy.deadline === undefined || now < this.deadline || this.#state.is === "over")
+      return;
     this.#queue.length = 0;
     this.#fail(late(this.policy.deadline, this.#retries));
   }
@@ -110,7 +127,9 @@ export class Machine {
     } else if (essence !== "text/event-stream") {
       const found = essence || "none";
       this.#fail(
-        new CAPProtocolError(`status ${head.status}, content type: expected text/event-stream, found ${found}`),
+        new CAPProtocolError(
+          `status ${head.status}, content type: expected text/event-stream, found ${found}`,
+        ),
       );
     } else {
       this.#wasOpen = true;
@@ -121,7 +140,10 @@ export class Machine {
     }
   }
 
-  /** The server refused. On the first connection that is final; on a later one a deploy or a proxy may have answered. */
+  /**
+   * The server refused. On the first connection that is final; on a later one a deploy or a proxy
+   * may have answered.
+   */
   refused(answer: Refusal, now: number): void {
     const error = refusal(answer.status, answer.body, retryAfter(answer.retryAfter));
     const wait = error.retryAfter === undefined ? undefined : error.retryAfter * 1000;
@@ -145,13 +167,18 @@ export class Machine {
     this.#lost(why, now);
   }
 
-  /** The connection is gone. A frame that was not asked for yet comes again: the cursor has not passed it. */
+  /**
+   * The connection is gone. A frame that was not asked for yet comes again: the cursor has not
+   * passed it.
+   */
   #lost(why: string, now: number): void {
     this.#checkDeadline(now);
     if (this.#state.is === "over") return;
     this.#packets.close();
     if (!this.#packets.canResume) {
-      return this.#fail(new CAPConnectionError(`${why}, and the server gives no place to resume at`, 0));
+      return this.#fail(
+        new CAPConnectionError(`${why}, and the server gives no place to resume at`, 0),
+      );
     }
     const pending = this.#pending;
     this.#pending = undefined;
@@ -164,7 +191,8 @@ export class Machine {
     this.#transients += 1;
     const failure = streamFailure(error);
     const wait = failure.retryAfter === undefined ? undefined : failure.retryAfter * 1000;
-    if (this.#transients > this.policy.maxRetries || this.#isTooLong(wait)) return this.#fail(failure);
+    if (this.#transients > this.policy.maxRetries || this.#isTooLong(wait))
+      return this.#fail(failure);
     this.#wait(describeError(error), wait, now);
   }
 
@@ -218,7 +246,9 @@ export class Machine {
     if (place.is === "next") return this.#accept(packet, now);
     if (place.is === "repeat") {
       const { seq } = packet;
-      return packet.op === "CLOSE" ? this.#over({ do: "done" }) : { do: "notice", notice: { type: "duplicate", seq } };
+      return packet.op === "CLOSE"
+        ? this.#over({ do: "done" })
+        : { do: "notice", notice: { type: "duplicate", seq } };
     }
     const { expected } = place;
     const found = packet.seq;
@@ -237,7 +267,9 @@ export class Machine {
     const pending = this.#pending;
     this.#pending = undefined;
     if (packet.op === "CLOSE") {
-      return this.#over(pending ? { do: "fail", error: streamFailure(pending) } : { do: "packet", packet });
+      return this.#over(
+        pending ? { do: "fail", error: streamFailure(pending) } : { do: "packet", packet },
+      );
     }
     return packet.op === "ERROR" ? this.#error(packet, packet.p) : { do: "packet", packet };
   }

@@ -1,8 +1,10 @@
-// A drop-in `fetch` for npm `openai`: a streamed answer of a Capstan gateway survives cuts, and the SDK notices nothing.
+// A drop-in `fetch` for npm `openai`: a streamed answer of a Capstan gateway survives cuts, and
+// the SDK notices nothing.
 //
-// It sees one response whose body never breaks: whole frames, byte by byte what an unbroken one would have held. Behind
-// it a response is read on by `starting_after`; a chat, which has no place to read on from, is posted again under its
-// `Idempotency-Key`, and what was handed over is skipped.
+// It sees one response whose body never breaks: whole frames, byte by byte what an unbroken one
+// would have held. Behind it a response is read on by `starting_after`; a chat, which has no
+// place to read on from, is posted again under its `Idempotency-Key`, and what was handed over is
+// skipped.
 import { isPassing, retryAfter } from "./connection.js";
 import { clampWait, delay, type HealingOptions, type Policy, policyOf } from "./machine/backoff.js";
 import type { Notice } from "./notice.js";
@@ -19,7 +21,10 @@ export interface OpenAIFetchOptions extends HealingOptions {
   readTimeout?: number;
   /** Another fetch than the platform's. */
   fetch?: OpenAIFetch;
-  /** Called with what happens between events: `retrying` says how long is waited. A cursor is a `sequence_number`, or how many chunks are skipped. */
+  /**
+   * Called with what happens between events: `retrying` says how long is waited. A cursor is a
+   * `sequence_number`, or how many chunks are skipped.
+   */
   onNotice?: (notice: Notice) => void;
 }
 
@@ -47,10 +52,15 @@ function kindOf(url: string, method: string): Kind | undefined {
     if (pathname.endsWith("/chat/completions")) return "chat";
     return pathname.endsWith("/responses") ? "responses" : undefined;
   }
-  return /\/responses\/[^/]+$/.test(pathname) && searchParams.get("stream") === "true" ? "reading" : undefined;
+  return /\/responses\/[^/]+$/.test(pathname) && searchParams.get("stream") === "true"
+    ? "reading"
+    : undefined;
 }
 
-/** Keys of requests that failed, by what they asked: the SDK sends those again, and that must not be another run. */
+/**
+ * Keys of requests that failed, by what they asked: the SDK sends those again, and that must not be
+ * another run.
+ */
 class SpareKeys {
   readonly #keys = new Map<string, string[]>();
 
@@ -120,8 +130,15 @@ class Exchange {
     }
     this.#tell({ type: "connected" });
     this.#follow(response);
-    const body = new ReadableStream<Uint8Array>({ pull: (controller) => this.#pull(controller), cancel: () => this.#drop() });
-    return new Response(body, { status: response.status, statusText: response.statusText, headers: response.headers });
+    const body = new ReadableStream<Uint8Array>({
+      pull: (controller) => this.#pull(controller),
+      cancel: () => this.#drop(),
+    });
+    return new Response(body, {
+      status: response.status,
+      statusText: response.statusText,
+      headers: response.headers,
+    });
   }
 
   #send(url: string, init: RequestInit): Promise<Response> {
@@ -142,7 +159,11 @@ class Exchange {
   }
 
   #follow(response: Response): void {
-    [this.#buffer, this.#decoder, this.#reader] = ["", new TextDecoder(), response.body?.getReader()];
+    [this.#buffer, this.#decoder, this.#reader] = [
+      "",
+      new TextDecoder(),
+      response.body?.getReader(),
+    ];
   }
 
   async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
@@ -161,8 +182,11 @@ class Exchange {
 
   /** The next frame that the SDK does not have. */
   #next(): string | undefined {
-    for (let end; !this.#isOver && (end = this.#buffer.indexOf("\n\n")) >= 0; ) {
-      const lines = this.#buffer.slice(0, end).split("\n").filter((line) => !line.startsWith(":"));
+    for (let end; !this.#isOver && (end = this.#buffer.indexOf("\n\n")) >= 0;) {
+      const lines = this.#buffer
+        .slice(0, end)
+        .split("\n")
+        .filter((line) => !line.startsWith(":"));
       this.#buffer = this.#buffer.slice(end + 2);
       const data = lines.find((line) => line.startsWith("data: "))?.slice("data: ".length);
       if (data === undefined) continue;
@@ -201,17 +225,29 @@ class Exchange {
 
   /** Reads on, or comes back after a cut. */
   async #advance(): Promise<void> {
-    const { signal, readTimeout } = { signal: this.init.signal ?? undefined, readTimeout: this.options.readTimeout ?? 60_000 };
+    const { signal, readTimeout } = {
+      signal: this.init.signal ?? undefined,
+      readTimeout: this.options.readTimeout ?? 60_000,
+    };
     try {
       if (!this.#reader) return await this.#resume();
-      const { done, value } = await within(this.#reader.read(), readTimeout, "no event came", signal);
+      const { done, value } = await within(
+        this.#reader.read(),
+        readTimeout,
+        "no event came",
+        signal,
+      );
       if (done) throw new Error("the stream ended before its last event");
       this.#buffer += this.#decoder.decode(value, { stream: true });
     } catch (error) {
       this.#drop();
-      if (signal?.aborted || error instanceof Final || this.#retries >= this.#policy.maxRetries) throw error instanceof Final ? error.cause : error;
+      if (signal?.aborted || error instanceof Final || this.#retries >= this.#policy.maxRetries)
+        throw error instanceof Final ? error.cause : error;
       const backoff = delay(this.#policy.backoff, this.#retries, Math.random);
-      const wait = Math.max(backoff, error instanceof Busy ? clampWait(this.#policy, error.wait) : 0);
+      const wait = Math.max(
+        backoff,
+        error instanceof Busy ? clampWait(this.#policy, error.wait) : 0,
+      );
       this.#retries += 1;
       this.#tell({ type: "retrying", wait, because: reason(error) });
       await pause(wait, signal);
@@ -220,8 +256,13 @@ class Exchange {
 
   async #resume(): Promise<void> {
     const response = await this.#again();
-    if (isPassing(response.status)) throw new Busy(response.status, (retryAfter(response.headers.get("retry-after")) ?? 0) * 1000);
-    if (!response.ok || !response.body) throw new Final(new Error(`the answer cannot be read on: status ${response.status}`));
+    if (isPassing(response.status))
+      throw new Busy(
+        response.status,
+        (retryAfter(response.headers.get("retry-after")) ?? 0) * 1000,
+      );
+    if (!response.ok || !response.body)
+      throw new Final(new Error(`the answer cannot be read on: status ${response.status}`));
     this.#tell({ type: "resumed", cursor: String(this.#number ?? this.#handed) });
     this.#follow(response);
   }
@@ -250,7 +291,10 @@ class Exchange {
 
 /** The server asks for a while. */
 class Busy extends Error {
-  constructor(status: number, readonly wait: number) {
+  constructor(
+    status: number,
+    readonly wait: number,
+  ) {
     super(`status ${status}`);
   }
 }

@@ -1,4 +1,5 @@
-// Packets: JSON text -> StreamPacket, strictly (profile v1), or kindly as profile v2 is read. Mistakes name their place.
+// Packets: JSON text -> StreamPacket, strictly (profile v1), or kindly as profile v2 is read.
+// Mistakes name their place.
 import { isUuid } from "./cursor.js";
 import { ErrorSeverity, type StreamError, type StreamPacket } from "./generated/wire.js";
 import { asObject, defined, isObject, type JsonObject, parseJson } from "./text.js";
@@ -9,7 +10,8 @@ export const EVENT_NAME = "stream.packet";
 const OPS = ["DELTA", "EVENT", "ERROR", "CLOSE"] as const;
 type Op = (typeof OPS)[number];
 
-const TIME = /^(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/;
+const TIME =
+  /^(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/;
 
 /** Text that is not a packet. */
 export class DecodeError extends Error {
@@ -30,12 +32,19 @@ export function decodePacket(text: string): StreamPacket {
   const packet = document(text);
   const { stream_id, seq, op, t, p } = packet;
   refuseUnknown(packet, ["stream_id", "seq", "op", "t", "p"], "");
-  if (typeof stream_id !== "string" || !isUuid(stream_id)) throw wrong("stream_id", "expected a UUID", stream_id);
+  if (typeof stream_id !== "string" || !isUuid(stream_id))
+    throw wrong("stream_id", "expected a UUID", stream_id);
   if (!isSeq(seq)) throw wrong("seq", "expected an integer from 0", seq);
   const known = OPS.find((name) => name === op);
   if (known === undefined) throw wrong("op", `expected ${OPS.join(", ")}`, op);
   if (typeof t !== "string" || !isTime(t)) throw wrong("t", "expected RFC 3339 with an offset", t);
-  return { stream_id: stream_id.toLowerCase(), seq, op: known, t, p: payload(known, p) } as StreamPacket;
+  return {
+    stream_id: stream_id.toLowerCase(),
+    seq,
+    op: known,
+    t,
+    p: payload(known, p),
+  } as StreamPacket;
 }
 
 /** Reads a packet of profile v2, in the words of v1. Throws {@link DecodeError}. */
@@ -45,7 +54,8 @@ export function decodePacketV2(text: string): PlacelessPacket {
   const known = OPS.find((name) => name.toLowerCase() === op);
   if (known === undefined) throw wrong("op", "expected delta, event, error or close", op);
   return {
-    stream_id: typeof stream_id === "string" && isUuid(stream_id) ? stream_id.toLowerCase() : undefined,
+    stream_id:
+      typeof stream_id === "string" && isUuid(stream_id) ? stream_id.toLowerCase() : undefined,
     seq: isSeq(seq) ? seq : undefined,
     t: typeof t === "string" && isTime(t) ? t : undefined,
     op: known,
@@ -85,15 +95,24 @@ function payloadV2(op: Op, p: unknown): unknown {
 }
 
 /** `spellings`: how each severity is written in the profile. */
-function streamError(p: unknown, spellings: Partial<Record<ErrorSeverity, string>>, isStrict: boolean): StreamError {
-  if (!isObject(p)) throw wrong("p", "expected a StreamError object {code, message, severity, details?}", p);
+function streamError(
+  p: unknown,
+  spellings: Partial<Record<ErrorSeverity, string>>,
+  isStrict: boolean,
+): StreamError {
+  if (!isObject(p))
+    throw wrong("p", "expected a StreamError object {code, message, severity, details?}", p);
   if (isStrict) refuseUnknown(p, ["code", "message", "severity", "details"], "p.");
   const { code, message, severity, details } = p;
   if (typeof code !== "string") throw wrong("p.code", "expected a string", code);
   if (typeof message !== "string") throw wrong("p.message", "expected a string", message);
-  const known = Object.values(ErrorSeverity).find((name) => spellings[name] !== undefined && spellings[name] === severity);
-  if (known === undefined) throw wrong("p.severity", `expected ${Object.values(spellings).join(", ")}`, severity);
-  if (details !== undefined && details !== null && !isObject(details)) throw wrong("p.details", "expected an object", details);
+  const known = Object.values(ErrorSeverity).find(
+    (name) => spellings[name] !== undefined && spellings[name] === severity,
+  );
+  if (known === undefined)
+    throw wrong("p.severity", `expected ${Object.values(spellings).join(", ")}`, severity);
+  if (details !== undefined && details !== null && !isObject(details))
+    throw wrong("p.details", "expected an object", details);
   return defined<StreamError>({ code, message, severity: known, details: asObject(details) });
 }
 
@@ -106,7 +125,8 @@ function isTime(text: string): boolean {
   const [, year, month, day, hour, minute, second] = TIME.exec(text) ?? [];
   if (year === undefined || Number(year) === 0) return false;
   const days = new Date(Date.UTC(2000 + (Number(year) % 400), Number(month), 0)).getUTCDate();
-  const isDate = Number(month) >= 1 && Number(month) <= 12 && Number(day) >= 1 && Number(day) <= days;
+  const isDate =
+    Number(month) >= 1 && Number(month) <= 12 && Number(day) >= 1 && Number(day) <= days;
   return isDate && Number(hour) < 24 && Number(minute) < 60 && Number(second) < 60;
 }
 

@@ -1,8 +1,18 @@
-// Any spelling of a failure -> AGUIErrorData: the story's event, `metadata.capstan`, a problem, a StreamError, a
-// thrown error, CopilotKit's wrapper, and each of them as JSON text. What is none of these is null, never a guess.
+// Any spelling of a failure -> AGUIErrorData: the story's event, `metadata.capstan`, a problem, a
+// StreamError, a thrown error, CopilotKit's wrapper, and each of them as JSON text. What is none
+// of these is null, never a guess.
 import { type AGUIErrorData, ERROR_STATUS, faultOf, isAGUIErrorCode } from "./ag-ui-error-codes.js";
 import { ErrorDomain, ErrorSeverity } from "./generated/wire.js";
-import { asCount, asFlag, asObject, asText, defined, isObject, type JsonObject, parseJson } from "./text.js";
+import {
+  asCount,
+  asFlag,
+  asObject,
+  asText,
+  defined,
+  isObject,
+  type JsonObject,
+  parseJson,
+} from "./text.js";
 
 /** Wrappers seldom nest deeper; a cycle must end. */
 const DEEPEST = 4;
@@ -25,19 +35,32 @@ function parse(input: unknown, depth: number): AGUIErrorData | null {
   return (inner && parse(inner, depth - 1)) ?? read(input) ?? spoken(input, depth);
 }
 
-/** CopilotKit hands over `{error, code, context: {event}}`; events may keep their data in `data` or `rawEvent`. */
+/**
+ * CopilotKit hands over `{error, code, context: {event}}`; events may keep their data in `data` or
+ * `rawEvent`.
+ */
 function wrapped(input: JsonObject): JsonObject | undefined {
   const context = asObject(input["context"]);
   const event = asObject(context?.["event"]) ?? asObject(input["event"]);
-  if (!event && context && input["error"] instanceof Error) return input["error"] as unknown as JsonObject;
+  if (!event && context && input["error"] instanceof Error)
+    return input["error"] as unknown as JsonObject;
   const isNamed = input["type"] === "RUN_ERROR" || input["event"] === "RUN_ERROR";
-  return event ?? (isNamed && input["code"] === undefined ? asObject(input["data"]) : undefined) ?? failure(input);
+  return (
+    event ??
+    (isNamed && input["code"] === undefined ? asObject(input["data"]) : undefined) ??
+    failure(input)
+  );
 }
 
 /** What a CAPRuntimeError carries, or an HttpAgent's error of a refused request. */
 function failure(input: JsonObject): JsonObject | undefined {
   if (!(input instanceof Error)) return undefined;
-  const told = [input["error"], input["problem"], input["payload"], parseJson(String(input["payload"]))].find(isObject);
+  const told = [
+    input["error"],
+    input["problem"],
+    input["payload"],
+    parseJson(String(input["payload"])),
+  ].find(isObject);
   const status = asCount(told?.["status"]) ?? asCount(input["status"]);
   if (!told && status === undefined) return undefined;
   return { retry_after: input["retryAfter"], title: input.message, ...told, status };
@@ -79,7 +102,8 @@ function spoken(input: JsonObject, depth: number): AGUIErrorData | null {
   if (message === undefined) return null;
   const told = parse(message, depth - 1);
   if (told || !(input instanceof Error)) return told;
-  // A client that could not connect is not a server that failed: it says so, and may be tried again.
+  // A client that could not connect is not a server that failed: it says so, and may be tried
+  // again.
   const code = input.name === "CAPConnectionError" ? "SERVICE_UNAVAILABLE" : UNKNOWN_CODE;
   return fill(code, message, {});
 }

@@ -1,4 +1,5 @@
-// Which events came before, told by their ids alone. Of all ids only the first and the last are kept, whatever the length.
+// Which events came before, told by their ids alone. Of all ids only the first and the last are
+// kept, whatever the length.
 import { type Cursor, parseCursor } from "./cursor.js";
 
 export class Repeats {

@@ -60,16 +60,28 @@ export interface ResumeEntry {
 
 /** Answers what the last run of a conversation asked; in either profile. */
 export function answering(request: Envelope, resume: readonly ResumeEntry[]): Envelope {
-  if ("query" in request.payload) return { ...request, payload: { ...request.payload, query: "", meta: { resume } } } as Envelope;
+  if ("query" in request.payload)
+    return { ...request, payload: { ...request.payload, query: "", meta: { resume } } } as Envelope;
   return { ...request, payload: { ...request.payload, payload: { resume } } } as Envelope;
 }
 
 /** The same in profile v2. */
-export function questionV2(conversation: string, message: string, who: UserContext): ServiceRequestV2 {
+export function questionV2(
+  conversation: string,
+  message: string,
+  who: UserContext,
+): ServiceRequestV2 {
   const request_id = newId();
   return {
     request_id,
     context: { session_id: conversation, user: { id: who.user_id, name: who.user_id } },
-    payload: { request_id, root_request_id: request_id, query: message, files: [], conversation_id: conversation, meta: {} },
+    payload: {
+      request_id,
+      root_request_id: request_id,
+      query: message,
+      files: [],
+      conversation_id: conversation,
+      meta: {},
+    },
   };
 }

@@ -1,8 +1,10 @@
-// A drop-in `fetch` for AG-UI's HttpAgent: its stream survives cuts against any server that sends ids.
+// A drop-in `fetch` for AG-UI's HttpAgent: its stream survives cuts against any server that sends
+// ids.
 //
-// The agent sees one response whose body never breaks: whole frames only, each id once. Behind it the same request is
-// sent again with `Last-Event-ID` until a terminal event has come. A run that was interrupted because its server went down,
-// as in a deploy, waits for its client: that is a cut like any other.
+// The agent sees one response whose body never breaks: whole frames only, each id once. Behind it
+// the same request is sent again with `Last-Event-ID` until a terminal event has come. A run that
+// was interrupted because its server went down, as in a deploy, waits for its client: that is a
+// cut like any other.
 import { checkHeaders, checkOptions } from "./arguments.js";
 import { Connection, isPassing, retryAfter } from "./connection.js";
 import { parseCursor } from "./cursor.js";
@@ -20,8 +22,9 @@ export interface ResumableFetchOptions extends HealingOptions {
   /** How long a response may be silent; 60 s. */
   readTimeout?: number;
   /**
-   * Whether a request that failed before any event came is sent again; true. Safe where `runId` starts a run at most
-   * once, as Capstan does; turn it off for servers that would start a second one.
+   * Whether a request that failed before any event came is sent again; true. Safe where `runId`
+   * starts a run at most once, as Capstan does; turn it off for servers that would start a second
+   * one.
    */
   retryFirst?: boolean;
   /** Another fetch than the platform's. */
@@ -33,7 +36,10 @@ export interface ResumableFetchOptions extends HealingOptions {
 /** The server went down in mid-run. */
 const INTERRUPTED = "run_interrupted";
 
-/** A `fetch` for `new HttpAgent({ url, fetch: resumableFetch() })`. A `Last-Event-ID` among the headers is where it begins. */
+/**
+ * A `fetch` for `new HttpAgent({ url, fetch: resumableFetch() })`. A `Last-Event-ID` among the
+ * headers is where it begins.
+ */
 export function resumableFetch(options: ResumableFetchOptions = {}): Fetch {
   checkOptions(options);
   return async (url, init = {}) => new Exchange(url, init, options).open();
@@ -58,9 +64,19 @@ class Exchange {
   readonly #beganAt = performance.now();
   #isOver = false;
 
-  constructor(url: string, init: RequestInit, readonly options: ResumableFetchOptions) {
+  constructor(
+    url: string,
+    init: RequestInit,
+    readonly options: ResumableFetchOptions,
+  ) {
     checkHeaders(init.headers);
-    this.#connection = new Connection(url, init, init.signal ?? undefined, options.fetch, options.readTimeout);
+    this.#connection = new Connection(
+      url,
+      init,
+      init.signal ?? undefined,
+      options.fetch,
+      options.readTimeout,
+    );
     this.#policy = policyOf(options);
     this.#cursor = new Headers(init.headers).get("last-event-id");
     this.#repeats = new Repeats(this.#cursor ?? undefined);
@@ -76,7 +92,11 @@ class Exchange {
       pull: (controller) => this.#pull(controller),
       cancel: () => this.#connection.drop(),
     });
-    return new Response(body, { status: response.status, statusText: response.statusText, headers: response.headers });
+    return new Response(body, {
+      status: response.status,
+      statusText: response.statusText,
+      headers: response.headers,
+    });
   }
 
   async #first(): Promise<Response> {
@@ -92,7 +112,12 @@ class Exchange {
 
   async #refusal(response: Response): Promise<Response> {
     const { status, statusText, headers } = response;
-    const read = within(readUpTo(response, PROBLEM_BYTES), this.#connection.readTimeout, "no answer", this.#connection.signal);
+    const read = within(
+      readUpTo(response, PROBLEM_BYTES),
+      this.#connection.readTimeout,
+      "no answer",
+      this.#connection.signal,
+    );
     return new Response((await read.catch(() => "")) || null, { status, statusText, headers });
   }
 
@@ -102,7 +127,9 @@ class Exchange {
   }
 
   #follow(response: Response): void {
-    this.#tell(this.#cursor === null ? { type: "connected" } : { type: "resumed", cursor: this.#cursor });
+    this.#tell(
+      this.#cursor === null ? { type: "connected" } : { type: "resumed", cursor: this.#cursor },
+    );
     this.#decoder = new Decoder();
     this.#repeats.open();
     this.#connection.follow(response);
@@ -130,7 +157,8 @@ class Exchange {
       const frame = this.#decoder.takeAny();
       if (!frame) break;
       const type = hasData(frame) ? typeOf(frame) : undefined;
-      const cut = type === "RUN_ERROR" && frame.id ? this.#interruption(frame.data, frame.id) : undefined;
+      const cut =
+        type === "RUN_ERROR" && frame.id ? this.#interruption(frame.data, frame.id) : undefined;
       if (cut) {
         await this.#lost(cut, false);
         break;
@@ -151,15 +179,17 @@ class Exchange {
   }
 
   /**
-   * An end that is none: the run waits, and goes on where the agent stands when it is asked for again, as if this event had
-   * never come. It is the agent's to see if it has other events of the same end, or if it comes too often or with too long a wait.
+   * An end that is none: the run waits, and goes on where the agent stands when it is asked for
+   * again, as if this event had never come. It is the agent's to see if it has other events of the
+   * same end, or if it comes too often or with too long a wait.
    */
   #interruption(data: string, id: string): Cut | undefined {
     const error = parseAGUIError(data);
     if (error?.kind !== INTERRUPTED || error.severity !== "TRANSIENT") return undefined;
     const wait = (error.retry_after ?? 0) * 1000;
     const isBegun = parseCursor(id)?.seq === parseCursor(this.#repeats.last ?? "")?.seq;
-    if (isBegun || wait > this.#policy.maxWait || this.#interruptions >= this.#policy.maxRetries) return undefined;
+    if (isBegun || wait > this.#policy.maxWait || this.#interruptions >= this.#policy.maxRetries)
+      return undefined;
     this.#interruptions += 1;
     return new Cut(`${error.severity} ${INTERRUPTED}: ${error.message}`, wait);
   }
@@ -180,7 +210,8 @@ class Exchange {
   async #lost(error: unknown, wasClean: boolean): Promise<void> {
     this.#connection.drop();
     this.#retry = this.#decoder.retry ?? this.#retry;
-    if (this.#cursor !== null || (this.#count === 0 && this.options.retryFirst !== false)) return this.#wait(error);
+    if (this.#cursor !== null || (this.#count === 0 && this.options.retryFirst !== false))
+      return this.#wait(error);
     // A server without ids gives no place to resume at: what its client would have seen happens.
     if (!wasClean) throw new Final(this.#failure(error));
     this.#isOver = true;
@@ -193,20 +224,28 @@ class Exchange {
       const wait = (retryAfter(response.headers.get("retry-after")) ?? 0) * 1000;
       if (wait <= this.#policy.maxWait) throw new Cut(`status ${status}`, wait);
     }
-    if (!response.ok || !response.body) throw new Final(new Error(`the stream cannot be resumed: status ${status}`));
+    if (!response.ok || !response.body)
+      throw new Final(new Error(`the stream cannot be resumed: status ${status}`));
     this.#follow(response);
   }
 
   async #wait(error: unknown): Promise<void> {
     const { signal } = this.#connection;
-    if (signal?.aborted || error instanceof CAPError || this.#retries >= this.#policy.maxRetries) throw new Final(this.#failure(error));
+    if (signal?.aborted || error instanceof CAPError || this.#retries >= this.#policy.maxRetries)
+      throw new Final(this.#failure(error));
     const left = this.#left();
-    if (left <= 0) throw new Final(late(this.#policy.deadline ?? 0, this.#retries).at(this.#connection.address));
+    if (left <= 0)
+      throw new Final(late(this.#policy.deadline ?? 0, this.#retries).at(this.#connection.address));
     const floor = Math.max(this.#retry, error instanceof Cut ? error.wait : 0);
-    const wait = Math.max(delay(this.#policy.backoff, this.#retries, Math.random), floor && clampWait(this.#policy, floor));
+    const wait = Math.max(
+      delay(this.#policy.backoff, this.#retries, Math.random),
+      floor && clampWait(this.#policy, floor),
+    );
     this.#retries += 1;
     this.#tell({ type: "retrying", wait, because: reason(error) });
-    await pause(Math.min(wait, left), signal).catch((error: unknown) => Promise.reject(new Final(error)));
+    await pause(Math.min(wait, left), signal).catch((error: unknown) =>
+      Promise.reject(new Final(error)),
+    );
   }
 
   /** What is left until the deadline. */
@@ -223,7 +262,9 @@ class Exchange {
   #failure(error: unknown): unknown {
     const { signal, address } = this.#connection;
     if (signal?.aborted) return signal.reason;
-    return error instanceof CAPError ? error : new CAPConnectionError(reason(error), this.#retries, { cause: error, address });
+    return error instanceof CAPError
+      ? error
+      : new CAPConnectionError(reason(error), this.#retries, { cause: error, address });
   }
 
   #tell(notice: Notice): void {
@@ -233,7 +274,10 @@ class Exchange {
 
 /** An interruption after which the server names a wait, in milliseconds. */
 class Cut extends Error {
-  constructor(message: string, readonly wait: number) {
+  constructor(
+    message: string,
+    readonly wait: number,
+  ) {
     super(message);
   }
 }

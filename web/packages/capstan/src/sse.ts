@@ -1,4 +1,5 @@
-// Reads server-sent events by the WHATWG rules, whatever the chunks, at a cost linear in the bytes. No I/O.
+// Reads server-sent events by the WHATWG rules, whatever the chunks, at a cost linear in the
+// bytes. No I/O.
 
 /** Frames above this are refused: enough for a picture inline, not for a leak. */
 const FRAME_LIMIT = 16 * 1024 * 1024;
@@ -24,16 +25,23 @@ export class FrameTooLarge extends Error {
   }
 }
 
-/** An incremental reader. Push bytes, take frames; a frame that the end cuts off is never yielded. */
+/**
+ * An incremental reader. Push bytes, take frames; a frame that the end cuts off is never yielded.
+ */
 export class Decoder {
-  /** The id of the last frame that was taken, also of one without data. Sticky, as browsers have it. */
+  /**
+   * The id of the last frame that was taken, also of one without data. Sticky, as browsers have it.
+   */
   lastEventId: string | undefined;
   /** The last reconnection time that the server asked for, in milliseconds. */
   retry: number | undefined;
 
   // A byte order mark counts only as the very first character: the decoder drops exactly that one.
   readonly #text = new TextDecoder();
-  /** Pieces of the line that has not ended; joined once, so that a long line is not copied for each chunk. */
+  /**
+   * Pieces of the line that has not ended; joined once, so that a long line is not copied for each
+   * chunk.
+   */
   #partial: string[] = [];
   #afterCr = false;
   #lines: string[] = [];

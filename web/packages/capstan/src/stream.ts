@@ -19,13 +19,21 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
   readonly #tell: (notice: Notice) => void;
   #isOver = false;
 
-  constructor(connection: Connection, policy: Policy, lastEventId: string | null, tell: (notice: Notice) => void) {
+  constructor(
+    connection: Connection,
+    policy: Policy,
+    lastEventId: string | null,
+    tell: (notice: Notice) => void,
+  ) {
     this.#connection = connection;
     this.#machine = new Machine(policy, lastEventId);
     this.#tell = tell;
   }
 
-  /** The next packet; `undefined` after CLOSE. WARNINGs are among the packets, other errors are thrown. */
+  /**
+   * The next packet; `undefined` after CLOSE. WARNINGs are among the packets, other errors are
+   * thrown.
+   */
   async next(): Promise<StreamPacket | undefined> {
     while (!this.#isOver) {
       const packet = await this.#act(this.#machine.poll(performance.now()));
@@ -72,7 +80,9 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
         break;
       case "fail":
         this.close();
-        throw action.error instanceof CAPConnectionError ? action.error.at(this.#connection.address) : action.error;
+        throw action.error instanceof CAPConnectionError
+          ? action.error.at(this.#connection.address)
+          : action.error;
     }
     return undefined;
   }
@@ -89,8 +99,15 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
     const { status, headers } = response;
     if (status >= 400) {
       // What cannot be read is simply not there.
-      const body = await within(readUpTo(response, PROBLEM_BYTES), this.#patience(), "no answer").catch(() => "");
-      return this.#machine.refused({ status, retryAfter: headers.get("retry-after"), body }, performance.now());
+      const body = await within(
+        readUpTo(response, PROBLEM_BYTES),
+        this.#patience(),
+        "no answer",
+      ).catch(() => "");
+      return this.#machine.refused(
+        { status, retryAfter: headers.get("retry-after"), body },
+        performance.now(),
+      );
     }
     this.streamId = headers.get("x-stream-id") ?? this.streamId;
     this.#machine.opened({ status, contentType: headers.get("content-type") ?? "" });

@@ -1,4 +1,5 @@
-// What unknown JSON holds, asked without trusting it. No module here throws on odd input unless it says so.
+// What unknown JSON holds, asked without trusting it. No module here throws on odd input unless
+// it says so.
 
 /** A JSON object. */
 export type JsonObject = Record<string, unknown>;

@@ -18,7 +18,10 @@ export class Transcript {
   error: StreamError | undefined;
 
   #blocks: Block[] = [];
-  /** For each packet with text: its seq, its block, and how long that was afterwards; a reset finds its place here. */
+  /**
+   * For each packet with text: its seq, its block, and how long that was afterwards; a reset finds
+   * its place here.
+   */
   #marks: { seq: number; at: number; length: number }[] = [];
 
   /** Another one that stands where this one does, and goes its own way from here. */
@@ -38,7 +41,8 @@ export class Transcript {
         return this.#show(packet.seq, packet.p);
       case "ERROR":
         this.error = packet.p;
-        if (packet.p.severity === "WARNING") this.#blocks.push({ type: "warning", seq: packet.seq, error: packet.p });
+        if (packet.p.severity === "WARNING")
+          this.#blocks.push({ type: "warning", seq: packet.seq, error: packet.p });
         return;
       case "CLOSE":
         this.close = packet.p;
@@ -48,10 +52,15 @@ export class Transcript {
   #say(seq: number, text: string): void {
     const last = this.#blocks.at(-1);
     // Blocks are replaced, never changed: whoever holds one may compare it.
-    if (last?.type === "text") this.#blocks[this.#blocks.length - 1] = { ...last, text: last.text + text };
+    if (last?.type === "text")
+      this.#blocks[this.#blocks.length - 1] = { ...last, text: last.text + text };
     else this.#blocks.push({ type: "text", seq, text });
     const at = this.#blocks.length - 1;
-    this.#marks.push({ seq, at, length: (last?.type === "text" ? last.text.length : 0) + text.length });
+    this.#marks.push({
+      seq,
+      at,
+      length: (last?.type === "text" ? last.text.length : 0) + text.length,
+    });
   }
 
   #show(seq: number, event: JsonObject): void {
@@ -65,7 +74,8 @@ export class Transcript {
     this.#blocks = this.#blocks.filter(({ seq }) => seq <= after);
     const mark = this.#marks.at(-1);
     const block = mark && this.#blocks[mark.at];
-    if (block?.type === "text") this.#blocks[mark!.at] = { ...block, text: block.text.slice(0, mark!.length) };
+    if (block?.type === "text")
+      this.#blocks[mark!.at] = { ...block, text: block.text.slice(0, mark!.length) };
   }
 
   /** Text and events in their order. A copy: it does not change. */

@@ -1,4 +1,5 @@
-// Waiting: for a while, for a promise but not too long, for a body up to a size. All give way to a signal.
+// Waiting: for a while, for a promise but not too long, for a body up to a size. All give way to
+// a signal.
 
 /** What is needed of a fetch; the platform's own fits. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
@@ -18,16 +19,24 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
       clearTimeout(timer);
       reject(signal?.reason);
     };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", stop);
-      resolve();
-    }, Math.min(Math.max(0, ms), LONGEST_WAIT));
+    const timer = setTimeout(
+      () => {
+        signal?.removeEventListener("abort", stop);
+        resolve();
+      },
+      Math.min(Math.max(0, ms), LONGEST_WAIT),
+    );
     signal?.addEventListener("abort", stop, { once: true });
   });
 }
 
 /** `work`, unless `ms` pass or the signal comes first. */
-export async function within<T>(work: Promise<T>, ms: number, what: string, signal?: AbortSignal): Promise<T> {
+export async function within<T>(
+  work: Promise<T>,
+  ms: number,
+  what: string,
+  signal?: AbortSignal,
+): Promise<T> {
   const other = new AbortController();
   const stop = () => other.abort(signal?.reason);
   signal?.addEventListener("abort", stop, { once: true });
@@ -46,12 +55,14 @@ export async function within<T>(work: Promise<T>, ms: number, what: string, sign
   }
 }
 
-/** The first `limit` bytes of a body, as text. The rest is not fetched: nobody knows how much it is. */
+/**
+ * The first `limit` bytes of a body, as text. The rest is not fetched: nobody knows how much it is.
+ */
 export async function readUpTo(response: Response, limit: number): Promise<string> {
   const decoder = new TextDecoder();
   const reader = response.body?.getReader();
   let text = "";
-  for (let left = limit; reader && left > 0; ) {
+  for (let left = limit; reader && left > 0;) {
     const { done, value } = await reader.read();
     if (done) break;
     text += decoder.decode(value.subarray(0, left), { stream: true });
@@ -64,7 +75,11 @@ export async function readUpTo(response: Response, limit: number): Promise<strin
 /** Why something failed, in words, with what caused it: by itself "fetch failed" says nothing. */
 export function reason(error: unknown): string {
   const said: string[] = [];
-  for (let at = error; at !== undefined && at !== null && said.length < DEEPEST; at = (at as Error).cause) {
+  for (
+    let at = error;
+    at !== undefined && at !== null && said.length < DEEPEST;
+    at = (at as Error).cause
+  ) {
     const words = wordsOf(at);
     if (words && !said.includes(words)) said.push(words);
     if (!(at instanceof Error)) break;
@@ -75,6 +90,7 @@ export function reason(error: unknown): string {
 /** Of several tries, such as both addresses of a name, each says why. */
 function wordsOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  const tries = error instanceof AggregateError ? error.errors.map((each) => reason(each)).join(", ") : "";
+  const tries =
+    error instanceof AggregateError ? error.errors.map((each) => reason(each)).join(", ") : "";
   return error.message || tries;
 }

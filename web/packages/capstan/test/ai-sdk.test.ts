@@ -1,4 +1,5 @@
-// The transport for `useChat`, with the AI SDK's own chat and the real gateway, through cuts at every chunk.
+// The transport for `useChat`, with the AI SDK's own chat and the real gateway, through cuts at
+// every chunk.
 import { AbstractChat, type ChatState, type UIMessage } from "ai";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
@@ -9,7 +10,12 @@ import { startGateway } from "../../../testing/gateway.mjs";
 import { CAPRuntimeError } from "../src/errors.js";
 import type { StreamError } from "../src/generated/wire.js";
 import type { Notice } from "../src/notice.js";
-import { type CapstanData, CapstanChatTransport, type Chunk, type ChatTransportOptions } from "../src/ai-sdk/index.js";
+import {
+  type CapstanData,
+  CapstanChatTransport,
+  type Chunk,
+  type ChatTransportOptions,
+} from "../src/ai-sdk/index.js";
 
 type Message = UIMessage<unknown, CapstanData>;
 
@@ -19,17 +25,24 @@ class State implements ChatState<Message> {
   messages: Message[] = [];
   pushMessage = (message: Message) => void this.messages.push(message);
   popMessage = () => void this.messages.pop();
-  replaceMessage = (at: number, message: Message) => void (this.messages[at] = structuredClone(message));
+  replaceMessage = (at: number, message: Message) =>
+    void (this.messages[at] = structuredClone(message));
   snapshot = <T>(value: T): T => structuredClone(value);
 }
 
 class Chat extends AbstractChat<Message> {
   constructor(options: ChatTransportOptions) {
-    super({ id: crypto.randomUUID(), transport: new CapstanChatTransport(options), state: new State() });
+    super({
+      id: crypto.randomUUID(),
+      transport: new CapstanChatTransport(options),
+      state: new State(),
+    });
   }
 
   get text(): string {
-    const parts = this.messages.filter((message) => message.role === "assistant").flatMap((message) => message.parts);
+    const parts = this.messages
+      .filter((message) => message.role === "assistant")
+      .flatMap((message) => message.parts);
     return parts.map((part) => (part.type === "text" ? part.text : "")).join("");
   }
 }
@@ -46,18 +59,27 @@ afterAll(() => gateway?.stop());
 test("an answer that is cut after every chunk is whole, and the chat sees nothing of it", async () => {
   const cutter = await startCutter(gateway.url, () => 2);
   const notices: Notice[] = [];
-  const chat = new Chat({ api: `${cutter.url}/v1/ai-sdk/chat`, ...QUICK, onNotice: (notice) => notices.push(notice) });
+  const chat = new Chat({
+    api: `${cutter.url}/v1/ai-sdk/chat`,
+    ...QUICK,
+    onNotice: (notice) => notices.push(notice),
+  });
   await chat.sendMessage({ text: "/tokens 20" });
   await cutter.stop();
   expect([chat.status, chat.error, chat.text]).toEqual(["ready", undefined, tokens(20)]);
   expect(notices.filter((notice) => notice.type === "resumed").length).toBeGreaterThan(5);
   // It read on at its cursor each time.
-  expect(cutter.log.slice(1).every((cursor: string | undefined) => cursor !== undefined)).toBe(true);
+  expect(cutter.log.slice(1).every((cursor: string | undefined) => cursor !== undefined)).toBe(
+    true,
+  );
 });
 
 test("a fault comes in types, and a refusal is one", async () => {
   const faults: StreamError[] = [];
-  const chat = new Chat({ api: `${gateway.url}/v1/ai-sdk/chat`, onFault: (fault) => faults.push(fault) });
+  const chat = new Chat({
+    api: `${gateway.url}/v1/ai-sdk/chat`,
+    onFault: (fault) => faults.push(fault),
+  });
   await chat.sendMessage({ text: "/fault content_refused" });
   expect([chat.status, faults.map((fault) => fault.code)]).toEqual(["error", ["content_refused"]]);
   const nobody = new Chat({ api: `${gateway.url}/v1/agents/nobody/ai-sdk/chat` });
@@ -72,7 +94,8 @@ test("a chat comes back, and is stopped for all", async () => {
   expect(await transport.reconnectToStream({ chatId: "nobody knows" })).toBeNull();
   const chat = new Chat({ api });
   const sent = chat.sendMessage({ text: "/hang" });
-  const found = async (): Promise<ReadableStream<Chunk>> => (await transport.reconnectToStream({ chatId: chat.id })) ?? found();
+  const found = async (): Promise<ReadableStream<Chunk>> =>
+    (await transport.reconnectToStream({ chatId: chat.id })) ?? found();
   const back = await found();
   await transport.stopRun(chat.id);
   await sent;

@@ -1,4 +1,5 @@
-// The machine replays every trace that the Rust machine wrote: the same events in, the same actions out.
+// The machine replays every trace that the Rust machine wrote: the same events in, the same
+// actions out.
 import { expect, test } from "vitest";
 
 import { CAPConnectionError, CAPProtocolError, CAPRuntimeError } from "../src/errors.js";
@@ -39,25 +40,28 @@ test("there are traces", () => {
   expect(traces.length).toBeGreaterThan(50);
 });
 
-test.each(traces.map((trace) => [trace.name, trace] as const))("%s", (_, { policy, last_event_id, steps }) => {
-  const machine = new Machine(
-    {
-      maxRetries: policy.max_retries,
-      maxWait: policy.max_wait,
-      resumePatience: policy.resume_patience,
-      deadline: policy.deadline ?? undefined,
-      backoff: { first: policy.backoff_first, max: policy.backoff_max, jitter: false },
-      isStrict: policy.strict,
-      profile: policy.profile,
-      isViewer: policy.viewer,
-    },
-    last_event_id,
-  );
-  for (const step of steps) {
-    apply(machine, step.in, step.now);
-    expect(drain(machine, step.now)).toEqual(step.out);
-  }
-});
+test.each(traces.map((trace) => [trace.name, trace] as const))(
+  "%s",
+  (_, { policy, last_event_id, steps }) => {
+    const machine = new Machine(
+      {
+        maxRetries: policy.max_retries,
+        maxWait: policy.max_wait,
+        resumePatience: policy.resume_patience,
+        deadline: policy.deadline ?? undefined,
+        backoff: { first: policy.backoff_first, max: policy.backoff_max, jitter: false },
+        isStrict: policy.strict,
+        profile: policy.profile,
+        isViewer: policy.viewer,
+      },
+      last_event_id,
+    );
+    for (const step of steps) {
+      apply(machine, step.in, step.now);
+      expect(drain(machine, step.now)).toEqual(step.out);
+    }
+  },
+);
 
 test("waits double up to the longest and stay in the upper half", () => {
   const plain = { first: 500, max: 30_000, jitter: false };
@@ -73,7 +77,8 @@ test("waits double up to the longest and stay in the upper half", () => {
 function apply(machine: Machine, input: Input, now: number): void {
   if (input === null) return;
   if (input === "ended") return machine.ended(now);
-  if ("opened" in input) machine.opened({ status: input.opened.status, contentType: input.opened.content_type });
+  if ("opened" in input)
+    machine.opened({ status: input.opened.status, contentType: input.opened.content_type });
   if ("bytes" in input) machine.bytes(new TextEncoder().encode(input.bytes));
   if ("failed" in input) machine.failed(input.failed, now);
   if ("refused" in input) {

@@ -1,6 +1,15 @@
-// What `npm pack` gives, as its users have it: in a folder of their own, with React and without sonner.
+// What `npm pack` gives, as its users have it: in a folder of their own, with React and without
+// sonner.
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,29 +21,55 @@ const modules = fileURLToPath(new URL("../../../node_modules/", import.meta.url)
 const project = mkdtempSync(join(tmpdir(), "capstan-pack-"));
 const installed = join(project, "node_modules/capstan");
 
-const run = (command: string, ...args: string[]) => execFileSync(command, args, { cwd: project, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+const run = (command: string, ...args: string[]) =>
+  execFileSync(command, args, {
+    cwd: project,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "pipe"],
+  });
 
 beforeAll(() => {
   // As in a fresh clone: nothing is built yet.
   rmSync(join(source, "dist"), { recursive: true, force: true });
-  execFileSync("npm", ["pack", "--silent", "--pack-destination", project], { cwd: source, stdio: "ignore" });
+  execFileSync("npm", ["pack", "--silent", "--pack-destination", project], {
+    cwd: source,
+    stdio: "ignore",
+  });
   mkdirSync(installed, { recursive: true });
   run("tar", "-xzf", "capstan-0.1.0.tgz", "--strip-components=1", "-C", installed);
   mkdirSync(join(project, "node_modules/@types"));
-  for (const name of ["react", "react-dom", "scheduler", "@types/react", "@types/react-dom", "csstype"]) {
-    if (existsSync(join(modules, name))) symlinkSync(join(modules, name), join(project, "node_modules", name));
+  for (const name of [
+    "react",
+    "react-dom",
+    "scheduler",
+    "@types/react",
+    "@types/react-dom",
+    "csstype",
+  ]) {
+    if (existsSync(join(modules, name)))
+      symlinkSync(join(modules, name), join(project, "node_modules", name));
   }
   writeFileSync(join(project, "package.json"), "{}");
 }, 120_000);
 afterAll(() => rmSync(project, { recursive: true }));
 
 test("the package holds what was built, its maps, its types and its licence", () => {
-  const manifest = JSON.parse(readFileSync(join(installed, "package.json"), "utf8")) as { exports: Record<string, Record<string, Record<string, string>>> };
-  const files = Object.values(manifest.exports).flatMap((entry) => (typeof entry === "string" ? [entry] : Object.values(entry).flatMap((paths) => Object.values(paths))));
+  const manifest = JSON.parse(readFileSync(join(installed, "package.json"), "utf8")) as {
+    exports: Record<string, Record<string, Record<string, string>>>;
+  };
+  const files = Object.values(manifest.exports).flatMap((entry) =>
+    typeof entry === "string"
+      ? [entry]
+      : Object.values(entry).flatMap((paths) => Object.values(paths)),
+  );
   expect(files).toHaveLength(6 * 4 + 1);
   for (const file of files) expect(existsSync(join(installed, file)), file).toBe(true);
-  for (const file of ["LICENSE", "README.md"]) expect(readFileSync(join(installed, file), "utf8").length, file).toBeGreaterThan(1_000);
-  const map = JSON.parse(readFileSync(join(installed, "dist/index.js.map"), "utf8")) as { sources: string[]; sourcesContent: string[] };
+  for (const file of ["LICENSE", "README.md"])
+    expect(readFileSync(join(installed, file), "utf8").length, file).toBeGreaterThan(1_000);
+  const map = JSON.parse(readFileSync(join(installed, "dist/index.js.map"), "utf8")) as {
+    sources: string[];
+    sourcesContent: string[];
+  };
   expect(map.sources.some((path) => path.endsWith("src/client.ts"))).toBe(true);
   expect(map.sourcesContent.join("")).toContain("class CapClient");
 });
@@ -42,7 +77,9 @@ test("the package holds what was built, its maps, its types and its licence", ()
 test("the documents install what is packed: a folder by itself would be linked, and holds nothing that is built", () => {
   for (const page of ["README.md", "docs/client.md"]) {
     const text = readFileSync(join(source, "../../..", page), "utf8");
-    expect(text, page).toContain('npm install "$(npm pack --silent ../capstan/web/packages/capstan | tail -1)"');
+    expect(text, page).toContain(
+      'npm install "$(npm pack --silent ../capstan/web/packages/capstan | tail -1)"',
+    );
     expect(text, page).not.toMatch(/npm install \.\.\//);
   }
 });
@@ -69,11 +106,27 @@ console.log(JSON.stringify([told[0].title, isRetryableError("TIMEOUT"), typeof F
 
 test.each([
   ["a module", "use.mjs", (names: string, from: string) => `import ${names} from "${from}";\n`],
-  ["CommonJS", "use.cjs", (names: string, from: string) => `const ${names} = require("${from}");\n`],
+  [
+    "CommonJS",
+    "use.cjs",
+    (names: string, from: string) => `const ${names} = require("${from}");\n`,
+  ],
 ])("%s with a notify of its own needs no sonner", (_, file, load) => {
-  const loads = [load("React", "react"), load("{ renderToString }", "react-dom/server"), load("{ CapClient }", "capstan"), load("{ isRetryableError }", "capstan/ag-ui-error-codes"), load("{ FAULT_HELP }", "capstan/fault-help"), load("{ useAGUIErrorHandler }", "capstan/react")];
+  const loads = [
+    load("React", "react"),
+    load("{ renderToString }", "react-dom/server"),
+    load("{ CapClient }", "capstan"),
+    load("{ isRetryableError }", "capstan/ag-ui-error-codes"),
+    load("{ FAULT_HELP }", "capstan/fault-help"),
+    load("{ useAGUIErrorHandler }", "capstan/react"),
+  ];
   writeFileSync(join(project, file), loads.join("") + USE);
-  expect(JSON.parse(run("node", file))).toEqual(["Request timed out. Please try again.", true, "string", "string"]);
+  expect(JSON.parse(run("node", file))).toEqual([
+    "Request timed out. Please try again.",
+    true,
+    "string",
+    "string",
+  ]);
 });
 
 test("the types are found by modules and by CommonJS under node16", () => {
@@ -91,10 +144,40 @@ export const all = [packet, status, state, wrong, FAULT_HELP.timeout.remedy, AGU
 `;
   const files = ["types.cts", "types.mts"];
   for (const file of files) writeFileSync(join(project, file), text);
-  const options = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", "--module", "node16"];
+  compile(...files, "--module", "node16");
+});
+
+test("the examples of the README for useCapStream fit the types", () => {
+  const readme = readFileSync(join(source, "README.md"), "utf8");
+  const examples = [...readme.matchAll(/```tsx\n(.*?)```/gs)].map(([, example = ""]) => example);
+  const complete = examples.filter((example) => example.includes("useCapStream("));
+  expect(complete).toHaveLength(1);
+  writeFileSync(join(project, "example.tsx"), complete[0] ?? "");
+  compile(
+    "example.tsx",
+    "--jsx",
+    "react-jsx",
+    "--module",
+    "esnext",
+    "--moduleResolution",
+    "bundler",
+  );
+});
+
+/** Checks the types of files as a user of the package does. */
+function compile(...more: string[]): void {
+  const options = [
+    "--noEmit",
+    "--strict",
+    "--skipLibCheck",
+    "--target",
+    "es2022",
+    "--lib",
+    "es2022,dom,dom.iterable",
+  ];
   try {
-    run("node", join(modules, "typescript/bin/tsc"), ...options, ...files);
+    run("node", join(modules, "typescript/bin/tsc"), ...options, ...more);
   } catch (error) {
     throw new Error((error as { stdout: string }).stdout);
   }
-});
+}

@@ -16,7 +16,9 @@ interface Case {
 }
 
 const isFirm = ({ model, lax, tags = [] }: Case) =>
-  model === "StreamPacket" && !lax && !tags.some((tag) => tag.startsWith("quirk:") || tag === "bigint");
+  model === "StreamPacket" &&
+  !lax &&
+  !tags.some((tag) => tag.startsWith("quirk:") || tag === "bigint");
 const cases = vectors<Case>("cap/models.jsonl").filter(isFirm);
 
 test("packets of both profiles get the verdicts of the vectors", () => {
@@ -26,10 +28,19 @@ test("packets of both profiles get the verdicts of the vectors", () => {
 });
 
 test("a mistake names its place", () => {
-  const packet = { stream_id: "7c9e6679-7425-40de-944b-e07fc1f90ae7", seq: 1, op: "ERROR", t: "2026-02-03T10:15:37Z" };
-  expect(() => decodePacket(JSON.stringify({ ...packet, p: "boom" }))).toThrow(/^p: expected a StreamError object/);
+  const packet = {
+    stream_id: "7c9e6679-7425-40de-944b-e07fc1f90ae7",
+    seq: 1,
+    op: "ERROR",
+    t: "2026-02-03T10:15:37Z",
+  };
+  expect(() => decodePacket(JSON.stringify({ ...packet, p: "boom" }))).toThrow(
+    /^p: expected a StreamError object/,
+  );
   const p = { code: "timeout", message: "m", severity: "fatal" };
-  expect(() => decodePacket(JSON.stringify({ ...packet, p }))).toThrow(/^p\.severity: expected FATAL/);
+  expect(() => decodePacket(JSON.stringify({ ...packet, p }))).toThrow(
+    /^p\.severity: expected FATAL/,
+  );
   expect(() => decodePacket("{")).toThrow("document: not JSON");
 });
 
@@ -42,10 +53,14 @@ function accepts({ profile, input }: Case): boolean {
   }
 }
 
-/** Where the contract says so, the client is stricter (a negative seq, or one past 2^53) or kinder (a v2 close without p). */
+/**
+ * Where the contract says so, the client is stricter (a negative seq, or one past 2^53) or kinder
+ * (a v2 close without p).
+ */
 function expected({ profile, input, accept }: Case): boolean {
   const { op, p, seq } = (input ?? {}) as { op?: string; p?: unknown; seq?: number };
-  if (profile === "v1" && typeof seq === "number" && (seq < 0 || seq > Number.MAX_SAFE_INTEGER)) return false;
+  if (profile === "v1" && typeof seq === "number" && (seq < 0 || seq > Number.MAX_SAFE_INTEGER))
+    return false;
   if (profile === "v2" && (op === "close" || op === "event") && p === undefined) return true;
   return accept;
 }

@@ -23,7 +23,12 @@ export async function serve(handler: Handler): Promise<TestServer> {
   const server = createServer(async (request, response) => {
     let body = "";
     for await (const chunk of request) body += chunk;
-    const entry = { method: request.method ?? "", path: request.url ?? "", headers: request.headers, body };
+    const entry = {
+      method: request.method ?? "",
+      path: request.url ?? "",
+      headers: request.headers,
+      body,
+    };
     seen.push(entry);
     await handler(response, entry);
   });

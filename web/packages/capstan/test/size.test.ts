@@ -1,4 +1,5 @@
-// The package without its React parts stays small: under 14.5 kB minified and gzipped, and without dependencies.
+// The package without its React parts stays small: under 14.5 kB minified and gzipped, and
+// without dependencies.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -14,7 +15,13 @@ test("everything but React is under 14.5 kB, minified and gzipped", async () => 
     configFile: false,
     logLevel: "silent",
     // An application's build: library mode leaves the white space to whoever bundles it.
-    build: { write: false, minify: true, modulePreload: false, target: "es2022", rollupOptions: { input: entry, preserveEntrySignatures: "strict" } },
+    build: {
+      write: false,
+      minify: true,
+      modulePreload: false,
+      target: "es2022",
+      rollupOptions: { input: entry, preserveEntrySignatures: "strict" },
+    },
   });
   const { output } = built as unknown as { output: { code: string }[] };
   const size = gzipSync(output[0]!.code).length;

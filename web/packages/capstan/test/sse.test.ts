@@ -27,7 +27,8 @@ test("any split of the bytes gives the same frames", () => {
   const bytes = new TextEncoder().encode(TEXT);
   const whole = frames(bytes);
   expect(whole).toEqual({ found: FRAMES, id: "2", retry: 250 });
-  for (let at = 0; at <= bytes.length; at += 1) expect(frames(bytes.slice(0, at), bytes.slice(at))).toEqual(whole);
+  for (let at = 0; at <= bytes.length; at += 1)
+    expect(frames(bytes.slice(0, at), bytes.slice(at))).toEqual(whole);
   expect(frames(...Array.from(bytes, (byte) => Uint8Array.of(byte)))).toEqual(whole);
 });
 

@@ -8,7 +8,10 @@ const root = new URL("../../../../", import.meta.url);
 /** A file of `vectors/`, a JSON value per line. Split on LF only: some lines hold U+2028. */
 export function vectors<T>(file: string): T[] {
   const text = readFileSync(new URL(`vectors/${file}`, root), "utf8");
-  return text.split("\n").filter(Boolean).map((line) => JSON.parse(line) as T);
+  return text
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as T);
 }
 
 /** Runs the binary. */

@@ -1,26 +1,53 @@
 // Tasks by the official SDK of A2A.
 import { randomUUID } from "node:crypto";
 
-import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory, RestTransportFactory } from "@a2a-js/sdk/client";
+import {
+  ClientFactory,
+  ClientFactoryOptions,
+  JsonRpcTransportFactory,
+  RestTransportFactory,
+} from "@a2a-js/sdk/client";
 
-export const WORKING = 2, COMPLETED = 3, FAILED = 4, CANCELED = 5, INPUT_REQUIRED = 6;
+export const WORKING = 2,
+  COMPLETED = 3,
+  FAILED = 4,
+  CANCELED = 5,
+  INPUT_REQUIRED = 6;
 const ROLE_USER = 1;
-export const transports = { "JSON-RPC": JsonRpcTransportFactory, "HTTP+JSON": RestTransportFactory };
+export const transports = {
+  "JSON-RPC": JsonRpcTransportFactory,
+  "HTTP+JSON": RestTransportFactory,
+};
 
 const part = (content) => ({ content, metadata: undefined, filename: "", mediaType: "" });
 /** A message as the SDK has it. */
 export const message = (text, more = {}) => ({
-  messageId: randomUUID(), contextId: "", taskId: "", role: ROLE_USER, parts: [part({ $case: "text", value: text })],
-  metadata: undefined, extensions: [], referenceTaskIds: [], ...more,
+  messageId: randomUUID(),
+  contextId: "",
+  taskId: "",
+  role: ROLE_USER,
+  parts: [part({ $case: "text", value: text })],
+  metadata: undefined,
+  extensions: [],
+  referenceTaskIds: [],
+  ...more,
 });
-export const request = (said) => ({ tenant: "", message: said, configuration: undefined, metadata: undefined });
-export const textOf = (parts) => parts.map((p) => (p.content?.$case === "text" ? p.content.value : "")).join("");
+export const request = (said) => ({
+  tenant: "",
+  message: said,
+  configuration: undefined,
+  metadata: undefined,
+});
+export const textOf = (parts) =>
+  parts.map((p) => (p.content?.$case === "text" ? p.content.value : "")).join("");
 
 /** A client that finds its way by the card. */
 export function clientAt(url, Transport, fetchImpl) {
   const transport = new Transport(fetchImpl && { fetchImpl });
   const options = { transports: [transport], preferredTransports: [transport.protocolName] };
-  return new ClientFactory(ClientFactoryOptions.createFrom(ClientFactoryOptions.default, options)).createFromUrl(url);
+  return new ClientFactory(
+    ClientFactoryOptions.createFrom(ClientFactoryOptions.default, options),
+  ).createFromUrl(url);
 }
 
 /** Events of a stream, as one task; what was seen before it broke off stays in `seen`. */
@@ -41,7 +68,10 @@ export async function fold(events, seen = { artifact: "", states: [] }) {
   return seen;
 }
 
-/** Sends a message and reads its task to the end, as any client has to: what breaks off is subscribed to anew, and what is over is asked for. */
+/**
+ * Sends a message and reads its task to the end, as any client has to: what breaks off is
+ * subscribed to anew, and what is over is asked for.
+ */
 export async function readToTheEnd(client, said, onText = () => {}) {
   const seen = { artifact: "", states: [] };
   const isOver = () => seen.states.length > 0 && seen.states.at(-1) !== WORKING;
@@ -52,7 +82,11 @@ export async function readToTheEnd(client, said, onText = () => {}) {
     }
   };
   let cuts = 0;
-  for (let events = client.sendMessageStream(request(said)); !isOver(); events = client.resubscribeTask({ tenant: "", id: seen.id })) {
+  for (
+    let events = client.sendMessageStream(request(said));
+    !isOver();
+    events = client.resubscribeTask({ tenant: "", id: seen.id })
+  ) {
     try {
       await fold(noted(events), seen);
       if (!isOver()) throw new Error("it ended before the task did");

@@ -1,9 +1,15 @@
-// A chat of the AI SDK as `useChat` has one, without a page: the published class with the plainest state.
+// A chat of the AI SDK as `useChat` has one, without a page: the published class with the
+// plainest state.
 import { randomUUID } from "node:crypto";
 
 /** The versions that are tried: 7 always, the older ones where there is time. */
-const versions = { "ai 7": "ai", ...(process.env.CAPSTAN_SOAK ? { "ai 6": "ai-6", "ai 5": "ai-5" } : {}) };
-export const sdks = await Promise.all(Object.entries(versions).map(async ([name, module]) => ({ name, sdk: await import(module) })));
+const versions = {
+  "ai 7": "ai",
+  ...(process.env.CAPSTAN_SOAK ? { "ai 6": "ai-6", "ai 5": "ai-5" } : {}),
+};
+export const sdks = await Promise.all(
+  Object.entries(versions).map(async ([name, module]) => ({ name, sdk: await import(module) })),
+);
 
 class State {
   status = "ready";
@@ -15,7 +21,8 @@ class State {
 
   pushMessage = (message) => void (this.messages = [...this.messages, message]);
   popMessage = () => void (this.messages = this.messages.slice(0, -1));
-  replaceMessage = (at, message) => void (this.messages = this.messages.with(at, structuredClone(message)));
+  replaceMessage = (at, message) =>
+    void (this.messages = this.messages.with(at, structuredClone(message)));
   snapshot = (value) => structuredClone(value);
 }
 
@@ -23,17 +30,39 @@ class State {
  * A chat at `api`. What it heard beside its messages is in `data`.
  * @param sdk a version of the AI SDK
  */
-export function chatAt(sdk, api, { id = randomUUID(), messages = [], headers, body, fetch, transport = new sdk.DefaultChatTransport({ api, headers, body, fetch }), ...options } = {}) {
+export function chatAt(
+  sdk,
+  api,
+  {
+    id = randomUUID(),
+    messages = [],
+    headers,
+    body,
+    fetch,
+    transport = new sdk.DefaultChatTransport({ api, headers, body, fetch }),
+    ...options
+  } = {},
+) {
   const data = [];
   class Chat extends sdk.AbstractChat {
     constructor() {
-      super({ id, transport, state: new State(messages), onData: (part) => data.push(part), ...options });
+      super({
+        id,
+        transport,
+        state: new State(messages),
+        onData: (part) => data.push(part),
+        ...options,
+      });
     }
   }
   return Object.assign(new Chat(), { data });
 }
 
-export const textOf = (message) => message.parts.filter((part) => part.type === "text").map((part) => part.text).join("");
+export const textOf = (message) =>
+  message.parts
+    .filter((part) => part.type === "text")
+    .map((part) => part.text)
+    .join("");
 export const answers = (chat) => chat.messages.filter((message) => message.role === "assistant");
 export const tokens = (n) => Array.from({ length: n }, (_, at) => `tok${at + 1} `).join("");
 

@@ -1,8 +1,10 @@
-// Reading with the published client of Durable Streams, whose reader dies of a connection that breaks off.
+// Reading with the published client of Durable Streams, whose reader dies of a connection that
+// breaks off.
 import { stream } from "@durable-streams/client";
 
 /**
- * What a reader gets from an offset on until the stream is closed, where it stands then, and what it died of.
+ * What a reader gets from an offset on until the stream is closed, where it stands then, and what
+ * it died of.
  * @param onItems is told of all items so far; the reader waits for it
  */
 export async function readFrom(url, from, { live = "sse", onItems = () => {} } = {}) {

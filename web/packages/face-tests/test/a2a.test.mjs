@@ -1,10 +1,23 @@
-// The official SDK of A2A against the real binary: both bindings, both versions, and what happens when a stream is cut.
+// The official SDK of A2A against the real binary: both bindings, both versions, and what happens
+// when a stream is cut.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 
 import { startGateway } from "../../../testing/gateway.mjs";
-import { CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WORKING, clientAt, fold, message, request, textOf, transports } from "../support/a2a.mjs";
+import {
+  CANCELED,
+  COMPLETED,
+  FAILED,
+  INPUT_REQUIRED,
+  WORKING,
+  clientAt,
+  fold,
+  message,
+  request,
+  textOf,
+  transports,
+} from "../support/a2a.mjs";
 import { tokens } from "../support/chat.mjs";
 
 describe("A2A", { concurrency: true, timeout: 60_000 }, () => {
@@ -35,7 +48,9 @@ describe("A2A", { concurrency: true, timeout: 60_000 }, () => {
 
       test("a failure is a task that failed, in types", async () => {
         const client = await connect();
-        const seen = await fold(client.sendMessageStream(request(message("/fault content_refused"))));
+        const seen = await fold(
+          client.sendMessageStream(request(message("/fault content_refused"))),
+        );
         assert.equal(seen.states.at(-1), FAILED);
         assert.match(textOf(seen.status.message.parts), /\.$/);
         const [data] = seen.status.message.parts.filter((p) => p.content.$case === "data");
@@ -50,10 +65,12 @@ describe("A2A", { concurrency: true, timeout: 60_000 }, () => {
         const watch = client.resubscribeTask({ tenant: "", id });
         // It is there before the end comes: whoever is too late is told that the task is over.
         const joined = (await watch.next()).value;
-        const second = fold((async function* () {
-          yield joined;
-          yield* watch;
-        })());
+        const second = fold(
+          (async function* () {
+            yield joined;
+            yield* watch;
+          })(),
+        );
         const canceled = await client.cancelTask({ tenant: "", id, metadata: undefined });
         assert.equal(canceled.status.state, CANCELED);
         const rest = await fold(events);
@@ -68,7 +85,9 @@ describe("A2A", { concurrency: true, timeout: 60_000 }, () => {
         const asked = await fold(client.sendMessageStream(request(message("/ask Paint it blue?"))));
         assert.equal(asked.states.at(-1), INPUT_REQUIRED);
         assert.match(textOf(asked.status.message.parts), /Paint it blue\?/);
-        const answered = await fold(client.sendMessageStream(request(message("yes", { taskId: asked.id }))));
+        const answered = await fold(
+          client.sendMessageStream(request(message("yes", { taskId: asked.id }))),
+        );
         assert.equal(answered.id, asked.id);
         assert.match(answered.artifact, /You answered "yes", so I go on/);
       });

@@ -1,4 +1,5 @@
-// `useChat`'s own chat against the real binary: answers, failures, reloads, cuts, stops, tools, questions.
+// `useChat`'s own chat against the real binary: answers, failures, reloads, cuts, stops, tools,
+// questions.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
@@ -8,7 +9,14 @@ import { cutsOf, startCutter } from "../../ag-ui-tests/support/cutter.mjs";
 import { providers, startProvider } from "../../ag-ui-tests/support/providers.mjs";
 import { answers, chatAt, sdks, textOf, tokens, until } from "../support/chat.mjs";
 
-const CODES = { AGENT_EXECUTION_ERROR: 500, SESSION_NOT_FOUND: 404, RATE_LIMITED: 429, TIMEOUT: 504, UPSTREAM_ERROR: 502, SERVICE_UNAVAILABLE: 503 };
+const CODES = {
+  AGENT_EXECUTION_ERROR: 500,
+  SESSION_NOT_FOUND: 404,
+  RATE_LIMITED: 429,
+  TIMEOUT: 504,
+  UPSTREAM_ERROR: 502,
+  SERVICE_UNAVAILABLE: 503,
+};
 
 /** Of twenty words: they, three chunks before them and three after. */
 const CHUNKS = 26;
@@ -42,11 +50,23 @@ describe("AI SDK", { concurrency: true }, () => {
         await chat.sendMessage({ text: "/events" });
         assert.equal(chat.error, undefined);
         const types = answers(chat)[0].parts.map((part) => part.type);
-        for (const type of ["reasoning", "source-url", "file", "data-progress", "data-citations", "data-media", "data-user-error"]) {
+        for (const type of [
+          "reasoning",
+          "source-url",
+          "file",
+          "data-progress",
+          "data-citations",
+          "data-media",
+          "data-user-error",
+        ]) {
           assert.ok(types.includes(type), `${type} is not among ${types}`);
         }
         const steps = answers(chat)[0].parts.filter((part) => part.type === "data-progress");
-        assert.equal(new Set(steps.map((step) => step.id)).size, steps.length, "a step has one place");
+        assert.equal(
+          new Set(steps.map((step) => step.id)).size,
+          steps.length,
+          "a step has one place",
+        );
       });
 
       for (const [code, status] of Object.entries(CODES)) {
@@ -131,10 +151,17 @@ describe("AI SDK", { concurrency: true }, () => {
         await chat.sendMessage({ text: "/ask Paint it blue?" });
         const asked = answers(chat)[0].parts.find((part) => part.type === "tool-interrupt");
         assert.deepEqual([asked.state, asked.input.message], ["input-available", "Paint it blue?"]);
-        await chat.addToolResult({ tool: "interrupt", toolCallId: asked.toolCallId, output: { approved: true } });
+        await chat.addToolResult({
+          tool: "interrupt",
+          toolCallId: asked.toolCallId,
+          output: { approved: true },
+        });
         await until(() => chat.status === "ready" && /go on/.test(textOf(answers(chat)[0])));
         assert.equal(answers(chat).length, 1);
-        assert.match(textOf(answers(chat)[0]), /decision of yours.*You answered \{"approved":true\}, so I go on\.$/s);
+        assert.match(
+          textOf(answers(chat)[0]),
+          /decision of yours.*You answered \{"approved":true\}, so I go on\.$/s,
+        );
         // Whoever reloads now has all of it.
         const again = chatAt(sdk, api, { id: chat.id, messages: chat.messages.slice(0, 1) });
         await again.resumeStream();
@@ -145,13 +172,22 @@ describe("AI SDK", { concurrency: true }, () => {
         const { calls, answer, seen, config } = providers.openai;
         const provider = await startProvider((nth) => (nth === 0 ? calls : answer("It is sunny.")));
         t.after(provider.stop);
-        const own = await startGateway({ config: `[[agents]]\nname = "m"\n${config(provider.url)}` });
+        const own = await startGateway({
+          config: `[[agents]]\nname = "m"\n${config(provider.url)}`,
+        });
         t.after(() => own.stop());
-        const tools = [{ name: "weather", description: "How it is", parameters: { type: "object" } }];
+        const tools = [
+          { name: "weather", description: "How it is", parameters: { type: "object" } },
+        ];
         const chat = chatAt(sdk, `${own.url}/v1/agents/m/ai-sdk/chat`, {
           body: { tools },
           sendAutomaticallyWhen: sdk.lastAssistantMessageIsCompleteWithToolCalls,
-          onToolCall: ({ toolCall }) => void chat.addToolResult({ tool: toolCall.toolName, toolCallId: toolCall.toolCallId, output: "21 °C" }),
+          onToolCall: ({ toolCall }) =>
+            void chat.addToolResult({
+              tool: toolCall.toolName,
+              toolCallId: toolCall.toolCallId,
+              output: "21 °C",
+            }),
         });
         await chat.sendMessage({ text: "How is the weather?" });
         await until(() => chat.status === "ready" && provider.bodies.length === 2);

@@ -1,5 +1,6 @@
-// Clients of the other worlds at three gateways over one PostgreSQL, of which the one that works is killed in the middle of the answer: they
-// come back somewhere else, and have every word once. In the soak alone: leases end in real time.
+// Clients of the other worlds at three gateways over one PostgreSQL, of which the one that works
+// is killed in the middle of the answer: they come back somewhere else, and have every word once.
+// In the soak alone: leases end in real time.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
@@ -47,12 +48,17 @@ describe("three gateways, one killed", { skip, concurrency: false, timeout: 240_
       let [watching, killing] = [];
       const seen = await readToTheEnd(client, message(LONG), async ({ artifact, id }) => {
         // On a connection of its own, which is another gateway's.
-        if (artifact.includes("tok10 ")) watching ??= fold(client.resubscribeTask({ tenant: "", id }));
+        if (artifact.includes("tok10 "))
+          watching ??= fold(client.resubscribeTask({ tenant: "", id }));
         if (artifact.includes("tok20 ")) await (killing ??= cluster.killOwnerOf(id));
       });
       assert.deepEqual([seen.artifact, seen.states.at(-1)], [tokens(WORDS), COMPLETED]);
       const watched = await watching;
-      assert.deepEqual([watched.artifact, watched.states.at(-1)], [tokens(WORDS), COMPLETED], "whoever watches elsewhere notices nothing");
+      assert.deepEqual(
+        [watched.artifact, watched.states.at(-1)],
+        [tokens(WORDS), COMPLETED],
+        "whoever watches elsewhere notices nothing",
+      );
       assert.ok(killing !== undefined);
     });
   }
@@ -60,21 +66,41 @@ describe("three gateways, one killed", { skip, concurrency: false, timeout: 240_
   for (const live of ["sse", "long-poll"]) {
     test(`a reader of Durable Streams goes on at its offset (${live})`, async (t) => {
       const cluster = await clusterFor(t);
-      const body = JSON.stringify({ message: { messageId: crypto.randomUUID(), role: "ROLE_USER", parts: [{ text: LONG }] }, configuration: { returnImmediately: true } });
-      const begun = await fetch(`${cluster.url}/v1/a2a/message:send`, { method: "POST", headers: { "content-type": "application/json" }, body });
+      const body = JSON.stringify({
+        message: { messageId: crypto.randomUUID(), role: "ROLE_USER", parts: [{ text: LONG }] },
+        configuration: { returnImmediately: true },
+      });
+      const begun = await fetch(`${cluster.url}/v1/a2a/message:send`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body,
+      });
       const id = begun.headers.get("x-stream-id");
       let [items, offset, killing, error] = [[], "-1"];
       const kill = async (more) => {
         if (items.length + more.length > 20) await (killing ??= cluster.killOwnerOf(id));
       };
       do {
-        const rest = await readFrom(`${cluster.url}/v1/durable/${id}`, offset, { live, onItems: kill });
+        const rest = await readFrom(`${cluster.url}/v1/durable/${id}`, offset, {
+          live,
+          onItems: kill,
+        });
         items = [...items, ...rest.items];
         ({ offset, error } = rest);
         assert.ok(error === undefined || killing !== undefined, error);
       } while (error !== undefined);
-      assert.equal(items.filter((packet) => packet.op === "DELTA").map((packet) => packet.p).join(""), tokens(WORDS));
-      assert.deepEqual(items.map((packet) => packet.seq), [...new Set(items.map((packet) => packet.seq))], "each once");
+      assert.equal(
+        items
+          .filter((packet) => packet.op === "DELTA")
+          .map((packet) => packet.p)
+          .join(""),
+        tokens(WORDS),
+      );
+      assert.deepEqual(
+        items.map((packet) => packet.seq),
+        [...new Set(items.map((packet) => packet.seq))],
+        "each once",
+      );
     });
   }
 });

@@ -1,5 +1,5 @@
-// Streams of the other worlds, broken off after any event: their clients come back, and whoever has a cursor misses and gets nothing twice.
-// Six places, and in the soak every one.
+// Streams of the other worlds, broken off after any event: their clients come back, and whoever
+// has a cursor misses and gets nothing twice. Six places, and in the soak every one.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
@@ -28,7 +28,17 @@ async function framesOf(response) {
   }
 }
 const taken = (text, frames) => {
-  frames.push(...text.split("\n\n").slice(0, -1).map((frame) => frame.split("\n").filter((line) => !line.startsWith(":")).join("\n")));
+  frames.push(
+    ...text
+      .split("\n\n")
+      .slice(0, -1)
+      .map((frame) =>
+        frame
+          .split("\n")
+          .filter((line) => !line.startsWith(":"))
+          .join("\n"),
+      ),
+  );
   return frames.filter((frame) => frame !== "");
 };
 const idOf = (frame) => /^id: (.*)$/m.exec(frame)[1];
@@ -36,12 +46,36 @@ const idOf = (frame) => /^id: (.*)$/m.exec(frame)[1];
 /** How a message is sent and a task subscribed to, in either binding. */
 const bindings = {
   "JSON-RPC": {
-    send: (url, said) => fetch(`${url}/v1/a2a`, { method: "POST", headers: json, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "SendStreamingMessage", params: { message: said } }) }),
-    subscribe: (url, id, headers) => fetch(`${url}/v1/a2a`, { method: "POST", headers: { ...json, ...headers }, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "SubscribeToTask", params: { id } }) }),
+    send: (url, said) =>
+      fetch(`${url}/v1/a2a`, {
+        method: "POST",
+        headers: json,
+        body: JSON.stringify({
+          jsonrpc: "2.0",
+          id: 1,
+          method: "SendStreamingMessage",
+          params: { message: said },
+        }),
+      }),
+    subscribe: (url, id, headers) =>
+      fetch(`${url}/v1/a2a`, {
+        method: "POST",
+        headers: { ...json, ...headers },
+        body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "SubscribeToTask", params: { id } }),
+      }),
   },
   "HTTP+JSON": {
-    send: (url, said) => fetch(`${url}/v1/a2a/message:stream`, { method: "POST", headers: json, body: JSON.stringify({ message: said }) }),
-    subscribe: (url, id, headers) => fetch(`${url}/v1/a2a/tasks/${id}:subscribe`, { method: "POST", headers: { ...json, ...headers } }),
+    send: (url, said) =>
+      fetch(`${url}/v1/a2a/message:stream`, {
+        method: "POST",
+        headers: json,
+        body: JSON.stringify({ message: said }),
+      }),
+    subscribe: (url, id, headers) =>
+      fetch(`${url}/v1/a2a/tasks/${id}:subscribe`, {
+        method: "POST",
+        headers: { ...json, ...headers },
+      }),
   },
 };
 
@@ -61,11 +95,17 @@ describe("cuts", { concurrency: true, timeout: 120_000 }, () => {
         assert.deepEqual([frames.length, isCut], [cut, true]);
         const id = idOf(frames[0]).split(":")[0];
         while (isCut) {
-          const rest = await framesOf(await subscribe(cutter.url, id, { "last-event-id": idOf(frames.at(-1)) }));
+          const rest = await framesOf(
+            await subscribe(cutter.url, id, { "last-event-id": idOf(frames.at(-1)) }),
+          );
           [frames, isCut] = [[...frames, ...rest.frames], rest.isCut];
         }
         // Sent again, the same message is told from its beginning.
-        assert.deepEqual(frames, (await framesOf(await send(gateway.url, said))).frames, `cut after ${cut}`);
+        assert.deepEqual(
+          frames,
+          (await framesOf(await send(gateway.url, said))).frames,
+          `cut after ${cut}`,
+        );
       }
     });
   }
@@ -76,19 +116,32 @@ describe("cuts", { concurrency: true, timeout: 120_000 }, () => {
         const cutter = await startCutter(gateway.url, (nth) => (nth === 0 ? cut : undefined));
         t.after(cutter.stop);
         // The card names the gateway's own address.
-        const client = await clientAt(gateway.url, Transport, (url, init) => fetch(String(url).replace(gateway.url, cutter.url), init));
+        const client = await clientAt(gateway.url, Transport, (url, init) =>
+          fetch(String(url).replace(gateway.url, cutter.url), init),
+        );
         const seen = await readToTheEnd(client, message(LONG));
-        assert.deepEqual([seen.artifact, seen.states.at(-1), seen.cuts > 0], [tokens(WORDS), COMPLETED, true], `cut after ${cut}`);
+        assert.deepEqual(
+          [seen.artifact, seen.states.at(-1), seen.cuts > 0],
+          [tokens(WORDS), COMPLETED, true],
+          `cut after ${cut}`,
+        );
       }
     });
   }
 
-  /** Reads a run of Durable Streams through a cut after so many events, to its end; how often its reader came. */
+  /**
+   * Reads a run of Durable Streams through a cut after so many events, to its end; how often its
+   * reader came.
+   */
   async function readDurable(t, cut, delay) {
     // Their reader asks for what there is first, and for events then.
     const cutter = await startCutter(gateway.url, (nth) => (nth === 1 ? cut : undefined));
     t.after(cutter.stop);
-    const begun = await bindings["HTTP+JSON"].send(gateway.url, { messageId: randomUUID(), role: "ROLE_USER", parts: [{ text: `/tokens ${WORDS} --delay ${delay}ms` }] });
+    const begun = await bindings["HTTP+JSON"].send(gateway.url, {
+      messageId: randomUUID(),
+      role: "ROLE_USER",
+      parts: [{ text: `/tokens ${WORDS} --delay ${delay}ms` }],
+    });
     const path = `/v1/durable/${begun.headers.get("x-stream-id")}`;
     let [items, offset, error] = [[], "-1"];
     do {
@@ -105,7 +158,8 @@ describe("cuts", { concurrency: true, timeout: 120_000 }, () => {
   test("Durable Streams: a reader that dies goes on at its offset", async (t) => {
     let comings = 0;
     for (const cut of cuts) comings = Math.max(comings, await readDurable(t, cut, 20));
-    // An event may hold several items, so that not every cut finds something to cut; on a busy machine none does, unless the run lasts.
+    // An event may hold several items, so that not every cut finds something to cut; on a busy
+    // machine none does, unless the run lasts.
     if (comings <= 2) comings = await readDurable(t, 1, 500);
     assert.ok(comings > 2, "none was cut, and came again");
   });

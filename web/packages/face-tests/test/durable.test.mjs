@@ -1,4 +1,5 @@
-// The published client of Durable Streams reads runs of the real binary: caught up, by long polls, live; from any offset.
+// The published client of Durable Streams reads runs of the real binary: caught up, by long
+// polls, live; from any offset.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
@@ -9,7 +10,11 @@ import { stream } from "@durable-streams/client";
 import { startGateway } from "../../../testing/gateway.mjs";
 import { answers, chatAt, sdks, textOf as saidBy, tokens, until } from "../support/chat.mjs";
 
-const textOf = (packets) => packets.filter((packet) => packet.op === "DELTA").map((packet) => packet.p).join("");
+const textOf = (packets) =>
+  packets
+    .filter((packet) => packet.op === "DELTA")
+    .map((packet) => packet.p)
+    .join("");
 
 /** All items until the stream is closed. */
 async function itemsOf(options) {
@@ -25,8 +30,19 @@ describe("Durable Streams", { concurrency: true, timeout: 60_000 }, () => {
 
   /** Starts a run in AG-UI and leaves at once; returns where its stream is read. */
   async function begin(text) {
-    const input = { threadId: randomUUID(), runId: randomUUID(), state: {}, messages: [{ id: "u", role: "user", content: text }], tools: [], context: [] };
-    const response = await fetch(gateway.endpoint, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(input) });
+    const input = {
+      threadId: randomUUID(),
+      runId: randomUUID(),
+      state: {},
+      messages: [{ id: "u", role: "user", content: text }],
+      tools: [],
+      context: [],
+    };
+    const response = await fetch(gateway.endpoint, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(input),
+    });
     await response.body.cancel();
     return `${gateway.url}/v1/durable/${response.headers.get("x-stream-id")}`;
   }
@@ -36,7 +52,11 @@ describe("Durable Streams", { concurrency: true, timeout: 60_000 }, () => {
       const url = await begin("/tokens 100 --delay 5ms");
       const packets = await itemsOf({ url, offset: "-1", live });
       assert.equal(textOf(packets), tokens(100));
-      assert.deepEqual(packets.map((packet) => packet.seq), packets.map((_, at) => at + 1), "each once, in order");
+      assert.deepEqual(
+        packets.map((packet) => packet.seq),
+        packets.map((_, at) => at + 1),
+        "each once, in order",
+      );
       assert.equal(packets.at(-1).op, "CLOSE");
     });
   }
@@ -54,7 +74,10 @@ describe("Durable Streams", { concurrency: true, timeout: 60_000 }, () => {
   test("a run that failed says so in its items and is closed", async () => {
     const url = await begin("/fault content_refused");
     const packets = await itemsOf({ url, offset: "-1", live: true });
-    assert.deepEqual(packets.slice(-2).map((packet) => packet.op), ["ERROR", "CLOSE"]);
+    assert.deepEqual(
+      packets.slice(-2).map((packet) => packet.op),
+      ["ERROR", "CLOSE"],
+    );
     assert.equal(packets.at(-2).p.severity, "FATAL");
   });
 
@@ -62,19 +85,31 @@ describe("Durable Streams", { concurrency: true, timeout: 60_000 }, () => {
     const url = await begin("/tokens 5");
     const chunks = await itemsOf({ url: `${url}?face=ai-sdk`, offset: "-1", live: "sse" });
     assert.deepEqual([chunks[0].type, chunks.at(-1).type], ["start", "finish"]);
-    assert.equal(chunks.filter((chunk) => chunk.type === "text-delta").map((chunk) => chunk.delta).join(""), tokens(5));
+    assert.equal(
+      chunks
+        .filter((chunk) => chunk.type === "text-delta")
+        .map((chunk) => chunk.delta)
+        .join(""),
+      tokens(5),
+    );
   });
 
   test("the AI SDK's chat reads its message through their transport, and finds it again after a reload", async () => {
     const [{ sdk }] = sdks;
     const api = `${gateway.url}/v1/ai-sdk/chat`;
-    const transport = () => createDurableChatTransport({ api, headers: { prefer: "respond-async" } });
+    const transport = () =>
+      createDurableChatTransport({ api, headers: { prefer: "respond-async" } });
     const id = randomUUID();
     const chat = chatAt(sdk, api, { id, transport: transport() });
     const sent = chat.sendMessage({ text: "/tokens 60 --delay 5ms" });
     await until(() => answers(chat).length > 0 && saidBy(answers(chat)[0]).includes("tok10 "));
-    // Another page of the same chat, as after a reload: it has the question, and comes back to the answer.
-    const again = chatAt(sdk, api, { id, messages: chat.messages.slice(0, 1), transport: transport() });
+    // Another page of the same chat, as after a reload: it has the question, and comes back to
+    // the answer.
+    const again = chatAt(sdk, api, {
+      id,
+      messages: chat.messages.slice(0, 1),
+      transport: transport(),
+    });
     await again.resumeStream();
     await sent;
     for (const one of [chat, again]) {
@@ -91,7 +126,9 @@ describe("Durable Streams", { concurrency: true, timeout: 60_000 }, () => {
     const url = `${await begin("/tokens 12")}?face=ai-sdk`;
     const whole = await stream({ url, offset: "-1", live: "sse" });
     const parts = [];
-    await new Promise((resolve) => whole.subscribeJson((batch) => void (parts.push(batch), batch.streamClosed && resolve())));
+    await new Promise((resolve) =>
+      whole.subscribeJson((batch) => void (parts.push(batch), batch.streamClosed && resolve())),
+    );
     const all = parts.flatMap((batch) => batch.items);
     let [seen, offset] = [[], "-1"];
     for (const batch of parts) {
@@ -102,6 +139,9 @@ describe("Durable Streams", { concurrency: true, timeout: 60_000 }, () => {
   });
 
   test("an unknown stream is told at once", async () => {
-    await assert.rejects(stream({ url: `${gateway.url}/v1/durable/${randomUUID()}`, offset: "-1", live: true }), (error) => error.status === 404);
+    await assert.rejects(
+      stream({ url: `${gateway.url}/v1/durable/${randomUUID()}`, offset: "-1", live: true }),
+      (error) => error.status === 404,
+    );
   });
 });

@@ -10,7 +10,10 @@ export function clientFor(url, options = {}) {
 export function counting() {
   const sent = [];
   const counted = (input, init) => {
-    sent.push({ url: String(input), retry: new Headers(init.headers).get("x-stainless-retry-count") });
+    sent.push({
+      url: String(input),
+      retry: new Headers(init.headers).get("x-stainless-retry-count"),
+    });
     return fetch(input, init);
   };
   return { sent, fetch: counted };
@@ -33,6 +36,15 @@ export async function drain(iterable) {
   return { events };
 }
 
-export const chat = (text, more = {}) => ({ model: "demo", messages: [{ role: "user", content: text }], ...more });
-export const textOf = (chunks) => chunks.map((chunk) => chunk.choices[0]?.delta.content ?? "").join("");
-export const deltasOf = (events) => events.filter((event) => event.type === "response.output_text.delta").map((event) => event.delta).join("");
+export const chat = (text, more = {}) => ({
+  model: "demo",
+  messages: [{ role: "user", content: text }],
+  ...more,
+});
+export const textOf = (chunks) =>
+  chunks.map((chunk) => chunk.choices[0]?.delta.content ?? "").join("");
+export const deltasOf = (events) =>
+  events
+    .filter((event) => event.type === "response.output_text.delta")
+    .map((event) => event.delta)
+    .join("");

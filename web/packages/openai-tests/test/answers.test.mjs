@@ -16,53 +16,84 @@ describe("answers", { concurrency: true }, () => {
 
   test("the models are the agents", async () => {
     const models = await client.models.list();
-    assert.deepEqual(models.data.map((model) => model.id), ["demo"]);
+    assert.deepEqual(
+      models.data.map((model) => model.id),
+      ["demo"],
+    );
     assert.equal((await client.models.retrieve("demo")).object, "model");
   });
 
   test("a chat, whole and streamed", async () => {
     const whole = await client.chat.completions.create(chat("/echo one two three"));
     assert.equal(whole.choices[0].message.content, "one two three");
-    const { events, error } = await drain(await client.chat.completions.create(chat("/echo one two three", { stream: true, stream_options: { include_usage: true } })));
+    const { events, error } = await drain(
+      await client.chat.completions.create(
+        chat("/echo one two three", { stream: true, stream_options: { include_usage: true } }),
+      ),
+    );
     assert.equal(error, undefined);
     assert.equal(textOf(events), "one two three");
     assert.deepEqual(events.at(-1).usage, whole.usage);
-    const final = await client.chat.completions.stream(chat("/echo one two three")).finalChatCompletion();
+    const final = await client.chat.completions
+      .stream(chat("/echo one two three"))
+      .finalChatCompletion();
     assert.deepEqual(final.choices[0].message.content, "one two three");
   });
 
   test("a response, whole and streamed", async () => {
     const whole = await client.responses.create({ model: "demo", input: "/echo one two three" });
     assert.deepEqual([whole.output_text, whole.status], ["one two three", "completed"]);
-    const { events, error } = await drain(await client.responses.create({ model: "demo", input: "/echo one two three", stream: true }));
+    const { events, error } = await drain(
+      await client.responses.create({ model: "demo", input: "/echo one two three", stream: true }),
+    );
     assert.equal(error, undefined);
     assert.equal(deltasOf(events), "one two three");
     for (const command of ["/events", "/tokens 50", "/warn", "/flaky 1"]) {
-      const final = await client.responses.stream({ model: "demo", input: command }).finalResponse();
+      const final = await client.responses
+        .stream({ model: "demo", input: command })
+        .finalResponse();
       assert.equal(final.status, "completed", command);
       const { output_text, usage } = await client.responses.retrieve(final.id);
-      assert.deepEqual({ output_text, usage }, { output_text: final.output_text, usage: final.usage }, command);
+      assert.deepEqual(
+        { output_text, usage },
+        { output_text: final.output_text, usage: final.usage },
+        command,
+      );
     }
   });
 
   test("a conversation, and a tree of answers", async () => {
     const first = await client.responses.create({ input: "/echo a" });
-    const next = await client.responses.create({ input: "/echo b", previous_response_id: first.id, store: true });
+    const next = await client.responses.create({
+      input: "/echo b",
+      previous_response_id: first.id,
+      store: true,
+    });
     assert.equal(next.previous_response_id, first.id);
     const items = await client.responses.inputItems.list(next.id);
     assert.equal(items.data[0].content[0].text, "/echo b");
-    await assert.rejects(client.responses.create({ input: "x", previous_response_id: "resp_none" }), { status: 400, code: "previous_response_not_found" });
+    await assert.rejects(
+      client.responses.create({ input: "x", previous_response_id: "resp_none" }),
+      { status: 400, code: "previous_response_not_found" },
+    );
     await client.responses.delete(first.id);
     await assert.rejects(client.responses.retrieve(first.id), { status: 404 });
   });
 
   test("in the background: polled, read on, cancelled", async () => {
     let response = await client.responses.create({ input: "/tokens 30", background: true });
-    while (response.status === "in_progress") response = await client.responses.retrieve(response.id);
+    while (response.status === "in_progress")
+      response = await client.responses.retrieve(response.id);
     assert.equal(response.status, "completed");
-    const all = (await drain(await client.responses.retrieve(response.id, { stream: true }))).events;
+    const all = (await drain(await client.responses.retrieve(response.id, { stream: true })))
+      .events;
     const [, , third] = all;
-    const rest = await drain(await client.responses.retrieve(response.id, { stream: true, starting_after: third.sequence_number }));
+    const rest = await drain(
+      await client.responses.retrieve(response.id, {
+        stream: true,
+        starting_after: third.sequence_number,
+      }),
+    );
     assert.deepEqual(rest.events, all.slice(3));
     const hanging = await client.responses.create({ input: "/hang", background: true });
     assert.equal((await client.responses.cancel(hanging.id)).status, "cancelled");
@@ -72,40 +103,96 @@ describe("answers", { concurrency: true }, () => {
     const { calls, answer, seen, config } = providers.openai;
     const provider = await startProvider((nth) => (nth % 2 === 0 ? calls : answer("It is sunny.")));
     t.after(provider.stop);
-    const behind = await startGateway({ config: `[[agents]]\nname = "model"\n${config(provider.url)}` });
+    const behind = await startGateway({
+      config: `[[agents]]\nname = "model"\n${config(provider.url)}`,
+    });
     t.after(() => behind.stop());
     const model = clientFor(behind.url);
     const parameters = { type: "object", properties: { city: { type: "string" } } };
-    const tools = [{ type: "function", function: { name: "weather", description: "How it is", parameters } }];
-    const messages = [{ role: "system", content: "Be brief." }, { role: "user", content: "How is the weather?" }];
-    const streamed = await model.chat.completions.stream({ model: "model", messages, tools }).finalChatCompletion();
+    const tools = [
+      { type: "function", function: { name: "weather", description: "How it is", parameters } },
+    ];
+    const messages = [
+      { role: "system", content: "Be brief." },
+      { role: "user", content: "How is the weather?" },
+    ];
+    const streamed = await model.chat.completions
+      .stream({ model: "model", messages, tools })
+      .finalChatCompletion();
     assert.equal(streamed.choices[0].finish_reason, "tool_calls");
     const { message } = streamed.choices[0];
-    assert.deepEqual(message.tool_calls.map((call) => call.function.arguments), ['{"city":"Rome"}']);
-    messages.push(message, { role: "tool", tool_call_id: message.tool_calls[0].id, content: "21 °C" });
+    assert.deepEqual(
+      message.tool_calls.map((call) => call.function.arguments),
+      ['{"city":"Rome"}'],
+    );
+    messages.push(message, {
+      role: "tool",
+      tool_call_id: message.tool_calls[0].id,
+      content: "21 °C",
+    });
     const said = await model.chat.completions.create({ model: "model", messages, tools });
     assert.equal(said.choices[0].message.content, "It is sunny.");
-    assert.deepEqual(seen(provider.bodies[1]), { tools: ["weather"], context: "Be brief.", result: "21 °C", called: true });
+    assert.deepEqual(seen(provider.bodies[1]), {
+      tools: ["weather"],
+      context: "Be brief.",
+      result: "21 °C",
+      called: true,
+    });
 
-    const flat = [{ type: "function", name: "weather", description: "How it is", parameters, strict: false }];
-    const first = await model.responses.stream({ model: "model", input: "How is the weather?", instructions: "Be brief.", tools: flat }).finalResponse();
+    const flat = [
+      { type: "function", name: "weather", description: "How it is", parameters, strict: false },
+    ];
+    const first = await model.responses
+      .stream({
+        model: "model",
+        input: "How is the weather?",
+        instructions: "Be brief.",
+        tools: flat,
+      })
+      .finalResponse();
     const call = first.output.find((item) => item.type === "function_call");
-    assert.deepEqual([call.call_id, call.name, call.arguments], ["call_1", "weather", '{"city":"Rome"}']);
+    assert.deepEqual(
+      [call.call_id, call.name, call.arguments],
+      ["call_1", "weather", '{"city":"Rome"}'],
+    );
     const output = [{ type: "function_call_output", call_id: call.call_id, output: "21 °C" }];
-    const second = await model.responses.create({ model: "model", input: output, previous_response_id: first.id, tools: flat });
+    const second = await model.responses.create({
+      model: "model",
+      input: output,
+      previous_response_id: first.id,
+      tools: flat,
+    });
     assert.equal(second.output_text, "It is sunny.");
-    assert.deepEqual(seen(provider.bodies[3]), { tools: ["weather"], context: "", result: "21 °C", called: true });
+    assert.deepEqual(seen(provider.bodies[3]), {
+      tools: ["weather"],
+      context: "",
+      result: "21 °C",
+      called: true,
+    });
     // What a model understands reaches it, also what decides on the answer's form.
-    await model.chat.completions.create({ model: "model", messages: messages.slice(0, 2), response_format: { type: "json_object" }, temperature: 0.5 });
-    assert.deepEqual([provider.bodies[4].response_format, provider.bodies[4].temperature], [{ type: "json_object" }, 0.5]);
+    await model.chat.completions.create({
+      model: "model",
+      messages: messages.slice(0, 2),
+      response_format: { type: "json_object" },
+      temperature: 0.5,
+    });
+    assert.deepEqual(
+      [provider.bodies[4].response_format, provider.bodies[4].temperature],
+      [{ type: "json_object" }, 0.5],
+    );
   });
 
   test("a stopped chat ends", async () => {
-    const { data, response } = await client.chat.completions.create(chat("/hang", { stream: true })).withResponse();
+    const { data, response } = await client.chat.completions
+      .create(chat("/hang", { stream: true }))
+      .withResponse();
     const stream = response.headers.get("x-stream-id");
     await fetch(`${gateway.url}/v1/streams/${stream}`, { method: "DELETE" });
     const { events, error } = await drain(data);
     assert.deepEqual([events.at(-1).choices[0].finish_reason, error], ["stop", undefined]);
-    assert.equal((await runsOf(gateway.url)).find((run) => run.stream_id === stream).state, "closed");
+    assert.equal(
+      (await runsOf(gateway.url)).find((run) => run.stream_id === stream).state,
+      "closed",
+    );
   });
 });

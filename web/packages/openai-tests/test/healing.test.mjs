@@ -9,7 +9,10 @@ import { chat, clientFor, drain, runsOf } from "../support/openai.mjs";
 
 const quick = { backoff: { first: 1, max: 1, jitter: false } };
 /** What differs from run to run. */
-const plain = (events) => JSON.stringify(events).replaceAll(/(resp_|chatcmpl-|msg_)[0-9a-f]{32}/g, "$1").replaceAll(/"(created|created_at|completed_at)":\d+/g, "");
+const plain = (events) =>
+  JSON.stringify(events)
+    .replaceAll(/(resp_|chatcmpl-|msg_)[0-9a-f]{32}/g, "$1")
+    .replaceAll(/"(created|created_at|completed_at)":\d+/g, "");
 
 // One after the other: runs are counted.
 describe("healing", () => {
@@ -21,33 +24,49 @@ describe("healing", () => {
     ["responses", (client) => client.responses.create({ input: "/tokens 12", stream: true })],
     ["chat", (client) => client.chat.completions.create(chat("/tokens 12", { stream: true }))],
   ]) {
-    test(`${name}: the same events whatever breaks, and one run`, { timeout: 60_000 }, async (t) => {
-      const whole = (await drain(await ask(clientFor(gateway.url)))).events;
-      for (const cut of cutsOf(whole.length)) {
-        // Broken off once more after the first resume.
-        const cutter = await startCutter(gateway.url, (n) => [cut, cut + 1][n]);
-        t.after(cutter.stop);
-        const before = (await runsOf(gateway.url)).length;
-        const { events, error } = await drain(await ask(clientFor(cutter.url, { fetch: resumableFetch(quick), maxRetries: 0 })));
-        assert.equal(error, undefined, `cut after ${cut}`);
-        assert.equal(plain(events), plain(whole), `cut after ${cut}`);
-        assert.equal((await runsOf(gateway.url)).length, before + 1);
-      }
-    });
+    test(
+      `${name}: the same events whatever breaks, and one run`,
+      { timeout: 60_000 },
+      async (t) => {
+        const whole = (await drain(await ask(clientFor(gateway.url)))).events;
+        for (const cut of cutsOf(whole.length)) {
+          // Broken off once more after the first resume.
+          const cutter = await startCutter(gateway.url, (n) => [cut, cut + 1][n]);
+          t.after(cutter.stop);
+          const before = (await runsOf(gateway.url)).length;
+          const { events, error } = await drain(
+            await ask(clientFor(cutter.url, { fetch: resumableFetch(quick), maxRetries: 0 })),
+          );
+          assert.equal(error, undefined, `cut after ${cut}`);
+          assert.equal(plain(events), plain(whole), `cut after ${cut}`);
+          assert.equal((await runsOf(gateway.url)).length, before + 1);
+        }
+      },
+    );
   }
 
-  test("a response that is read again is healed, too; what is no stream is left alone", { timeout: 60_000 }, async (t) => {
-    const cutter = await startCutter(gateway.url, (n) => [undefined, 3][n]);
-    t.after(cutter.stop);
-    const client = clientFor(cutter.url, { fetch: resumableFetch(quick) });
-    const response = await client.responses.create({ input: "/tokens 12" });
-    const { events, error } = await drain(await client.responses.retrieve(response.id, { stream: true }));
-    assert.equal(error, undefined);
-    assert.deepEqual(events.at(-1).response.output, response.output);
-    await assert.rejects(client.responses.create({ input: "/fault content_refused" }), { status: 400 });
-    const { error: failed } = await drain(await client.responses.create({ input: "/fault upstream_auth", stream: true }));
-    assert.equal(failed.error.kind, "upstream_auth");
-  });
+  test(
+    "a response that is read again is healed, too; what is no stream is left alone",
+    { timeout: 60_000 },
+    async (t) => {
+      const cutter = await startCutter(gateway.url, (n) => [undefined, 3][n]);
+      t.after(cutter.stop);
+      const client = clientFor(cutter.url, { fetch: resumableFetch(quick) });
+      const response = await client.responses.create({ input: "/tokens 12" });
+      const { events, error } = await drain(
+        await client.responses.retrieve(response.id, { stream: true }),
+      );
+      assert.equal(error, undefined);
+      assert.deepEqual(events.at(-1).response.output, response.output);
+      await assert.rejects(client.responses.create({ input: "/fault content_refused" }), {
+        status: 400,
+      });
+      const { error: failed } = await drain(
+        await client.responses.create({ input: "/fault upstream_auth", stream: true }),
+      );
+      assert.equal(failed.error.kind, "upstream_auth");
+    },
+  );
 
   test("the SDK's own repeat keeps the key", { timeout: 60_000 }, async () => {
     let tries = 0;
@@ -59,7 +78,10 @@ describe("healing", () => {
     };
     const before = (await runsOf(gateway.url)).length;
     const client = clientFor(gateway.url, { fetch: resumableFetch({ ...quick, fetch: broken }) });
-    assert.equal((await client.chat.completions.create(chat("/echo once"))).choices[0].message.content, "once");
+    assert.equal(
+      (await client.chat.completions.create(chat("/echo once"))).choices[0].message.content,
+      "once",
+    );
     assert.equal((await runsOf(gateway.url)).length, before + 1);
   });
 });

@@ -41,10 +41,21 @@ export class AguiRun extends FaceRun {
   #send(signal: AbortSignal): Promise<Response> {
     const { base, headers, maxWait } = this.options;
     const heal = resumableFetch({ fetch: this.fetch, maxWait, onNotice: this.notice });
-    const cursor: Record<string, string> = this.#cursor === undefined ? {} : { "last-event-id": this.#cursor };
+    const cursor: Record<string, string> =
+      this.#cursor === undefined ? {} : { "last-event-id": this.#cursor };
     const common = { ...headers, ...cursor, accept: "text/event-stream" };
-    if (this.said.streamId !== undefined) return heal(`${base}/streams/${this.said.streamId}?face=ag-ui`, { method: "GET", headers: common, signal });
-    return heal(`${this.route}/ag-ui`, { method: "POST", headers: { ...common, "content-type": "application/json" }, body: this.#body, signal });
+    if (this.said.streamId !== undefined)
+      return heal(`${base}/streams/${this.said.streamId}?face=ag-ui`, {
+        method: "GET",
+        headers: common,
+        signal,
+      });
+    return heal(`${this.route}/ag-ui`, {
+      method: "POST",
+      headers: { ...common, "content-type": "application/json" },
+      body: this.#body,
+      signal,
+    });
   }
 
   #take(data: string): void {
@@ -55,7 +66,12 @@ export class AguiRun extends FaceRun {
   }
 
   #tell(event: AguiEvent): void {
-    const kind = event.type === "RUN_FINISHED" ? "close" : event.type === "TEXT_MESSAGE_CONTENT" ? "delta" : "event";
+    const kind =
+      event.type === "RUN_FINISHED"
+        ? "close"
+        : event.type === "TEXT_MESSAGE_CONTENT"
+          ? "delta"
+          : "event";
     this.options.onMark(kind, event.type);
     this.transcript.take(event);
     if (event.type === "RUN_FINISHED") this.#reason = reasonOf(event) ?? this.#reason;

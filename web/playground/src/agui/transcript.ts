@@ -1,14 +1,21 @@
-// The events of an AG-UI run folded into the blocks that the CAP face gives. Text is kept by message, so that a snapshot
-// can take part of it back.
+// The events of an AG-UI run folded into the blocks that the CAP face gives. Text is kept by
+// message, so that a snapshot can take part of it back.
 import { Blocks } from "../blocks.js";
 import { isObject, isText } from "../json.js";
 
 export type AguiEvent = Record<string, unknown> & { type: string };
 
 /** Events that only say where something begins or ends: there is nothing in them to show. */
-const STRUCTURE = /^(RUN_(STARTED|FINISHED|ERROR)|STEP_(STARTED|FINISHED)|TEXT_MESSAGE_(START|END)|REASONING_(MESSAGE_)?(START|END)|REASONING_ENCRYPTED_VALUE)$/;
+const STRUCTURE =
+  /^(RUN_(STARTED|FINISHED|ERROR)|STEP_(STARTED|FINISHED)|TEXT_MESSAGE_(START|END)|REASONING_(MESSAGE_)?(START|END)|REASONING_ENCRYPTED_VALUE)$/;
 /** Events of CAP's, under these names in CUSTOM. */
-const CARRIED = ["capstan.progress", "capstan.citations", "capstan.media", "capstan.user_error", "capstan.event"];
+const CARRIED = [
+  "capstan.progress",
+  "capstan.citations",
+  "capstan.media",
+  "capstan.user_error",
+  "capstan.event",
+];
 
 export class AguiTranscript extends Blocks {
   take(event: AguiEvent): void {
@@ -23,7 +30,10 @@ export class AguiTranscript extends Blocks {
       case "TEXT_MESSAGE_CHUNK":
         return this.say(event["messageId"], event["delta"]);
       case "REASONING_MESSAGE_CONTENT":
-        return isText(event["delta"]) && this.show({ type: "THOUGHT_TRACE", data: { thought: event["delta"] } });
+        return (
+          isText(event["delta"]) &&
+          this.show({ type: "THOUGHT_TRACE", data: { thought: event["delta"] } })
+        );
       case "MESSAGES_SNAPSHOT":
         return this.#snapshot(event["messages"]);
       case "CUSTOM":

@@ -16,17 +16,30 @@ export class AiSdkRun extends FaceRun {
     const chunks = await this.#open(signal);
     this.canGoOn = true;
     const reader = chunks.getReader();
-    for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) this.#take(value);
+    for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read())
+      this.#take(value);
     this.canGoOn = false;
     return this.#reason ?? "completed";
   }
 
   async #open(signal: AbortSignal): Promise<ReadableStream<unknown>> {
     const { headers, maxWait } = this.options;
-    const transport = new CapstanChatTransport({ api: `${this.route}/ai-sdk/chat`, headers, maxWait, fetch: this.fetch, onNotice: this.notice });
+    const transport = new CapstanChatTransport({
+      api: `${this.route}/ai-sdk/chat`,
+      headers,
+      maxWait,
+      fetch: this.fetch,
+      onNotice: this.notice,
+    });
     const { conversationId: chatId, messages, resume } = this.said;
     if (this.streamId === undefined) {
-      return transport.sendMessages({ chatId, messages: uiMessages(messages, resume), trigger: "submit-message", messageId: undefined, abortSignal: signal });
+      return transport.sendMessages({
+        chatId,
+        messages: uiMessages(messages, resume),
+        trigger: "submit-message",
+        messageId: undefined,
+        abortSignal: signal,
+      });
     }
     const chunks = await transport.reconnectToStream({ chatId, abortSignal: signal });
     if (!chunks) throw new Error("The answer is not told any more.");
@@ -37,10 +50,14 @@ export class AiSdkRun extends FaceRun {
     this.soon();
     if (!isObject(chunk) || !isText(chunk["type"])) return this.transcript.raw(chunk);
     const { type, data } = chunk as Chunk;
-    this.options.onMark(type === "finish" || type === "abort" ? "close" : type === "text-delta" ? "delta" : "event", type);
+    this.options.onMark(
+      type === "finish" || type === "abort" ? "close" : type === "text-delta" ? "delta" : "event",
+      type,
+    );
     this.transcript.take(chunk as Chunk);
     if (type === "data-capstan-error") this.#fault = data;
-    if (type === "data-capstan-close" && isObject(data) && isText(data["reason"])) this.#reason = data["reason"];
+    if (type === "data-capstan-close" && isObject(data) && isText(data["reason"]))
+      this.#reason = data["reason"];
     if (type === "abort") this.#reason = "cancelled";
     if (type === "finish") this.#reason ??= reasonOf(chunk["finishReason"]);
     if (type === "error") this.#fail(chunk["errorText"]);
@@ -56,16 +73,29 @@ function reasonOf(finishReason: unknown): string {
   return isText(finishReason) && finishReason !== "stop" ? finishReason : "completed";
 }
 
-/** The chat as the AI SDK has it. Answers to what was asked are outputs of a tool, in the message that asked. */
+/**
+ * The chat as the AI SDK has it. Answers to what was asked are outputs of a tool, in the message
+ * that asked.
+ */
 function uiMessages(messages: readonly Message[], resume: readonly ResumeEntry[] = []): object[] {
-  const said = messages.map(({ id, role, content }) => ({ id, role, parts: [{ type: "text", text: content }] as object[] }));
+  const said = messages.map(({ id, role, content }) => ({
+    id,
+    role,
+    parts: [{ type: "text", text: content }] as object[],
+  }));
   if (resume.length === 0) return said;
   const last = said.at(-1)?.role === "assistant" ? said.pop() : undefined;
-  const asked = { id: last?.id ?? "asked", role: "assistant", parts: [...(last?.parts ?? []), { type: "step-start" }, ...resume.map(outputOf)] };
+  const asked = {
+    id: last?.id ?? "asked",
+    role: "assistant",
+    parts: [...(last?.parts ?? []), { type: "step-start" }, ...resume.map(outputOf)],
+  };
   return [...said, asked];
 }
 
 function outputOf({ interruptId: toolCallId, status, payload }: ResumeEntry): object {
   const common = { type: "tool-interrupt", toolCallId, input: {} };
-  return status === "resolved" ? { ...common, state: "output-available", output: payload ?? null } : { ...common, state: "output-error", errorText: "no answer" };
+  return status === "resolved"
+    ? { ...common, state: "output-available", output: payload ?? null }
+    : { ...common, state: "output-error", errorText: "no answer" };
 }

@@ -5,7 +5,8 @@ import { isObject, isText } from "../json.js";
 export type Chunk = Record<string, unknown> & { type: string };
 
 /** Chunks that only say where something begins or ends, or what the same packet says in full. */
-const STRUCTURE = /^(start|start-step|finish-step|finish|abort|error|text-start|text-end|reasoning-start|reasoning-end|source-url|file|tool-input-(start|delta)|data-capstan-(attempt|error|close))$/;
+const STRUCTURE =
+  /^(start|start-step|finish-step|finish|abort|error|text-start|text-end|reasoning-start|reasoning-end|source-url|file|tool-input-(start|delta)|data-capstan-(attempt|error|close))$/;
 /** What data of ours is called as an event. */
 const EVENTS: Record<string, string> = {
   "data-progress": "PROGRESS_INDICATOR",
@@ -26,13 +27,19 @@ export class ChunkTranscript extends Blocks {
       case "text-delta":
         return this.say(chunk["id"], chunk["delta"]);
       case "reasoning-delta":
-        return isText(chunk["delta"]) && this.show({ type: "THOUGHT_TRACE", data: { thought: chunk["delta"] } });
+        return (
+          isText(chunk["delta"]) &&
+          this.show({ type: "THOUGHT_TRACE", data: { thought: chunk["delta"] } })
+        );
       case "data-event":
         return isObject(data) && this.show(data);
       case "data-capstan-warning":
         return this.warn(data);
       case "tool-input-available":
-        return chunk["toolName"] === "interrupt" && this.show({ type: "INTERRUPT", data: chunk["input"] });
+        return (
+          chunk["toolName"] === "interrupt" &&
+          this.show({ type: "INTERRUPT", data: chunk["input"] })
+        );
       case "tool-output-available":
         return this.#answered(chunk["toolCallId"]);
       default: {

@@ -31,8 +31,12 @@ export function Console(): ReactNode {
   const api = useMemo(() => new Api(key), [key]);
   const asked = useAsked(`me ${key}`, api.me);
   const me = asked.value;
-  const isRefused = asked.error instanceof Refused && (asked.error.status === 401 || asked.error.status === 403);
-  const shared = useMemo(() => me && { api, me, feed: new Feed(api.events), shelf: new Shelf() }, [api, me]);
+  const isRefused =
+    asked.error instanceof Refused && (asked.error.status === 401 || asked.error.status === 403);
+  const shared = useMemo(
+    () => me && { api, me, feed: new Feed(api.events), shelf: new Shelf() },
+    [api, me],
+  );
   useFollowing(shared?.feed);
   useEffect(() => {
     if (isRefused) setAsking(true);
@@ -45,19 +49,59 @@ export function Console(): ReactNode {
   };
   return (
     <ConsoleContext value={shared ?? null}>
-      {shared ? <Shell theme={theme} onTheme={toggleTheme} onKey={() => setAsking(true)}><Shown /></Shell> : <Before error={asked.error} isRefused={isRefused} onAgain={asked.again} onKey={() => setAsking(true)} />}
-      <KeyDialog isOpen={isAsking} complaint={isRefused && key !== "" ? (asked.error as Refused).message : null} onKey={use} onClose={() => setAsking(false)} />
+      {shared ? (
+        <Shell theme={theme} onTheme={toggleTheme} onKey={() => setAsking(true)}>
+          <Shown />
+        </Shell>
+      ) : (
+        <Before
+          error={asked.error}
+          isRefused={isRefused}
+          onAgain={asked.again}
+          onKey={() => setAsking(true)}
+        />
+      )}
+      <KeyDialog
+        isOpen={isAsking}
+        complaint={isRefused && key !== "" ? (asked.error as Refused).message : null}
+        onKey={use}
+        onClose={() => setAsking(false)}
+      />
     </ConsoleContext>
   );
 }
 
 /** Nobody is known yet. */
-function Before({ error, isRefused, onAgain, onKey }: { error: unknown; isRefused: boolean; onAgain: () => void; onKey: () => void }): ReactNode {
-  if (error === undefined) return <main className="before"><p className="muted">…</p></main>;
+function Before({
+  error,
+  isRefused,
+  onAgain,
+  onKey,
+}: {
+  error: unknown;
+  isRefused: boolean;
+  onAgain: () => void;
+  onKey: () => void;
+}): ReactNode {
+  if (error === undefined)
+    return (
+      <main className="before">
+        <p className="muted">…</p>
+      </main>
+    );
   return (
     <main className="before">
       <h1>Capstan console</h1>
-      {isRefused ? <p>It wants a key: a tenant's, or an operator's. <button type="button" className="link" onClick={onKey}>Give one</button></p> : <Failure error={error} onAgain={onAgain} />}
+      {isRefused ? (
+        <p>
+          It wants a key: a tenant's, or an operator's.{" "}
+          <button type="button" className="link" onClick={onKey}>
+            Give one
+          </button>
+        </p>
+      ) : (
+        <Failure error={error} onAgain={onAgain} />
+      )}
     </main>
   );
 }
@@ -96,7 +140,18 @@ function Shown(): ReactNode {
   useEffect(() => {
     document.title = `${TITLES[view.view]} · Capstan console`;
   }, [view.view]);
-  return <Boundary of={path} instead={<p className="view" role="alert">This view broke. The others work; nothing at the gateway was changed.</p>}>{viewed(view)}</Boundary>;
+  return (
+    <Boundary
+      of={path}
+      instead={
+        <p className="view" role="alert">
+          This view broke. The others work; nothing at the gateway was changed.
+        </p>
+      }
+    >
+      {viewed(view)}
+    </Boundary>
+  );
 }
 
 function viewed(view: View): ReactNode {
@@ -122,6 +177,11 @@ function viewed(view: View): ReactNode {
     case "replicas":
       return <Replicas />;
     case "nowhere":
-      return <div className="view"><h1>There is nothing here</h1><p>The menu above leads to what there is.</p></div>;
+      return (
+        <div className="view">
+          <h1>There is nothing here</h1>
+          <p>The menu above leads to what there is.</p>
+        </div>
+      );
   }
 }

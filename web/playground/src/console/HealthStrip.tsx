@@ -10,11 +10,12 @@ import { ROOT, to } from "./url.js";
 import { useAsked, useNow } from "./use-asked.js";
 
 const EVERY = 5_000;
-const STATES: Readonly<Record<Health["state"], readonly ["good" | "warning" | "danger", string]>> = {
-  ready: ["good", "Ready"],
-  draining: ["warning", "Draining: no new runs are taken"],
-  journal_broken: ["danger", "The journal is broken: nothing can be written"],
-};
+const STATES: Readonly<Record<Health["state"], readonly ["good" | "warning" | "danger", string]>> =
+  {
+    ready: ["good", "Ready"],
+    draining: ["warning", "Draining: no new runs are taken"],
+    journal_broken: ["danger", "The journal is broken: nothing can be written"],
+  };
 
 export function HealthStrip(): ReactNode {
   const { api, me } = useConsole();
@@ -30,8 +31,24 @@ export function HealthStrip(): ReactNode {
   useEffect(() => {
     setTold(asked.value);
   }, [asked.value]);
-  if (asked.error !== undefined) return <aside aria-label="Health" className="strip-line tone-danger"><strong role="status">{isOfJournal(asked.error) ? "The journal does not answer." : "The gateway does not answer."}</strong> What you see is from before.</aside>;
-  return told ? <Told health={told} version={me.version} /> : <aside aria-label="Health" className="strip-line">…</aside>;
+  if (asked.error !== undefined)
+    return (
+      <aside aria-label="Health" className="strip-line tone-danger">
+        <strong role="status">
+          {isOfJournal(asked.error)
+            ? "The journal does not answer."
+            : "The gateway does not answer."}
+        </strong>{" "}
+        What you see is from before.
+      </aside>
+    );
+  return told ? (
+    <Told health={told} version={me.version} />
+  ) : (
+    <aside aria-label="Health" className="strip-line">
+      …
+    </aside>
+  );
 }
 
 function isOfJournal(error: unknown): boolean {
@@ -45,13 +62,26 @@ function Told({ health, version }: { health: Health; version: string }): ReactNo
   const [tone, words] = STATES[health.state] ?? (["warning", health.state] as const);
   return (
     <aside aria-label="Health" className={`strip-line tone-${tone}`} data-health={health.state}>
-      <strong role="status"><span className="strip-dot" aria-hidden="true" />{words}</strong>
-      <Link href={to.runs({ state: "running" })}>{count(health.running)} running{here}</Link>
-      <Link href={to.runs({ state: "waiting" })}>{count(health.waiting)} waiting{here}</Link>
+      <strong role="status">
+        <span className="strip-dot" aria-hidden="true" />
+        {words}
+      </strong>
+      <Link href={to.runs({ state: "running" })}>
+        {count(health.running)} running{here}
+      </Link>
+      <Link href={to.runs({ state: "waiting" })}>
+        {count(health.waiting)} waiting{here}
+      </Link>
       <span>{plural(health.responses, "open response")}</span>
       {health.append_p95_ms != null && <span>append p95 {latency(health.append_p95_ms)}</span>}
-      <Link href={`${ROOT}/faults?hours=1`} data-high={health.faults_5m > 0}>{plural(health.faults_5m, "fault")} in 5 min</Link>
-      <span className="muted">{health.version || version} · up {span(health.uptime_seconds * 1000)}{health.replica ? ` · replica ${health.replica.n} of ${health.replica.of}` : ""}{feed === "away" ? " · feed paused" : ""}</span>
+      <Link href={`${ROOT}/faults?hours=1`} data-high={health.faults_5m > 0}>
+        {plural(health.faults_5m, "fault")} in 5 min
+      </Link>
+      <span className="muted">
+        {health.version || version} · up {span(health.uptime_seconds * 1000)}
+        {health.replica ? ` · replica ${health.replica.n} of ${health.replica.of}` : ""}
+        {feed === "away" ? " · feed paused" : ""}
+      </span>
     </aside>
   );
 }

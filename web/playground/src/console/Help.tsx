@@ -24,9 +24,29 @@ export function Help({ onClose }: { onClose: () => void }): ReactNode {
   const [isOn, setOn] = useState(areOn);
   return (
     <Dialog name="help-title" title="Keys" onClose={onClose}>
-      <dl className="keys">{KEYS.map(([key, does]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{does}</dd></div>)}</dl>
-      <Switch label="Shortcuts of single keys" isOn={isOn} onChange={(next) => { switchKeys(next); setOn(next); }} />
-      <div className="row"><Button look="primary" onClick={onClose}>Close</Button></div>
+      <dl className="keys">
+        {KEYS.map(([key, does]) => (
+          <div key={key}>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{does}</dd>
+          </div>
+        ))}
+      </dl>
+      <Switch
+        label="Shortcuts of single keys"
+        isOn={isOn}
+        onChange={(next) => {
+          switchKeys(next);
+          setOn(next);
+        }}
+      />
+      <div className="row">
+        <Button look="primary" onClick={onClose}>
+          Close
+        </Button>
+      </div>
     </Dialog>
   );
 }

@@ -40,33 +40,95 @@ export function Shell({ theme, onTheme, onKey, children }: Props): ReactNode {
   }, [path]);
   return (
     <div className="console" data-blurred={isBlurred}>
-      <a className="skip" href="#main">To the content</a>
+      <a className="skip" href="#main">
+        To the content
+      </a>
       <header className="header">
-        <a className="home-link" aria-label="Capstan console" href={ROOT} onClick={(event) => { event.preventDefault(); navigate(ROOT); }}><Logo /> <span>Capstan <b>console</b></span></a>
+        <a
+          className="home-link"
+          aria-label="Capstan console"
+          href={ROOT}
+          onClick={(event) => {
+            event.preventDefault();
+            navigate(ROOT);
+          }}
+        >
+          <Logo />{" "}
+          <span>
+            Capstan <b>console</b>
+          </span>
+        </a>
         <Menu path={path} withReplicas={me.replicas} />
         <SearchBox key={search} box={box} />
         <div className="row tools">
-          <Button size="icon" look="ghost" aria-pressed={isBlurred} aria-label="Blur content" title="Blur content (.)" onClick={() => setBlurred(!isBlurred)}><Icon name="eye" /></Button>
-          <Button size="icon" look="ghost" aria-label="Help" title="Keys and help (?)" onClick={() => setHelping(true)}><Icon name="help" /></Button>
-          {me.who !== "local" && <Button size="icon" look="ghost" aria-label="Key" title={`${me.who} ${me.name}`} onClick={onKey}><Icon name="key" /></Button>}
-          <Button size="icon" look="ghost" aria-label={theme === "dark" ? "Light theme" : "Dark theme"} onClick={onTheme}><Icon name={theme === "dark" ? "sun" : "moon"} /></Button>
+          <Button
+            size="icon"
+            look="ghost"
+            aria-pressed={isBlurred}
+            aria-label="Blur content"
+            title="Blur content (.)"
+            onClick={() => setBlurred(!isBlurred)}
+          >
+            <Icon name="eye" />
+          </Button>
+          <Button
+            size="icon"
+            look="ghost"
+            aria-label="Help"
+            title="Keys and help (?)"
+            onClick={() => setHelping(true)}
+          >
+            <Icon name="help" />
+          </Button>
+          {me.who !== "local" && (
+            <Button
+              size="icon"
+              look="ghost"
+              aria-label="Key"
+              title={`${me.who} ${me.name}`}
+              onClick={onKey}
+            >
+              <Icon name="key" />
+            </Button>
+          )}
+          <Button
+            size="icon"
+            look="ghost"
+            aria-label={theme === "dark" ? "Light theme" : "Dark theme"}
+            onClick={onTheme}
+          >
+            <Icon name={theme === "dark" ? "sun" : "moon"} />
+          </Button>
         </div>
       </header>
       <HealthStrip />
-      <main id="main" ref={main} className="main" tabIndex={-1}>{children}</main>
+      <main id="main" ref={main} className="main" tabIndex={-1}>
+        {children}
+      </main>
       {isHelping && <Help onClose={() => setHelping(false)} />}
     </div>
   );
 }
 
-const MENU = [["", "Overview"], ["/runs", "Runs"], ["/faults", "Faults"], ["/agents", "Agents"], ["/tenants", "Tenants"]] as const;
+const MENU = [
+  ["", "Overview"],
+  ["/runs", "Runs"],
+  ["/faults", "Faults"],
+  ["/agents", "Agents"],
+  ["/tenants", "Tenants"],
+] as const;
 
 function Menu({ path, withReplicas }: { path: string; withReplicas: boolean }): ReactNode {
   const entries = withReplicas ? [...MENU, ["/replicas", "Replicas"] as const] : MENU;
-  const isHere = (place: string) => (place === "" ? viewOf(path).view === "overview" : path.startsWith(ROOT + place));
+  const isHere = (place: string) =>
+    place === "" ? viewOf(path).view === "overview" : path.startsWith(ROOT + place);
   return (
     <nav className="menu" aria-label="Console">
-      {entries.map(([place, name]) => <Link key={place} href={ROOT + place} aria-current={isHere(place) ? "page" : undefined}>{name}</Link>)}
+      {entries.map(([place, name]) => (
+        <Link key={place} href={ROOT + place} aria-current={isHere(place) ? "page" : undefined}>
+          {name}
+        </Link>
+      ))}
     </nav>
   );
 }
@@ -81,7 +143,17 @@ export function SearchBox({ box }: { box: RefObject<HTMLInputElement | null> }):
   return (
     <form className="search" role="search" onSubmit={submit}>
       <Icon name="search" />
-      <input ref={box} className="input" name="q" type="search" aria-label="Find by any id" placeholder="Any id  ( / )" autoComplete="off" spellCheck={false} onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()} />
+      <input
+        ref={box}
+        className="input"
+        name="q"
+        type="search"
+        aria-label="Find by any id"
+        placeholder="Any id  ( / )"
+        autoComplete="off"
+        spellCheck={false}
+        onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
+      />
     </form>
   );
 }

@@ -36,7 +36,10 @@ export function useFeed(listener: (event: FeedEvent) => void): void {
   }, [feed]);
 }
 
-/** Asks anew once something has happened, at most every so often. While nothing does, nobody is asked. */
+/**
+ * Asks anew once something has happened, at most every so often. While nothing does, nobody is
+ * asked.
+ */
 export function useNews(again: () => void, every: number): void {
   const soon = useSeldom(again, every);
   useFeed(({ type }) => type !== "state" && soon());

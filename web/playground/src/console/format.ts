@@ -29,7 +29,12 @@ function two(ms: number, large: number, name: string, small: number, less: strin
 export function age(at: string, now: number): string {
   const ms = Math.max(0, now - Date.parse(at));
   if (Number.isNaN(ms)) return "–";
-  for (const [unit, name] of [[DAY, "d"], [HOUR, "h"], [MINUTE, "min"]] as const) if (ms >= unit) return `${Math.floor(ms / unit)} ${name}`;
+  for (const [unit, name] of [
+    [DAY, "d"],
+    [HOUR, "h"],
+    [MINUTE, "min"],
+  ] as const)
+    if (ms >= unit) return `${Math.floor(ms / unit)} ${name}`;
   return `${Math.floor(ms / SECOND)} s`;
 }
 
@@ -42,15 +47,26 @@ export function clock(at: string, now: number, locale?: string): string {
   return `${isToday ? "" : `${ofDay.format(time)}, `}${ofTime.format(time)}`;
 }
 
-/** Made once: a list that is scrolled asks for hundreds of times, and to make one takes longer than all else of its row. */
-const formats = new Map<string | undefined, { ofDay: Intl.DateTimeFormat; ofTime: Intl.DateTimeFormat }>();
+/**
+ * Made once: a list that is scrolled asks for hundreds of times, and to make one takes longer than
+ * all else of its row.
+ */
+const formats = new Map<
+  string | undefined,
+  { ofDay: Intl.DateTimeFormat; ofTime: Intl.DateTimeFormat }
+>();
 
 function formatsOf(locale: string | undefined) {
   let known = formats.get(locale);
   if (!known) {
     known = {
       ofDay: new Intl.DateTimeFormat(locale, { day: "numeric", month: "short" }),
-      ofTime: new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }),
+      ofTime: new Intl.DateTimeFormat(locale, {
+        hour: "2-digit",
+        minute: "2-digit",
+        second: "2-digit",
+        hour12: false,
+      }),
     };
     formats.set(locale, known);
   }
@@ -59,7 +75,11 @@ function formatsOf(locale: string | undefined) {
 
 export function bytes(count: number): string {
   if (count < 1000) return `${count} B`;
-  for (const [unit, name] of [[1e9, "GB"], [1e6, "MB"]] as const) if (count >= unit) return `${short(count / unit)} ${name}`;
+  for (const [unit, name] of [
+    [1e9, "GB"],
+    [1e6, "MB"],
+  ] as const)
+    if (count >= unit) return `${short(count / unit)} ${name}`;
   return `${short(count / 1000)} kB`;
 }
 
@@ -69,7 +89,9 @@ function short(number: number): string {
 
 /** `12,345`. */
 export function count(number: number): string {
-  return Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+  return Math.round(number)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 export function plural(number: number, one: string, many = `${one}s`): string {
@@ -83,7 +105,9 @@ export function brief(id: string): string {
 
 /** How long a run took, or takes so far. */
 export function durationOf(row: Row, now: number): number {
-  return isOver(row.state) ? row.duration_ms : Math.max(row.duration_ms, now - Date.parse(row.created_at));
+  return isOver(row.state)
+    ? row.duration_ms
+    : Math.max(row.duration_ms, now - Date.parse(row.created_at));
 }
 
 export function isOver(state: State): boolean {
@@ -93,6 +117,10 @@ export function isOver(state: State): boolean {
 /** «12 in, 40 out» of what the provider counted. */
 export function tokens(usage: Usage | null | undefined): string | undefined {
   if (!usage) return undefined;
-  const parts = Object.entries(usage).flatMap(([name, value]) => (typeof value === "number" ? [`${count(value)} ${name.replace(/_?tokens$/, "").replaceAll("_", " ")}`] : []));
+  const parts = Object.entries(usage).flatMap(([name, value]) =>
+    typeof value === "number"
+      ? [`${count(value)} ${name.replace(/_?tokens$/, "").replaceAll("_", " ")}`]
+      : [],
+  );
   return parts.length === 0 ? undefined : parts.join(", ");
 }

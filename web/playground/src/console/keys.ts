@@ -1,4 +1,5 @@
-// Shortcuts of single keys: none while somebody types or a dialog is open, and all of them can be switched off (WCAG 2.1.4).
+// Shortcuts of single keys: none while somebody types or a dialog is open, and all of them can be
+// switched off (WCAG 2.1.4).
 import { useEffect, useRef } from "react";
 
 const STORED = "capstan-shortcuts";
@@ -36,7 +37,11 @@ export function useShortcuts(shortcuts: Shortcuts): void {
   }, []);
 }
 
-function chosen({ key, ctrlKey, metaKey, altKey }: KeyboardEvent, before: string, shortcuts: Shortcuts): (() => void) | undefined {
+function chosen(
+  { key, ctrlKey, metaKey, altKey }: KeyboardEvent,
+  before: string,
+  shortcuts: Shortcuts,
+): (() => void) | undefined {
   if (ctrlKey || metaKey || altKey) return undefined;
   // `g t` is not `t`.
   return before === "g" && key !== "g" ? shortcuts[`g ${key}`] : shortcuts[key];
@@ -46,7 +51,11 @@ function chosen({ key, ctrlKey, metaKey, altKey }: KeyboardEvent, before: string
 function isElsewhere({ target, key }: KeyboardEvent): boolean {
   if (!(target instanceof Element)) return false;
   if (document.querySelector("dialog[open]")) return true;
-  // Letters mean nothing to a slider or a switch; the switch of a dialog that was just closed may still have the focus.
-  if (target.closest("input:not([type=range], [type=checkbox]), textarea, select, [contenteditable]")) return true;
+  // Letters mean nothing to a slider or a switch; the switch of a dialog that was just closed may
+  // still have the focus.
+  if (
+    target.closest("input:not([type=range], [type=checkbox]), textarea, select, [contenteditable]")
+  )
+    return true;
   return key === " " && target.closest("button, a, summary, input, [role=tab]") !== null;
 }

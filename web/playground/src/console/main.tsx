@@ -8,7 +8,18 @@ import { Boundary } from "../show/Boundary.js";
 import { Console } from "./Console.js";
 
 /** The last resort: what broke is outside of every view. */
-const broken = <p className="broken" role="alert">The page broke. <a href="/console">Load it again</a>; nothing at the gateway was changed.</p>;
+const broken = (
+  <p className="broken" role="alert">
+    The page broke. <a href="/console">Load it again</a>; nothing at the gateway was changed.
+  </p>
+);
 
 const root = document.getElementById("root");
-if (root) createRoot(root).render(<StrictMode><Boundary of={root} instead={broken}><Console /></Boundary></StrictMode>);
+if (root)
+  createRoot(root).render(
+    <StrictMode>
+      <Boundary of={root} instead={broken}>
+        <Console />
+      </Boundary>
+    </StrictMode>,
+  );

@@ -1,10 +1,22 @@
-// The address bar is the state. Forty lines in place of a library: the history API, one event, one component.
-import { type AnchorHTMLAttributes, type MouseEvent, type ReactNode, useSyncExternalStore } from "react";
+// The address bar is the state. Forty lines in place of a library: the history API, one event,
+// one component.
+import {
+  type AnchorHTMLAttributes,
+  type MouseEvent,
+  type ReactNode,
+  useSyncExternalStore,
+} from "react";
 
 const CHANGED = "capstan:navigated";
 
-/** Goes to an address of this page; `replace` leaves no step to go back to. `state` stays with the step. */
-export function navigate(href: string, { replace = false, state = null }: { replace?: boolean; state?: unknown } = {}): void {
+/**
+ * Goes to an address of this page; `replace` leaves no step to go back to. `state` stays with the
+ * step.
+ */
+export function navigate(
+  href: string,
+  { replace = false, state = null }: { replace?: boolean; state?: unknown } = {},
+): void {
   if (replace) history.replaceState(state ?? history.state, "", href);
   else history.pushState(state, "", href);
   dispatchEvent(new Event(CHANGED));
@@ -36,7 +48,15 @@ interface Props extends AnchorHTMLAttributes<HTMLAnchorElement> {
 export function Link({ href, state, onClick, ...rest }: Props): ReactNode {
   const follow = (event: MouseEvent<HTMLAnchorElement>) => {
     onClick?.(event);
-    if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    if (
+      event.defaultPrevented ||
+      event.button !== 0 ||
+      event.metaKey ||
+      event.ctrlKey ||
+      event.shiftKey ||
+      event.altKey
+    )
+      return;
     event.preventDefault();
     navigate(href, { state });
   };

@@ -17,12 +17,17 @@ export const ROOT = "/console";
 
 /** Which view an address names. */
 export function viewOf(path: string, search = ""): View {
-  const [, first = "", second, third, ...rest] = path.replace(/\/+$/, "").slice(ROOT.length).split("/").map(decoded);
+  const [, first = "", second, third, ...rest] = path
+    .replace(/\/+$/, "")
+    .slice(ROOT.length)
+    .split("/")
+    .map(decoded);
   if (rest.length > 0) return { view: "nowhere" };
   if (second === undefined) return plain(first, search);
   if (first === "runs" && third === undefined) return { view: "run", id: second };
   if (first === "agents" && third === undefined) return { view: "agent", name: second };
-  if (first === "sessions" && third !== undefined) return { view: "session", tenant: second, session: third };
+  if (first === "sessions" && third !== undefined)
+    return { view: "session", tenant: second, session: third };
   return { view: "nowhere" };
 }
 
@@ -54,8 +59,10 @@ function decoded(part: string): string {
 export const to = {
   find: (q: string) => `${ROOT}/find?${new URLSearchParams({ q })}`,
   runs: (filters: Partial<Filters> = {}) => `${ROOT}/runs${searchOf(filters)}`,
-  run: (id: string, tab?: string, at?: number) => `${ROOT}/runs/${id}${query({ tab, at: at?.toString() })}`,
-  session: (tenant: string, session: string) => `${ROOT}/sessions/${encodeURIComponent(tenant)}/${encodeURIComponent(session)}`,
+  run: (id: string, tab?: string, at?: number) =>
+    `${ROOT}/runs/${id}${query({ tab, at: at?.toString() })}`,
+  session: (tenant: string, session: string) =>
+    `${ROOT}/sessions/${encodeURIComponent(tenant)}/${encodeURIComponent(session)}`,
   agent: (name: string) => `${ROOT}/agents/${encodeURIComponent(name)}`,
 };
 
@@ -71,12 +78,26 @@ export interface Filters {
   before: string;
 }
 
-export const FILTERS = ["tenant", "agent", "state", "fault", "session", "since", "until", "before"] as const;
+export const FILTERS = [
+  "tenant",
+  "agent",
+  "state",
+  "fault",
+  "session",
+  "since",
+  "until",
+  "before",
+] as const;
 
-/** The filters of an address; what is no filter does not count. A state that there is not does: the gateway says so, and it must not look like any state. */
+/**
+ * The filters of an address; what is no filter does not count. A state that there is not does: the
+ * gateway says so, and it must not look like any state.
+ */
 export function filtersOf(search: string): Filters {
   const given = new URLSearchParams(search);
-  return Object.fromEntries(FILTERS.map((name) => [name, given.get(name)?.trim() ?? ""])) as unknown as Filters;
+  return Object.fromEntries(
+    FILTERS.map((name) => [name, given.get(name)?.trim() ?? ""]),
+  ) as unknown as Filters;
 }
 
 /** The one way to write filters, so that equal ones have equal addresses. */
@@ -85,18 +106,27 @@ export function searchOf(filters: Partial<Filters>): string {
 }
 
 function query(members: Readonly<Record<string, string | undefined>>): string {
-  const set = Object.entries(members).filter((entry): entry is [string, string] => entry[1] !== undefined && entry[1] !== "");
+  const set = Object.entries(members).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined && entry[1] !== "",
+  );
   // Times are read by people, too: a colon needs no escape here.
   return set.length === 0 ? "" : `?${new URLSearchParams(set)}`.replaceAll("%3A", ":");
 }
 
 /** The address with some members of its query set, or taken away. */
-export function withQuery(path: string, search: string, changed: Readonly<Record<string, string | undefined>>): string {
+export function withQuery(
+  path: string,
+  search: string,
+  changed: Readonly<Record<string, string | undefined>>,
+): string {
   return path + query({ ...Object.fromEntries(new URLSearchParams(search)), ...changed });
 }
 
 /** Where a link of the configuration leads: its place holders filled, and https only. */
-export function filled(template: string, values: Readonly<Record<string, string | null | undefined>>): string | undefined {
+export function filled(
+  template: string,
+  values: Readonly<Record<string, string | null | undefined>>,
+): string | undefined {
   let isWhole = true;
   const text = template.replace(/\{(\w+)\}/g, (_, name: string) => {
     const value = values[name];

@@ -1,4 +1,5 @@
-// A question to the gateway as React state. What was answered stays on screen while it is asked again; a failure is said.
+// A question to the gateway as React state. What was answered stays on screen while it is asked
+// again; a failure is said.
 import { useCallback, useEffect, useRef, useState } from "react";
 
 export interface Asked<T> {
@@ -8,7 +9,10 @@ export interface Asked<T> {
 }
 
 /** `name` tells questions apart: another one begins with nothing; none is not asked. */
-export function useAsked<T>(name: string | null, ask: (signal: AbortSignal) => Promise<T>): Asked<T> {
+export function useAsked<T>(
+  name: string | null,
+  ask: (signal: AbortSignal) => Promise<T>,
+): Asked<T> {
   const [round, setRound] = useState(0);
   const [found, setFound] = useState<{ name: string | null; value?: T; error?: unknown }>({ name });
   const latest = useRef(ask);
@@ -23,14 +27,19 @@ export function useAsked<T>(name: string | null, ask: (signal: AbortSignal) => P
         if (!left.signal.aborted) setFound({ name, value });
       },
       (error: unknown) => {
-        if (!left.signal.aborted) setFound((before) => (before.name === name ? { ...before, error } : { name, error }));
+        if (!left.signal.aborted)
+          setFound((before) => (before.name === name ? { ...before, error } : { name, error }));
       },
     );
     return () => left.abort();
   }, [name, round]);
   const again = useCallback(() => setRound((before) => before + 1), []);
   const isSame = found.name === name;
-  return { value: isSame ? found.value : undefined, error: isSame ? found.error : undefined, again };
+  return {
+    value: isSame ? found.value : undefined,
+    error: isSame ? found.error : undefined,
+    again,
+  };
 }
 
 /** Now, told again every so often while the tab is seen; a rest of `null` stops it. */
@@ -57,10 +66,13 @@ export function useSeldom(act: () => void, every: number): () => void {
   useEffect(() => () => clearTimeout(timer.current), []);
   return useCallback(() => {
     if (timer.current !== undefined) return;
-    timer.current = setTimeout(() => {
-      timer.current = undefined;
-      last.current = Date.now();
-      latest.current();
-    }, Math.max(0, last.current + every - Date.now()));
+    timer.current = setTimeout(
+      () => {
+        timer.current = undefined;
+        last.current = Date.now();
+        latest.current();
+      },
+      Math.max(0, last.current + every - Date.now()),
+    );
   }, [every]);
 }

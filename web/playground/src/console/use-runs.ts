@@ -56,13 +56,20 @@ export function useRuns(filters: Filters, mayMove: () => boolean): Runs {
     [api, search],
   );
 
-  const take = useCallback((row: Row) => setList((before) => withLive(before, row, filters, mayMove())), [search, mayMove]);
+  const take = useCallback(
+    (row: Row) => setList((before) => withLive(before, row, filters, mayMove())),
+    [search, mayMove],
+  );
 
   /** The first page: all of a new list, and news for one that is there. */
   const refresh = useCallback(() => {
     ask(undefined, (page) => {
       setNew(false);
-      setList((before) => (before.rows.length === 0 ? withPage(EMPTY, page, PAGE) : page.runs.reduce((all, row) => withLive(all, row, filters, mayMove()), before)));
+      setList((before) =>
+        before.rows.length === 0
+          ? withPage(EMPTY, page, PAGE)
+          : page.runs.reduce((all, row) => withLive(all, row, filters, mayMove()), before),
+      );
     });
   }, [ask, search, mayMove]);
 
@@ -78,7 +85,8 @@ export function useRuns(filters: Filters, mayMove: () => boolean): Runs {
 
   const { next } = list;
   const more = useCallback(() => {
-    if (!isBusy && next !== undefined) ask(next, (page) => setList((before) => withPage(before, page, PAGE)));
+    if (!isBusy && next !== undefined)
+      ask(next, (page) => setList((before) => withPage(before, page, PAGE)));
   }, [ask, isBusy, next]);
   const showFresh = useCallback(() => setList(withFresh), []);
   return { list, isNew, isBusy, error, more, again: refresh, showFresh };

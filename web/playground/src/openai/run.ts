@@ -13,9 +13,15 @@ export class OpenAIRun extends FaceRun {
 
   protected async read(signal: AbortSignal): Promise<string> {
     this.transcript = new ResponseTranscript();
-    // What fails is the line, until an event says otherwise; without an id there is nothing to go on with.
+    // What fails is the line, until an event says otherwise; without an id there is nothing to go
+    // on with.
     const response = await this.#send(signal);
-    if (!response.ok || !response.body) throw refusal(response.status, failureOf(objectOf(await response.text())?.["error"]), "OpenAI");
+    if (!response.ok || !response.body)
+      throw refusal(
+        response.status,
+        failureOf(objectOf(await response.text())?.["error"]),
+        "OpenAI",
+      );
     this.canGoOn = this.streamId !== undefined;
     let reason = "completed";
     for await (const { data } of framesOf(response.body)) reason = this.#take(data) ?? reason;
@@ -25,17 +31,38 @@ export class OpenAIRun extends FaceRun {
 
   #send(signal: AbortSignal): Promise<Response> {
     const { base, headers, maxWait } = this.options;
-    const heal = resumableFetch({ fetch: (url, init = {}) => this.fetch(String(url), init), maxWait, onNotice: this.notice });
+    const heal = resumableFetch({
+      fetch: (url, init = {}) => this.fetch(String(url), init),
+      maxWait,
+      onNotice: this.notice,
+    });
     const common = { ...headers, "x-capstan-events": "all" };
-    if (this.streamId !== undefined) return heal(`${base}/responses/${responseOf(this.streamId)}?stream=true`, { headers: common, signal });
-    return heal(`${base}/responses`, { method: "POST", headers: { ...common, "content-type": "application/json" }, body: this.#body(), signal });
+    if (this.streamId !== undefined)
+      return heal(`${base}/responses/${responseOf(this.streamId)}?stream=true`, {
+        headers: common,
+        signal,
+      });
+    return heal(`${base}/responses`, {
+      method: "POST",
+      headers: { ...common, "content-type": "application/json" },
+      body: this.#body(),
+      signal,
+    });
   }
 
   #body(): string {
-    const { conversationId, messages, resume } = this.said;
+    const { conversationId, messages, isWhole, resume } = this.said;
     const { agent } = this.options;
-    const input = resume ? resume.map(outputOf) : (messages.at(-1)?.content ?? "");
-    return JSON.stringify({ ...(agent !== "" && { model: agent }), conversation: conversationId, input, stream: true });
+    const said = isWhole
+      ? messages.map(({ role, content }) => ({ role, content }))
+      : messages.at(-1)?.content;
+    const input = resume ? resume.map(outputOf) : (said ?? "");
+    return JSON.stringify({
+      ...(agent !== "" && { model: agent }),
+      conversation: conversationId,
+      input,
+      stream: true,
+    });
   }
 
   /** Why the run ended, if it did. */
@@ -47,7 +74,10 @@ export class OpenAIRun extends FaceRun {
       return undefined;
     }
     const type = event["type"];
-    this.options.onMark(LAST.includes(type) ? "close" : type.endsWith("text.delta") ? "delta" : "event", type);
+    this.options.onMark(
+      LAST.includes(type) ? "close" : type.endsWith("text.delta") ? "delta" : "event",
+      type,
+    );
     this.transcript.take(event as ResponseEvent);
     if (type === "error") this.#fail(event["error"]);
     const response = isObject(event["response"]) ? event["response"] : {};
@@ -67,7 +97,11 @@ function responseOf(streamId: string): string {
 
 /** An answer to what was asked, in the words for the output of a tool. */
 function outputOf({ interruptId, status, payload }: ResumeEntry): object {
-  return { type: "function_call_output", call_id: interruptId, output: status === "resolved" ? JSON.stringify(payload ?? null) : "" };
+  return {
+    type: "function_call_output",
+    call_id: interruptId,
+    output: status === "resolved" ? JSON.stringify(payload ?? null) : "",
+  };
 }
 
 /** OpenAI's error holds ours: its code is only the nearest that there is. */
@@ -78,6 +112,9 @@ function failureOf(error: unknown): ReturnType<typeof parseAGUIError> {
 }
 
 function reasonOf({ status, incomplete_details: details }: Record<string, unknown>): string {
-  if (status === "incomplete") return isObject(details) && details["reason"] === "content_filter" ? "content_filter" : "length";
+  if (status === "incomplete")
+    return isObject(details) && details["reason"] === "content_filter"
+      ? "content_filter"
+      : "length";
   return isText(status) ? status : "completed";
 }

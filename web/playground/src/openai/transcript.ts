@@ -19,7 +19,10 @@ export class ResponseTranscript extends Blocks {
       case "response.output_text.delta":
         return this.sayOn(event["delta"]);
       case "response.reasoning_summary_text.done":
-        return isText(event["text"]) && this.show({ type: "THOUGHT_TRACE", data: { thought: event["text"] } });
+        return (
+          isText(event["text"]) &&
+          this.show({ type: "THOUGHT_TRACE", data: { thought: event["text"] } })
+        );
       case "response.output_text.annotation.added":
         return this.#cite(event["annotation"]);
       case "response.output_item.done":
@@ -36,19 +39,30 @@ export class ResponseTranscript extends Blocks {
 
   /** Sources come one by one, and belong together. */
   #cite(annotation: unknown): boolean {
-    if (!isObject(annotation) || !isText(annotation["url"]) || !isText(annotation["title"])) return false;
+    if (!isObject(annotation) || !isText(annotation["url"]) || !isText(annotation["title"]))
+      return false;
     const { url, title } = annotation as { url: string; title: string };
     const last = this.blocks.at(-1);
-    const earlier = last?.type === "event" && last.view.type === "citations" ? last.view.data.citations : [];
+    const earlier =
+      last?.type === "event" && last.view.type === "citations" ? last.view.data.citations : [];
     if (earlier.length > 0) this.drop((event) => last?.type === "event" && event === last.event);
-    return this.show({ type: "CITATION_BLOCK", data: { citations: [...earlier, { source_id: url, uri: url, title }] } });
+    return this.show({
+      type: "CITATION_BLOCK",
+      data: { citations: [...earlier, { source_id: url, uri: url, title }] },
+    });
   }
 
-  /** Text and thoughts came in pieces; a call comes whole. One by the name of `interrupt` is a question to a person. */
+  /**
+   * Text and thoughts came in pieces; a call comes whole. One by the name of `interrupt` is a
+   * question to a person.
+   */
   #item(item: unknown): boolean {
     if (!isObject(item)) return false;
     if (item["type"] !== "function_call") return true;
-    const asked = item["name"] === "interrupt" && isText(item["arguments"]) ? parsed(item["arguments"]) : undefined;
+    const asked =
+      item["name"] === "interrupt" && isText(item["arguments"])
+        ? parsed(item["arguments"])
+        : undefined;
     if (asked === undefined) return false;
     return this.show({ type: "INTERRUPT", data: asked });
   }

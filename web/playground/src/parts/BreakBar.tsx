@@ -29,7 +29,11 @@ export function BreakBar({ isRunning, trouble, onTrouble, onCut, onFault }: Prop
         onChange={(event) => onTrouble({ ...trouble, cutEvery: Number(event.target.value) })}
       >
         <option value={0}>never</option>
-        {[1, 3, 5, 10, 50].map((n) => <option key={n} value={n}>{n === 1 ? "after every packet" : `every ${n} packets`}</option>)}
+        {[1, 3, 5, 10, 50].map((n) => (
+          <option key={n} value={n}>
+            {n === 1 ? "after every packet" : `every ${n} packets`}
+          </option>
+        ))}
       </Select>
       <Switch
         label="Forget my place"
@@ -42,7 +46,13 @@ export function BreakBar({ isRunning, trouble, onTrouble, onCut, onFault }: Prop
   );
 }
 
-function Faults({ isRunning, onFault }: { isRunning: boolean; onFault: (command: string) => void }): ReactNode {
+function Faults({
+  isRunning,
+  onFault,
+}: {
+  isRunning: boolean;
+  onFault: (command: string) => void;
+}): ReactNode {
   const [code, setCode] = useState<string>(CATALOGUE[0].code);
   const [wait, setWait] = useState("");
   const option = wait === "" ? "" : ` --retry-after ${wait}`;
@@ -55,13 +65,26 @@ function Faults({ isRunning, onFault }: { isRunning: boolean; onFault: (command:
       }}
     >
       <Select label="Fail with" value={code} onChange={(event) => setCode(event.target.value)}>
-        {CATALOGUE.map((fault) => <option key={fault.code} value={fault.code}>{`${fault.code} – ${fault.title}`}</option>)}
+        {CATALOGUE.map((fault) => (
+          <option key={fault.code} value={fault.code}>{`${fault.code} – ${fault.title}`}</option>
+        ))}
       </Select>
       <label className="field field-short">
         <span className="field-label">Retry after (s)</span>
-        <input className="input" type="number" min={0} max={3600} inputMode="numeric" value={wait} placeholder="–" onChange={(event) => setWait(event.target.value)} />
+        <input
+          className="input"
+          type="number"
+          min={0}
+          max={3600}
+          inputMode="numeric"
+          value={wait}
+          placeholder="–"
+          onChange={(event) => setWait(event.target.value)}
+        />
       </label>
-      <Button type="submit" disabled={isRunning}>Fail</Button>
+      <Button type="submit" disabled={isRunning}>
+        Fail
+      </Button>
     </form>
   );
 }

@@ -30,6 +30,7 @@ export function Composer({ box, isRunning, onSend, onStop, onCut }: Props): Reac
       <textarea
         ref={box}
         aria-label="Message"
+        dir="auto"
         placeholder="Ask anything, or /help"
         rows={1}
         autoFocus
@@ -44,11 +45,29 @@ export function Composer({ box, isRunning, onSend, onStop, onCut }: Props): Reac
       {isRunning ? (
         <>
           {/* On a narrow screen the bar to break it is out of sight while the answer comes. */}
-          <Button look="destructive" size="icon" className="only-narrow" onClick={onCut} aria-label="Cut my connection"><Icon name="cut" /></Button>
-          <Button look="outline" size="icon" onClick={onStop} aria-label="Stop"><Icon name="stop" /></Button>
+          <Button
+            look="destructive"
+            size="icon"
+            className="only-narrow"
+            onClick={onCut}
+            aria-label="Cut my connection"
+          >
+            <Icon name="cut" />
+          </Button>
+          <Button look="outline" size="icon" onClick={onStop} aria-label="Stop">
+            <Icon name="stop" />
+          </Button>
         </>
       ) : (
-        <Button type="submit" look="primary" size="icon" aria-label="Send" aria-disabled={text.trim() === ""}><Icon name="send" /></Button>
+        <Button
+          type="submit"
+          look="primary"
+          size="icon"
+          aria-label="Send"
+          aria-disabled={text.trim() === ""}
+        >
+          <Icon name="send" />
+        </Button>
       )}
     </form>
   );

@@ -27,16 +27,33 @@ export function KeyDialog({ isOpen, complaint, onKey, onClose }: Props): ReactNo
           onKey(String(new FormData(event.currentTarget).get("key") ?? "").trim());
         }}
       >
-        <h2 id="key-title"><Icon name="key" /> A key, please</h2>
-        <p className="muted">This gateway serves tenants. The key is kept in this tab and nowhere else.</p>
+        <h2 id="key-title">
+          <Icon name="key" /> A key, please
+        </h2>
+        <p className="muted">
+          This gateway serves tenants. The key is kept in this tab and nowhere else.
+        </p>
         <label className="field">
           <span className="field-label">Key</span>
-          <input className="input" name="key" type="password" autoComplete="off" spellCheck={false} required />
+          <input
+            className="input"
+            name="key"
+            type="password"
+            autoComplete="off"
+            spellCheck={false}
+            required
+          />
         </label>
-        {complaint && <p className="complaint" role="alert">{complaint}</p>}
+        {complaint && (
+          <p className="complaint" role="alert">
+            {complaint}
+          </p>
+        )}
         <div className="row">
           <Button onClick={onClose}>Cancel</Button>
-          <Button type="submit" look="primary">Use it</Button>
+          <Button type="submit" look="primary">
+            Use it
+          </Button>
         </div>
       </form>
     </dialog>

@@ -30,16 +30,27 @@ export function Timeline({ view }: { view: LogView }): ReactNode {
         ))}
       </ul>
       <div className="strip" aria-hidden="true">
-        {view.marks.slice(-SHOWN).map((mark, n) => <span key={n} className={`mark mark-${mark.kind}`} title={`${seconds(mark)} ${mark.label}`} />)}
+        {view.marks.slice(-SHOWN).map((mark, n) => (
+          <span
+            key={n}
+            className={`mark mark-${mark.kind}`}
+            title={`${seconds(mark)} ${mark.label}`}
+          />
+        ))}
       </div>
       <ol className="happenings" tabIndex={0} aria-label="What happened">
         {told.map((mark, n) => (
           <li key={n}>
-            <time>{seconds(mark)}</time> <span className={`mark mark-${mark.kind}`} aria-hidden="true" /> {mark.label}
+            <time>{seconds(mark)}</time>{" "}
+            <span className={`mark mark-${mark.kind}`} aria-hidden="true" /> {mark.label}
           </li>
         ))}
       </ol>
-      {view.servedBy !== "" && <p className="muted served">Served by <strong>{view.servedBy}</strong></p>}
+      {view.servedBy !== "" && (
+        <p className="muted served">
+          Served by <strong>{view.servedBy}</strong>
+        </p>
+      )}
     </section>
   );
 }

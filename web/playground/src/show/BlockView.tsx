@@ -1,8 +1,9 @@
-// One block of an answer: text, an event or a warning. One that breaks is shown raw, and the others stay.
+// One block of an answer: text, an event or a warning. One that breaks is shown raw, and the
+// others stay.
 import type { Block } from "capstan";
 import { memo, type ReactNode } from "react";
 
-import { Markdown } from "../markdown.js";
+import { Markdown } from "../markdown/Markdown.js";
 import { Icon } from "../ui/Icon.js";
 import { Boundary } from "./Boundary.js";
 import { EventBlock } from "./EventBlock.js";
@@ -11,28 +12,47 @@ import { Raw } from "./Raw.js";
 
 interface Props {
   block: Block;
+  /** More of it may come. */
+  isOpen?: boolean | undefined;
   onRetry?: (() => void) | undefined;
   onAnswer?: OnAnswer | undefined;
 }
 
-export const BlockView = memo(function BlockView({ block, onRetry, onAnswer }: Props): ReactNode {
+export const BlockView = memo(function BlockView({
+  block,
+  isOpen,
+  onRetry,
+  onAnswer,
+}: Props): ReactNode {
   return (
-    <Boundary of={block} instead={<Raw title="This could not be shown" value={contentOf(block)} isOpen />}>
-      <Shown block={block} onRetry={onRetry} onAnswer={onAnswer} />
+    <Boundary
+      of={block}
+      instead={<Raw title="This could not be shown" value={contentOf(block)} isOpen />}
+    >
+      <Shown block={block} isOpen={isOpen} onRetry={onRetry} onAnswer={onAnswer} />
     </Boundary>
   );
 });
 
-function Shown({ block, onRetry, onAnswer }: Props): ReactNode {
+function Shown({ block, isOpen, onRetry, onAnswer }: Props): ReactNode {
   switch (block.type) {
     case "text":
-      return <Markdown text={block.text} />;
+      return <Markdown text={block.text} isOpen={isOpen} />;
     case "event": {
       const asked = askedOf(block.event);
-      return asked ? <Interrupt asked={asked} onAnswer={onAnswer} /> : <EventBlock view={block.view} onRetry={onRetry} />;
+      return asked ? (
+        <Interrupt asked={asked} onAnswer={onAnswer} />
+      ) : (
+        <EventBlock view={block.view} onRetry={onRetry} />
+      );
     }
     case "warning":
-      return <div className="card notice tone-warning" role="note"><Icon name="alert" /><p>{block.error.message}</p></div>;
+      return (
+        <div className="card notice tone-warning" role="note">
+          <Icon name="alert" />
+          <p dir="auto">{block.error.message}</p>
+        </div>
+      );
   }
 }
 

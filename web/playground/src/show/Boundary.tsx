@@ -1,4 +1,5 @@
-// A part that breaks costs itself only: something else is shown in its place, until there is something new to show.
+// A part that breaks costs itself only: something else is shown in its place, until there is
+// something new to show.
 import { Component, type ReactNode } from "react";
 
 interface Props {

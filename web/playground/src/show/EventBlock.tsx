@@ -2,13 +2,13 @@
 import { type EventView, type MediaItem, viewUserError } from "capstan";
 import type { ReactNode } from "react";
 
-import { Link } from "../inline.js";
-import { Markdown } from "../markdown.js";
+import { Markdown } from "../markdown/Markdown.js";
 import { typeOf } from "../raw.js";
 import { safeLink, safeMedia, safePicture } from "../safe-url.js";
 import { Badge } from "../ui/Badge.js";
 import { Button } from "../ui/Button.js";
 import { Icon } from "../ui/Icon.js";
+import { Link } from "./Link.js";
 import { Raw } from "./Raw.js";
 
 interface Props {
@@ -24,11 +24,28 @@ export function EventBlock({ view, onRetry }: Props): ReactNode {
     case "progress":
       return <Progress view={view} />;
     case "media":
-      return <div className="media">{view.data.items.map((item, n) => <Media key={n} item={item} />)}</div>;
+      return (
+        <div className="media">
+          {view.data.items.map((item, n) => (
+            <Media key={n} item={item} />
+          ))}
+        </div>
+      );
     case "markdown":
-      return <div className="card"><Markdown text={view.data.content} /></div>;
+      return (
+        <div className="card">
+          <Markdown text={view.data.content} />
+        </div>
+      );
     case "thought":
-      return <details className="thought"><summary><Icon name="bulb" /> Thought</summary><p>{view.data.thought}</p></details>;
+      return (
+        <details className="thought">
+          <summary>
+            <Icon name="bulb" /> Thought
+          </summary>
+          <p dir="auto">{view.data.thought}</p>
+        </details>
+      );
     case "user_error":
       return <UserError view={view} onRetry={onRetry} />;
     case "reset":
@@ -40,15 +57,37 @@ export function EventBlock({ view, onRetry }: Props): ReactNode {
 
 /** The types of either face that are shown as something, if their members fit. */
 const SHOWN = [
-  ...["CITATION_BLOCK", "PROGRESS_INDICATOR", "MEDIA_CAROUSEL", "MARKDOWN_BLOCK", "THOUGHT_TRACE", "USER_ERROR", "STREAM_RESET", "INTERRUPT"],
-  ...["TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CHUNK", "REASONING_MESSAGE_CONTENT", "MESSAGES_SNAPSHOT", "CUSTOM"],
+  ...[
+    "CITATION_BLOCK",
+    "PROGRESS_INDICATOR",
+    "MEDIA_CAROUSEL",
+    "MARKDOWN_BLOCK",
+    "THOUGHT_TRACE",
+    "USER_ERROR",
+    "STREAM_RESET",
+    "INTERRUPT",
+  ],
+  ...[
+    "TEXT_MESSAGE_CONTENT",
+    "TEXT_MESSAGE_CHUNK",
+    "REASONING_MESSAGE_CONTENT",
+    "MESSAGES_SNAPSHOT",
+    "CUSTOM",
+  ],
 ];
 
-/** What nobody here knows is there for whoever looks; what is known and does not fit stands where it would have been shown. */
+/**
+ * What nobody here knows is there for whoever looks; what is known and does not fit stands where it
+ * would have been shown.
+ */
 function Other({ event }: { event: unknown }): ReactNode {
   const type = typeOf(event) ?? "Something without a type";
   const isForeign = typeOf(event) !== undefined && !SHOWN.includes(type.toUpperCase());
-  return isForeign ? <Raw title={`Event ${type}`} value={event} /> : <Raw title={`${type}, as it came`} value={event} isOpen />;
+  return isForeign ? (
+    <Raw title={`Event ${type}`} value={event} />
+  ) : (
+    <Raw title={`${type}, as it came`} value={event} isOpen />
+  );
 }
 
 type Of<T extends EventView["type"]> = Extract<EventView, { type: T }>;
@@ -56,10 +95,12 @@ type Of<T extends EventView["type"]> = Extract<EventView, { type: T }>;
 function Citations({ view }: { view: Of<"citations"> }): ReactNode {
   return (
     <section className="card" aria-label="Sources">
-      <h3 className="card-title"><Icon name="book" /> Sources</h3>
+      <h3 className="card-title">
+        <Icon name="book" /> Sources
+      </h3>
       <ol className="citations">
         {view.data.citations.map(({ uri, title, snippet, confidence }, n) => (
-          <li key={n}>
+          <li key={n} dir="auto">
             <Link address={uri}>{title}</Link>{" "}
             {Number.isFinite(confidence) && <Badge>{Math.round(confidence * 100)} %</Badge>}
             {snippet && <p className="muted">{snippet}</p>}
@@ -73,10 +114,13 @@ function Citations({ view }: { view: Of<"citations"> }): ReactNode {
 const TONE = { running: "info", complete: "good", failed: "danger" } as const;
 
 function Progress({ view: { data } }: { view: Of<"progress"> }): ReactNode {
-  const share = Math.min(1, Math.max(0, data.progress_percent ?? (data.status === "complete" ? 1 : 0)));
+  const share = Math.min(
+    1,
+    Math.max(0, data.progress_percent ?? (data.status === "complete" ? 1 : 0)),
+  );
   return (
     <div className="card progress">
-      <span>{data.label}</span>
+      <span dir="auto">{data.label}</span>
       <Badge tone={TONE[data.status]}>{data.status}</Badge>
       <progress aria-label={data.label} max={1} value={share} data-status={data.status} />
     </div>
@@ -89,29 +133,53 @@ function Media({ item }: { item: MediaItem }): ReactNode {
   const media = safeMedia(item.url);
   const link = safeLink(item.url);
   if (picture) return <img className="card" src={picture} alt={words} />;
-  if (media) return item.mime_type.startsWith("audio/") ? <audio controls src={media} aria-label={words} /> : <video controls src={media} aria-label={words} />;
+  if (media)
+    return item.mime_type.startsWith("audio/") ? (
+      <audio controls src={media} aria-label={words} />
+    ) : (
+      <video controls src={media} aria-label={words} />
+    );
   return (
     <figure className="card medium">
       <Icon name="image" />
-      <figcaption>
+      <figcaption dir="auto">
         {words}
         {/* What lies elsewhere is not loaded: that would tell its server who reads. */}
-        <span className="muted">{link ? <Link address={item.url}>{`Open at ${new URL(link).host}`}</Link> : "This address is not followed."}</span>
+        <span className="muted">
+          {link ? (
+            <Link address={item.url}>{`Open at ${new URL(link).host}`}</Link>
+          ) : (
+            "This address is not followed."
+          )}
+        </span>
       </figcaption>
     </figure>
   );
 }
 
-function UserError({ view: { data }, onRetry }: { view: Of<"user_error">; onRetry: (() => void) | undefined }): ReactNode {
+function UserError({
+  view: { data },
+  onRetry,
+}: {
+  view: Of<"user_error">;
+  onRetry: (() => void) | undefined;
+}): ReactNode {
   const { icon, tone, label, retry } = viewUserError(data);
   return (
     <div className={`card notice tone-${tone}`} role="note" data-domain={data.domain ?? "system"}>
       <Icon name={icon} />
       <div>
-        <strong>{label}{data.code ? ` · ${data.code}` : ""}</strong>
-        <p>{data.message}</p>
+        <strong>
+          {label}
+          {data.code ? ` · ${data.code}` : ""}
+        </strong>
+        <p dir="auto">{data.message}</p>
       </div>
-      {retry && onRetry && <Button size="small" onClick={onRetry}>{retry}</Button>}
+      {retry && onRetry && (
+        <Button size="small" onClick={onRetry}>
+          {retry}
+        </Button>
+      )}
     </div>
   );
 }

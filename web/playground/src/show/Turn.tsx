@@ -5,8 +5,12 @@ import { useSecondsLeft } from "capstan/react";
 import { memo, type ReactNode } from "react";
 
 import { Badge, type Tone } from "../ui/Badge.js";
+import { Button } from "../ui/Button.js";
+import { CopyButton } from "../ui/Copy.js";
+import { Icon } from "../ui/Icon.js";
 import { BlockView } from "./BlockView.js";
 import type { OnAnswer } from "./Interrupt.js";
+import { Question } from "./Question.js";
 
 /** A code or a reason is a word; an agent can send anything in its place. */
 const LONGEST = 80;
@@ -14,6 +18,8 @@ const LONGEST = 80;
 export interface TurnData {
   id: string;
   question: string;
+  /** It answers what a run asked: it cannot be asked again. */
+  isAnswer?: boolean | undefined;
   state: CapStreamState;
 }
 
@@ -22,18 +28,56 @@ interface Props {
   /** Without it nothing can be tried again: this is what was, not what is. */
   onRetry?: (() => void) | undefined;
   onAnswer?: OnAnswer | undefined;
+  /** Asks something in the place of this turn and all that followed. */
+  onRewrite?: ((id: string, question: string) => void) | undefined;
+  isLast?: boolean | undefined;
   /** Where there is more to know about the run. */
   more?: string | undefined;
 }
 
-export const Turn = memo(function Turn({ turn, onRetry, onAnswer, more }: Props): ReactNode {
-  const { question, state } = turn;
+export const Turn = memo(function Turn({
+  turn,
+  onRetry,
+  onAnswer,
+  onRewrite,
+  isLast,
+  more,
+}: Props): ReactNode {
+  const { id, question, state } = turn;
+  const isOver = state.status === "closed" || state.status === "failed";
+  const again = isLast && onRewrite && (() => onRewrite(id, question));
   return (
     <article className="turn" data-status={state.status}>
-      {question !== "" && <p className="question">{question}</p>}
+      {question !== "" && (
+        <Question text={question} onEdit={onRewrite && ((text) => onRewrite(id, text))} />
+      )}
       <div className="answer">
-        {state.status !== "idle" && latest(state.blocks).map((block) => <BlockView key={`${block.type}-${block.seq}`} block={block} onRetry={onRetry} onAnswer={onAnswer} />)}
-        <Status state={state} more={more} />
+        {state.status !== "idle" &&
+          latest(state.blocks).map((block) => (
+            <BlockView
+              key={`${block.type}-${block.seq}`}
+              block={block}
+              isOpen={!isOver && block === state.blocks.at(-1)}
+              onRetry={onRetry}
+              onAnswer={onAnswer}
+            />
+          ))}
+        <div className="turn-foot">
+          <Status state={state} more={more} />
+          {isOver && state.text !== "" && <CopyButton text={state.text} label="answer" />}
+          {isOver && again && (
+            <Button
+              size="icon"
+              look="ghost"
+              className="copy"
+              aria-label="Regenerate"
+              title="Regenerate"
+              onClick={again}
+            >
+              <Icon name="again" />
+            </Button>
+          )}
+        </div>
       </div>
     </article>
   );
@@ -41,7 +85,8 @@ export const Turn = memo(function Turn({ turn, onRetry, onAnswer, more }: Props)
 
 /** Progress is shown where it stands: an earlier word on the same work is history. */
 function latest(blocks: readonly Block[]): readonly Block[] {
-  const label = (block: Block) => (block.type === "event" && block.view.type === "progress" ? block.view.data.label : undefined);
+  const label = (block: Block) =>
+    block.type === "event" && block.view.type === "progress" ? block.view.data.label : undefined;
   const last = new Map(blocks.map((block) => [label(block), block]));
   return blocks.filter((block) => label(block) === undefined || last.get(label(block)) === block);
 }
@@ -51,22 +96,36 @@ function Status({ state, more }: { state: CapStreamState; more: string | undefin
   return (
     <div className="turn-status" role="status" data-testid="status">
       <Badge tone={tone}>
-        {(state.status === "streaming" || state.status === "retrying") && <span className="pulse" aria-hidden="true" />}
+        {(state.status === "streaming" || state.status === "retrying") && (
+          <span className="pulse" aria-hidden="true" />
+        )}
         {text.slice(0, LONGEST)}
       </Badge>
       {state.status === "retrying" && <Retrying until={state.until} because={state.because} />}
       {state.status === "failed" && <span className="muted">{titleOf(state.error)}</span>}
-      {more && <a className="turn-more" href={more}>in the console</a>}
+      {more && (
+        <a className="turn-more" href={more}>
+          in the console
+        </a>
+      )}
     </div>
   );
 }
 
 function Retrying({ until, because }: { until: number; because: string }): ReactNode {
   const left = useSecondsLeft(until);
-  return <span className="muted">{because.slice(0, 200)}{left > 1 ? `; back in ${left} s` : ""}</span>;
+  return (
+    <span className="muted">
+      {because.slice(0, 200)}
+      {left > 1 ? `; back in ${left} s` : ""}
+    </span>
+  );
 }
 
-/** The toast says it in general and goes away; here stays what the catalogue says of this very fault. */
+/**
+ * The toast says it in general and goes away; here stays what the catalogue says of this very
+ * fault.
+ */
 function titleOf(error: unknown): string | undefined {
   const failure = parseAGUIError(error);
   return failure ? faultOf(failure.kind ?? failure.code)?.title : undefined;
@@ -81,7 +140,10 @@ function told(state: CapStreamState): [Tone, string] {
     case "retrying":
       return ["warning", "healing"];
     case "failed":
-      return ["danger", parseAGUIError(state.error)?.kind ?? parseAGUIError(state.error)?.code ?? "failed"];
+      return [
+        "danger",
+        parseAGUIError(state.error)?.kind ?? parseAGUIError(state.error)?.code ?? "failed",
+      ];
     case "closed":
       return ["good", state.reason];
   }

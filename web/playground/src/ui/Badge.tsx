@@ -2,6 +2,12 @@ import type { ReactNode } from "react";
 
 export type Tone = "neutral" | "good" | "info" | "warning" | "danger";
 
-export function Badge({ tone = "neutral", children }: { tone?: Tone; children: ReactNode }): ReactNode {
+export function Badge({
+  tone = "neutral",
+  children,
+}: {
+  tone?: Tone;
+  children: ReactNode;
+}): ReactNode {
   return <span className={`badge tone-${tone}`}>{children}</span>;
 }

@@ -5,6 +5,14 @@ interface Props extends ButtonHTMLAttributes<HTMLButtonElement> {
   size?: "small" | "normal" | "icon";
 }
 
-export function Button({ look = "outline", size = "normal", className = "", type = "button", ...rest }: Props): ReactNode {
-  return <button type={type} className={`button button-${look} button-${size} ${className}`} {...rest} />;
+export function Button({
+  look = "outline",
+  size = "normal",
+  className = "",
+  type = "button",
+  ...rest
+}: Props): ReactNode {
+  return (
+    <button type={type} className={`button button-${look} button-${size} ${className}`} {...rest} />
+  );
 }

@@ -11,7 +11,9 @@ export function Select({ label, isQuiet, children, ...rest }: Props): ReactNode 
   const id = useId();
   return (
     <div className="field">
-      <label htmlFor={id} className={isQuiet ? "sr-only" : "field-label"}>{label}</label>
+      <label htmlFor={id} className={isQuiet ? "sr-only" : "field-label"}>
+        {label}
+      </label>
       <select id={id} className="select" {...rest}>
         {children}
       </select>

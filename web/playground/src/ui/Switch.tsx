@@ -11,7 +11,12 @@ interface Props {
 export function Switch({ label, hint, isOn, onChange }: Props): ReactNode {
   return (
     <label className="switch" title={hint}>
-      <input type="checkbox" role="switch" checked={isOn} onChange={(event) => onChange(event.target.checked)} />
+      <input
+        type="checkbox"
+        role="switch"
+        checked={isOn}
+        onChange={(event) => onChange(event.target.checked)}
+      />
       <span className="switch-track" aria-hidden="true" />
       {label}
     </label>

@@ -11,7 +11,14 @@ const HEALED = detailOf(
   {
     attempts: [
       { n: 1, began_at: at(0), first_packet_at: at(500), ended_at: at(2_000), fault: "timeout" },
-      { n: 2, began_at: at(32_000), first_packet_at: at(32_100), ended_at: at(34_000), reset_to: 4, swallowed_bytes: 12 },
+      {
+        n: 2,
+        began_at: at(32_000),
+        first_packet_at: at(32_100),
+        ended_at: at(34_000),
+        reset_to: 4,
+        swallowed_bytes: 12,
+      },
     ],
   },
   { state: "healed", closed_at: at(34_000) },
@@ -21,13 +28,26 @@ const whole = { from: 0, to: axis.end };
 
 test("attempts are hollow up to their first packet, and waits lie between them", () => {
   expect(axis.end).toBe(34_000);
-  expect(axis.attempts.map(({ from, first, to }) => [from, first, to])).toEqual([[0, 500, 2_000], [32_000, 32_100, 34_000]]);
+  expect(axis.attempts.map(({ from, first, to }) => [from, first, to])).toEqual([
+    [0, 500, 2_000],
+    [32_000, 32_100, 34_000],
+  ]);
   expect(axis.waits).toEqual([{ from: 2_000, to: 32_000, says: "waits for attempt 2" }]);
 });
 
 test("a run that waits does so until now, and says for whom", () => {
-  const waiting = axisOf({ ...HEALED, attempts: HEALED.attempts.slice(0, 1), row: { ...HEALED.row, state: "waiting", closed_at: null }, not_before: at(9_000) }, BEGAN + 7_000);
-  expect(waiting.waits).toEqual([{ from: 2_000, to: 7_000, says: "waits until its client comes back" }]);
+  const waiting = axisOf(
+    {
+      ...HEALED,
+      attempts: HEALED.attempts.slice(0, 1),
+      row: { ...HEALED.row, state: "waiting", closed_at: null },
+      not_before: at(9_000),
+    },
+    BEGAN + 7_000,
+  );
+  expect(waiting.waits).toEqual([
+    { from: 2_000, to: 7_000, says: "waits until its client comes back" },
+  ]);
 });
 
 test("a folded wait takes a little of the width, and the rest keeps its proportions", () => {
@@ -67,9 +87,14 @@ test("every packet falls into one column", () => {
 });
 
 test("ticks are round and not too many", () => {
-  expect(ticks(whole, scale(axis, 1000, whole, false))).toEqual([0, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000]);
-  expect(ticks(whole, scale(axis, 1000, whole, true))).toEqual([0, 500, 1_000, 1_500, 2_000, 32_000, 32_500, 33_000, 33_500, 34_000]);
-  for (const to of [3, 999, 1e5, 1e9]) expect(ticks({ from: 0, to }, { per: 800 / to, folds: [] }).length).toBeLessThanOrEqual(9);
+  expect(ticks(whole, scale(axis, 1000, whole, false))).toEqual([
+    0, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000,
+  ]);
+  expect(ticks(whole, scale(axis, 1000, whole, true))).toEqual([
+    0, 500, 1_000, 1_500, 2_000, 32_000, 32_500, 33_000, 33_500, 34_000,
+  ]);
+  for (const to of [3, 999, 1e5, 1e9])
+    expect(ticks({ from: 0, to }, { per: 800 / to, folds: [] }).length).toBeLessThanOrEqual(9);
 });
 
 test("what is drawn is told in words, in its order", () => {
@@ -77,7 +102,10 @@ test("what is drawn is told in words, in its order", () => {
     { joined_at: at(100), left_at: at(900), ended: "cut" as const, cursor_at_start: 2, cursor: 3 },
     { joined_at: at(600), cursor_at_start: 0, cursor: 2 },
   ];
-  const told = happenings({ ...HEALED, viewers }, [[1, 500, "DELTA", null, 20], [2, 33_000, "EVENT", "stream_reset", 40]]);
+  const told = happenings({ ...HEALED, viewers }, [
+    [1, 500, "DELTA", null, 20],
+    [2, 33_000, "EVENT", "stream_reset", 40],
+  ]);
   expect(told.map(({ t, what }) => [t, what])).toEqual([
     [0, "Attempt 1 begins"],
     [100, "A viewer resumes after packet 2"],
@@ -89,13 +117,26 @@ test("what is drawn is told in words, in its order", () => {
     [33_000, "EVENT stream_reset"],
     [34_000, "Attempt 2 ends, takes back what came after packet 4, 12 B said again were swallowed"],
   ]);
-  const watched = { ...HEALED, viewers_sum: { joined: 2, resumed: 1, cut: 1, stalled: 0, last_cursor: 3 } };
-  expect(viewersSum(watched, false)).toBe("2 viewers, 1 resumed, 1 cut off; when its end was written, all its packets had been sent");
+  const watched = {
+    ...HEALED,
+    viewers_sum: { joined: 2, resumed: 1, cut: 1, stalled: 0, last_cursor: 3 },
+  };
+  expect(viewersSum(watched, false)).toBe(
+    "2 viewers, 1 resumed, 1 cut off; when its end was written, all its packets had been sent",
+  );
   expect(viewersSum(watched, true)).toContain("2 viewers at the gateway that ended it, 1 resumed");
   // Nearly every run: its last packets are sent once they are written, and that was not yet.
-  const usual = (last_cursor: number) => viewersSum({ ...watched, viewers_sum: { joined: 1, resumed: 0, cut: 0, stalled: 0, last_cursor } }, false);
-  expect(usual(2)).toBe("1 viewer; when its end was written, 2 of 3 packets had been sent; whoever was still there was sent the rest");
-  expect(usual(0)).toBe("1 viewer; when its end was written, no packet had been sent yet; whoever was still there was sent the rest");
+  const usual = (last_cursor: number) =>
+    viewersSum(
+      { ...watched, viewers_sum: { joined: 1, resumed: 0, cut: 0, stalled: 0, last_cursor } },
+      false,
+    );
+  expect(usual(2)).toBe(
+    "1 viewer; when its end was written, 2 of 3 packets had been sent; whoever was still there was sent the rest",
+  );
+  expect(usual(0)).toBe(
+    "1 viewer; when its end was written, no packet had been sent yet; whoever was still there was sent the rest",
+  );
 });
 
 test("within a millisecond packets stand in the attempt that wrote them", () => {
@@ -103,6 +144,20 @@ test("within a millisecond packets stand in the attempt that wrote them", () => 
     { n: 1, began_at: at(0), ended_at: at(0), from_seq: 1, to_seq: 2, fault: "timeout" },
     { n: 2, began_at: at(0), ended_at: at(0), from_seq: 3, to_seq: 4 },
   ];
-  const told = happenings({ ...HEALED, attempts }, [[1, 0, "DELTA", null, 1], [2, 0, "ERROR", null, 1], [3, 0, "DELTA", null, 1], [4, 0, "CLOSE", null, 1]]);
-  expect(told.map(({ what }) => what)).toEqual(["Attempt 1 begins", "DELTA", "ERROR", "Attempt 1 fails: timeout", "Attempt 2 begins", "DELTA", "CLOSE", "Attempt 2 ends"]);
+  const told = happenings({ ...HEALED, attempts }, [
+    [1, 0, "DELTA", null, 1],
+    [2, 0, "ERROR", null, 1],
+    [3, 0, "DELTA", null, 1],
+    [4, 0, "CLOSE", null, 1],
+  ]);
+  expect(told.map(({ what }) => what)).toEqual([
+    "Attempt 1 begins",
+    "DELTA",
+    "ERROR",
+    "Attempt 1 fails: timeout",
+    "Attempt 2 begins",
+    "DELTA",
+    "CLOSE",
+    "Attempt 2 ends",
+  ]);
 });

@@ -26,7 +26,18 @@ afterEach(() => {
 
 function show(...hours: number[]): void {
   const tell = (from: Bar, to: Bar) => `${from.parts[0]} to ${to.parts[0]}`;
-  act(() => root.render(<Bars bars={hours.map(hour)} tones={["danger", "good", "neutral"]} label="Faults" describedBy="how" tell={tell} onChoose={(from, to) => choose(from.at, to.at)} />));
+  act(() =>
+    root.render(
+      <Bars
+        bars={hours.map(hour)}
+        tones={["danger", "good", "neutral"]}
+        label="Faults"
+        describedBy="how"
+        tell={tell}
+        onChoose={(from, to) => choose(from.at, to.at)}
+      />,
+    ),
+  );
 }
 
 const picture = () => container.querySelector<HTMLElement>("[role=slider]")!;
@@ -41,11 +52,28 @@ function press(key: string, more: KeyboardEventInit = {}): boolean {
 
 test("keys move over the bars and stay within them", () => {
   expect([picture().tabIndex, told()]).toEqual([0, "nothing is marked"]);
-  const seen = ["ArrowLeft", "ArrowLeft", "ArrowRight", "ArrowRight", "Home", "ArrowLeft", "End"].map((key) => [press(key), told()]);
-  expect(seen).toEqual(["4 to 4", "3 to 3", "4 to 4", "4 to 4", "0 to 0", "0 to 0", "4 to 4"].map((words) => [false, words]));
+  const seen = [
+    "ArrowLeft",
+    "ArrowLeft",
+    "ArrowRight",
+    "ArrowRight",
+    "Home",
+    "ArrowLeft",
+    "End",
+  ].map((key) => [press(key), told()]);
+  expect(seen).toEqual(
+    ["4 to 4", "3 to 3", "4 to 4", "4 to 4", "0 to 0", "0 to 0", "4 to 4"].map((words) => [
+      false,
+      words,
+    ]),
+  );
   press("Escape");
   press("ArrowRight");
-  expect([told(), picture().getAttribute("aria-valuenow"), picture().getAttribute("aria-valuemax")]).toEqual(["0 to 0", "0", "4"]);
+  expect([
+    told(),
+    picture().getAttribute("aria-valuenow"),
+    picture().getAttribute("aria-valuemax"),
+  ]).toEqual(["0 to 0", "0", "4"]);
 });
 
 test.each(["Enter", " "])("Shift makes the stretch longer, and %j chooses it once", (key) => {
@@ -82,6 +110,11 @@ test("a stretch stays what it was while bars move on under it", () => {
 });
 
 test("the browser's own keys are left to it", () => {
-  expect([press("ArrowLeft", { altKey: true }), press("End", { ctrlKey: true }), press("Tab"), press("j")]).toEqual([true, true, true, true]);
+  expect([
+    press("ArrowLeft", { altKey: true }),
+    press("End", { ctrlKey: true }),
+    press("Tab"),
+    press("j"),
+  ]).toEqual([true, true, true, true]);
   expect(told()).toBe("nothing is marked");
 });

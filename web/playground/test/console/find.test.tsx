@@ -8,8 +8,21 @@ import { at } from "./rows.js";
 import { stage } from "./stage.js";
 
 const told = async (changed: Partial<Refusal>) => {
-  const refusal: Refusal = { at: at(0), request_id: "r", route: "/v1/assist", code: "rate_limit_exceeded", title: "Too many", status: 429, ms: 1, ...changed };
-  return (await stage(<Find q="r" />, { api: { find: async () => ({ hits: [], refusals: [refusal], looked: [] }) } })).text();
+  const refusal: Refusal = {
+    at: at(0),
+    request_id: "r",
+    route: "/v1/assist",
+    code: "rate_limit_exceeded",
+    title: "Too many",
+    status: 429,
+    ms: 1,
+    ...changed,
+  };
+  return (
+    await stage(<Find q="r" />, {
+      api: { find: async () => ({ hits: [], refusals: [refusal], looked: [] }) },
+    })
+  ).text();
 };
 
 test("a refusal says after how long to come again, if its caller was told", async () => {

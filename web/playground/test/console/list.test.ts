@@ -1,14 +1,27 @@
 // The list grows at both ends and never moves by itself.
 import { expect, test } from "vitest";
 
-import { EMPTY, matches, neighbours, withFresh, withLive, without, withPage } from "../../src/console/list/list.js";
+import {
+  EMPTY,
+  matches,
+  neighbours,
+  withFresh,
+  withLive,
+  without,
+  withPage,
+} from "../../src/console/list/list.js";
 import { grow, range, reveal, total } from "../../src/console/list/window.js";
 import { filtersOf } from "../../src/console/url.js";
 import { rowOf } from "./rows.js";
 
 const ALL = filtersOf("");
 const ids = (rows: readonly { key: string }[]) => rows.map(({ key }) => key);
-const page = (runs: ReturnType<typeof rowOf>[], next: string | null = null) => ({ runs, next, looked_back_to: "2026-11-17T03:00:00.000Z", complete: next === null });
+const page = (runs: ReturnType<typeof rowOf>[], next: string | null = null) => ({
+  runs,
+  next,
+  looked_back_to: "2026-11-17T03:00:00.000Z",
+  complete: next === null,
+});
 const first = withPage(EMPTY, page([rowOf(3), rowOf(2)], "c"), 2);
 
 test("pages follow each other, each run once, newest first", () => {
@@ -25,7 +38,12 @@ test("a short page with more behind it says how far it looked; a full one does n
 
 test("a row that is there changes in place, even if it fits the filter no longer", () => {
   const running = filtersOf("?state=running");
-  const list = withLive(withPage(EMPTY, page([rowOf(2, { state: "running" }), rowOf(1, { state: "running" })]), 9), rowOf(2, { state: "failed" }), running, false);
+  const list = withLive(
+    withPage(EMPTY, page([rowOf(2, { state: "running" }), rowOf(1, { state: "running" })]), 9),
+    rowOf(2, { state: "failed" }),
+    running,
+    false,
+  );
   expect(list.rows.map(({ state }) => state)).toEqual(["failed", "running"]);
   expect(list.fresh).toEqual([]);
 });
@@ -59,12 +77,20 @@ test.each([
   ["?until=2026-11-17T03:00:00.000Z", false],
   ["?before=x", false],
 ])("%s fits: %s", (search, fits) => {
-  expect(matches(rowOf(1, { state: "healed", attempts: [{ n: 1, fault: "timeout" }, { n: 2 }] }), filtersOf(search))).toBe(fits);
+  expect(
+    matches(
+      rowOf(1, { state: "healed", attempts: [{ n: 1, fault: "timeout" }, { n: 2 }] }),
+      filtersOf(search),
+    ),
+  ).toBe(fits);
 });
 
 test("neighbours are those of the list", () => {
   const { rows } = withPage(EMPTY, page([rowOf(3), rowOf(2), rowOf(1)]), 9);
-  expect(neighbours(rows, rowOf(2).stream_id)).toEqual({ newer: rowOf(3).stream_id, older: rowOf(1).stream_id });
+  expect(neighbours(rows, rowOf(2).stream_id)).toEqual({
+    newer: rowOf(3).stream_id,
+    older: rowOf(1).stream_id,
+  });
   expect(neighbours(rows, rowOf(3).stream_id).newer).toBeUndefined();
   expect(neighbours(rows, "elsewhere")).toEqual({ newer: undefined, older: undefined });
 });
@@ -87,7 +113,12 @@ test("rows come a few at a time, those on screen first, and those that are there
   // A jump: nothing of it is there.
   const steps = [grow({ first: 0, end: 26 }, wanted, 100, 10)];
   while (steps.length < 4) steps.push(grow(steps.at(-1)!, wanted, 100, 10));
-  expect(steps).toEqual([{ first: 100, end: 110 }, { first: 100, end: 120 }, { first: 96, end: 126 }, wanted]);
+  expect(steps).toEqual([
+    { first: 100, end: 110 },
+    { first: 100, end: 120 },
+    { first: 96, end: 126 },
+    wanted,
+  ]);
   // A row further, either way.
   expect(grow(wanted, { first: 97, end: 127 }, 101, 10)).toEqual({ first: 97, end: 127 });
   expect(grow(wanted, { first: 95, end: 125 }, 99, 10)).toEqual({ first: 95, end: 125 });

@@ -30,5 +30,12 @@ export function at(ms: number): string {
 }
 
 export function detailOf(changed: Partial<RunDetail> = {}, row: Partial<Row> = {}): RunDetail {
-  return { row: rowOf(1, row), sentence: "Done in 1.0 s.", attempts: [], max_attempts: 3, may: { content: true, act: true }, ...changed };
+  return {
+    row: rowOf(1, row),
+    sentence: "Done in 1.0 s.",
+    attempts: [],
+    max_attempts: 3,
+    may: { content: true, act: true },
+    ...changed,
+  };
 }

@@ -11,19 +11,31 @@ import { type Stage, stage } from "./stage.js";
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-const api = { runs: async () => ({ runs: [rowOf(1)], complete: true }), agents: async () => ({ agents: [] }) };
+const api = {
+  runs: async () => ({ runs: [rowOf(1)], complete: true }),
+  agents: async () => ({ agents: [] }),
+};
 const begin = (on: Stage, n: number) => on.tell({ type: "run", what: "began", run: rowOf(n) });
 const first = (on: Stage) => on.find("[data-row='0']")?.dataset["run"];
 const pass = (ms: number) => act(async () => void (await vi.advanceTimersByTimeAsync(ms)));
 // React tells of entering and leaving by these.
-const point = (on: Stage, kind: "pointerover" | "pointerout") => act(async () => void on.find(".table")!.dispatchEvent(new PointerEvent(kind, { bubbles: true, relatedTarget: document.body })));
+const point = (on: Stage, kind: "pointerover" | "pointerout") =>
+  act(
+    async () =>
+      void on
+        .find(".table")!
+        .dispatchEvent(new PointerEvent(kind, { bubbles: true, relatedTarget: document.body })),
+  );
 
 test("a run that waits while the pointer is on the list comes once the pointer has left, not only with the next run", async () => {
   const on = await stage(<Runs />, { api, at: "/console/runs" });
   await point(on, "pointerover");
   await begin(on, 2);
   await pass(5_000);
-  expect([first(on), on.text().includes("Paused while you look.")]).toEqual([rowOf(1).stream_id, true]);
+  expect([first(on), on.text().includes("Paused while you look.")]).toEqual([
+    rowOf(1).stream_id,
+    true,
+  ]);
   await point(on, "pointerout");
   await pass(1_000);
   expect([first(on), on.text().includes("Live.")]).toEqual([rowOf(2).stream_id, true]);
@@ -41,9 +53,21 @@ test("the same with the focus, wherever in the list it is", async () => {
 });
 
 test("a state that there is not is refused by the gateway, and never looks like any state", async () => {
-  const runs = vi.fn(async () => Promise.reject(new Refused(400, "invalid_request", 'state: "bogus" is none; there are running, waiting', undefined)));
+  const runs = vi.fn(async () =>
+    Promise.reject(
+      new Refused(
+        400,
+        "invalid_request",
+        'state: "bogus" is none; there are running, waiting',
+        undefined,
+      ),
+    ),
+  );
   const on = await stage(<Runs />, { api: { ...api, runs }, at: "/console/runs?state=bogus" });
   expect(runs).toHaveBeenCalledWith(expect.objectContaining({ state: "bogus" }), expect.anything());
   expect(on.find("[role=alert]")?.textContent).toContain('state: "bogus" is none');
-  expect([on.find<HTMLSelectElement>("select")?.value, on.find("[data-row]")]).toEqual(["bogus", null]);
+  expect([on.find<HTMLSelectElement>("select")?.value, on.find("[data-row]")]).toEqual([
+    "bogus",
+    null,
+  ]);
 });

@@ -9,7 +9,8 @@ import { stage } from "./stage.js";
 test("Escape leaves the search box", async () => {
   const { find } = await stage(<SearchBox box={{ current: null }} />);
   const box = find<HTMLInputElement>("input")!;
-  const press = (key: string) => act(async () => void box.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })));
+  const press = (key: string) =>
+    act(async () => void box.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })));
   box.focus();
   await press("a");
   expect(document.activeElement).toBe(box);

@@ -10,11 +10,20 @@ import { Session } from "../../src/console/views/Session.js";
 import { at, rowOf } from "./rows.js";
 import { type Stage, stage, type } from "./stage.js";
 
-const page = (changed: Partial<RunPage> = {}): RunPage => ({ runs: [rowOf(1)], complete: true, ...changed });
+const page = (changed: Partial<RunPage> = {}): RunPage => ({
+  runs: [rowOf(1)],
+  complete: true,
+  ...changed,
+});
 const purgeSession = vi.fn(async () => new Response());
 const purge = vi.fn(async () => new Response());
-const shown = (runs: RunPage) => stage(<Session tenant="acme" session="Conversation-aB12" />, { api: { runs: async () => runs, purgeSession }, me: { content: "asked" } });
-const buttons = ({ container }: Stage) => [...container.querySelectorAll("button, .button")].map((button) => button.textContent?.trim());
+const shown = (runs: RunPage) =>
+  stage(<Session tenant="acme" session="Conversation-aB12" />, {
+    api: { runs: async () => runs, purgeSession },
+    me: { content: "asked" },
+  });
+const buttons = ({ container }: Stage) =>
+  [...container.querySelectorAll("button, .button")].map((button) => button.textContent?.trim());
 
 test("a session that is there has its runs, its content and its end at hand", async () => {
   expect(buttons(await shown(page()))).toEqual(["Its runs", "Purge…", "Show content"]);
@@ -22,37 +31,70 @@ test("a session that is there has its runs, its content and its end at hand", as
 
 test("a session that is not there offers nothing, before and after its content is asked for", async () => {
   const missing = await shown(page({ runs: [] }));
-  expect([missing.text(), buttons(missing)]).toEqual([expect.stringMatching(/^No such session.*It may have been purged/), []]);
-  const session = async () => Promise.reject(new Refused(404, "session_not_found", "There is none.", undefined));
-  const refused = await stage(<Session tenant="acme" session="s" />, { api: { session }, me: { content: "shown" } });
-  expect([refused.text(), buttons(refused)]).toEqual([expect.stringContaining("No such session"), []]);
+  expect([missing.text(), buttons(missing)]).toEqual([
+    expect.stringMatching(/^No such session.*It may have been purged/),
+    [],
+  ]);
+  const session = async () =>
+    Promise.reject(new Refused(404, "session_not_found", "There is none.", undefined));
+  const refused = await stage(<Session tenant="acme" session="s" />, {
+    api: { session },
+    me: { content: "shown" },
+  });
+  expect([refused.text(), buttons(refused)]).toEqual([
+    expect.stringContaining("No such session"),
+    [],
+  ]);
 });
 
 test("where the gateway has not looked at everything, it is said how far it did", async () => {
-  const missing = await shown(page({ runs: [], complete: false, next: "x", looked_back_to: at(0) }));
+  const missing = await shown(
+    page({ runs: [], complete: false, next: "x", looked_back_to: at(0) }),
+  );
   expect(missing.text()).toMatch(/that you may see, back to .*\d\d:\d\d:\d\d\. Look on/);
 });
 
 test("a session that could not be asked about is not said to be missing", async () => {
-  const runs = async () => Promise.reject(new Refused(503, "journal_unavailable", "Not now.", undefined));
-  const { text, find } = await stage(<Session tenant="acme" session="s" />, { api: { runs }, me: { content: "asked" } });
-  expect([text().includes("No such"), find("[role=alert]")?.textContent]).toEqual([false, expect.stringContaining("Not now.")]);
+  const runs = async () =>
+    Promise.reject(new Refused(503, "journal_unavailable", "Not now.", undefined));
+  const { text, find } = await stage(<Session tenant="acme" session="s" />, {
+    api: { runs },
+    me: { content: "asked" },
+  });
+  expect([text().includes("No such"), find("[role=alert]")?.textContent]).toEqual([
+    false,
+    expect.stringContaining("Not now."),
+  ]);
 });
 
-const press = (on: Stage, words: string) => act(async () => [...on.container.querySelectorAll("button")].find(({ textContent }) => textContent?.includes(words))!.click());
-const enter = (on: Stage) => act(async () => on.find<HTMLFormElement>("dialog form")!.requestSubmit());
+const press = (on: Stage, words: string) =>
+  act(async () =>
+    [...on.container.querySelectorAll("button")]
+      .find(({ textContent }) => textContent?.includes(words))!
+      .click(),
+  );
+const enter = (on: Stage) =>
+  act(async () => on.find<HTMLFormElement>("dialog form")!.requestSubmit());
 
 test.each([
   ["a session", () => shown(page()), "aB12", purgeSession],
-  ["a run", () => stage(<Actions row={rowOf(1)} onDone={() => {}} />, { api: { purge } }), "0001", purge],
-] as const)("Enter erases %s once its last characters are typed, and not before", async (_, show, last, erased) => {
-  const on = await show();
-  await press(on, "Purge…");
-  const field = on.find<HTMLInputElement>("dialog input")!;
-  await type(field, "zzzz");
-  await enter(on);
-  expect(erased).not.toHaveBeenCalled();
-  await type(field, last);
-  await enter(on);
-  expect(erased).toHaveBeenCalledTimes(1);
-});
+  [
+    "a run",
+    () => stage(<Actions row={rowOf(1)} onDone={() => {}} />, { api: { purge } }),
+    "0001",
+    purge,
+  ],
+] as const)(
+  "Enter erases %s once its last characters are typed, and not before",
+  async (_, show, last, erased) => {
+    const on = await show();
+    await press(on, "Purge…");
+    const field = on.find<HTMLInputElement>("dialog input")!;
+    await type(field, "zzzz");
+    await enter(on);
+    expect(erased).not.toHaveBeenCalled();
+    await type(field, last);
+    await enter(on);
+    expect(erased).toHaveBeenCalledTimes(1);
+  },
+);

@@ -11,7 +11,16 @@ import { Shelf } from "../../src/console/list/shelf.js";
 
 Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true });
 
-const LOCAL: Me = { who: "local", name: "local", tenants: ["*"], may: ["look", "content", "act"], content: "shown", actions: true, version: "1", replicas: false };
+const LOCAL: Me = {
+  who: "local",
+  name: "local",
+  tenants: ["*"],
+  may: ["look", "content", "act"],
+  content: "shown",
+  actions: true,
+  version: "1",
+  replicas: false,
+};
 
 export interface Stage {
   container: HTMLElement;
@@ -28,17 +37,32 @@ interface Given {
 }
 
 /** Shows it, and waits for what was answered at once. */
-export async function stage(part: ReactNode, { api = {}, me = {}, at = "/console" }: Given = {}): Promise<Stage> {
+export async function stage(
+  part: ReactNode,
+  { api = {}, me = {}, at = "/console" }: Given = {},
+): Promise<Stage> {
   history.replaceState(null, "", at);
   const listeners = new Set<(event: FeedEvent) => void>();
-  const feed = { state: () => "live", watch: () => () => {}, subscribe: (listener: (event: FeedEvent) => void) => (listeners.add(listener), () => listeners.delete(listener)) };
+  const feed = {
+    state: () => "live",
+    watch: () => () => {},
+    subscribe: (listener: (event: FeedEvent) => void) => (
+      listeners.add(listener),
+      () => listeners.delete(listener)
+    ),
+  };
   const container = document.body.appendChild(document.createElement("div"));
   const root = createRoot(container);
   onTestFinished(() => {
     act(() => root.unmount());
     container.remove();
   });
-  const shared = { api: api as Api, me: { ...LOCAL, ...me }, feed: feed as unknown as Feed, shelf: new Shelf() };
+  const shared = {
+    api: api as Api,
+    me: { ...LOCAL, ...me },
+    feed: feed as unknown as Feed,
+    shelf: new Shelf(),
+  };
   await act(async () => root.render(<ConsoleContext value={shared}>{part}</ConsoleContext>));
   return {
     container,

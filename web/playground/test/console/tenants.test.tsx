@@ -6,7 +6,10 @@ import type { Use } from "../../src/console/api/types.js";
 import { Tenants } from "../../src/console/views/Tenants.js";
 import { stage } from "./stage.js";
 
-const shown = (runs: Use) => stage(<Tenants />, { api: { tenants: async () => ({ tenants: [{ name: "acme", runs, no_store: false }] }) } });
+const shown = (runs: Use) =>
+  stage(<Tenants />, {
+    api: { tenants: async () => ({ tenants: [{ name: "acme", runs, no_store: false }] }) },
+  });
 
 test.each([
   [46, 10, "46 of 10, 460 % above the limit", true],
@@ -18,7 +21,9 @@ test.each([
 ])("%i of %i", async (used, limit, words, isHigh) => {
   const { find } = await shown({ used, limit });
   expect(find(".use dd")?.textContent?.trim()).toBe(words);
-  expect([find("progress")?.dataset["high"], find<HTMLProgressElement>("progress")!.value]).toEqual([String(isHigh), limit === 0 ? 0 : Math.min(1, used / limit)]);
+  expect([find("progress")?.dataset["high"], find<HTMLProgressElement>("progress")!.value]).toEqual(
+    [String(isHigh), limit === 0 ? 0 : Math.min(1, used / limit)],
+  );
 });
 
 test("without a limit there is no bar", async () => {

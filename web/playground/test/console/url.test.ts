@@ -2,7 +2,16 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 
-import { filled, type Filters, FILTERS, filtersOf, searchOf, to, viewOf, withQuery } from "../../src/console/url.js";
+import {
+  filled,
+  type Filters,
+  FILTERS,
+  filtersOf,
+  searchOf,
+  to,
+  viewOf,
+  withQuery,
+} from "../../src/console/url.js";
 
 test.each([
   ["/console", { view: "overview" }],
@@ -23,7 +32,9 @@ test("an id that is looked for is in the query", () => {
 
 test("filters survive their address, whatever they hold", () => {
   const word = fc.string({ unit: "binary" }).map((text) => text.trim());
-  const filters = fc.record(Object.fromEntries(FILTERS.map((name) => [name, word]))) as fc.Arbitrary<Filters>;
+  const filters = fc.record(
+    Object.fromEntries(FILTERS.map((name) => [name, word])),
+  ) as fc.Arbitrary<Filters>;
   fc.assert(
     fc.property(filters, (given) => {
       expect(filtersOf(searchOf(given))).toEqual({ ...given });
@@ -32,18 +43,26 @@ test("filters survive their address, whatever they hold", () => {
 });
 
 test("equal filters have one address, and what is no filter is dropped", () => {
-  expect(searchOf(filtersOf("?until=&state=failed&utm=1&agent=demo"))).toBe("?agent=demo&state=failed");
+  expect(searchOf(filtersOf("?until=&state=failed&utm=1&agent=demo"))).toBe(
+    "?agent=demo&state=failed",
+  );
   expect(filtersOf("?state=nonsense").state).toBe("nonsense");
   expect(searchOf({ since: "2026-11-17T04:00:00.000Z" })).toBe("?since=2026-11-17T04:00:00.000Z");
 });
 
 test("one choice changes, the others stay", () => {
-  expect(withQuery("/console/runs/1", "?tab=frames&at=7", { at: "8" })).toBe("/console/runs/1?tab=frames&at=8");
-  expect(withQuery("/console/runs/1", "?tab=frames&at=7", { at: undefined })).toBe("/console/runs/1?tab=frames");
+  expect(withQuery("/console/runs/1", "?tab=frames&at=7", { at: "8" })).toBe(
+    "/console/runs/1?tab=frames&at=8",
+  );
+  expect(withQuery("/console/runs/1", "?tab=frames&at=7", { at: undefined })).toBe(
+    "/console/runs/1?tab=frames",
+  );
 });
 
 test("a session's link leads to that session, whatever its name", () => {
-  const anyName = fc.string({ minLength: 1, unit: "grapheme" }).filter((name) => !/^\.\.?$/.test(name));
+  const anyName = fc
+    .string({ minLength: 1, unit: "grapheme" })
+    .filter((name) => !/^\.\.?$/.test(name));
   fc.assert(
     fc.property(anyName, (session) => {
       const { pathname } = new URL(to.session("acme", session), "http://test");
@@ -53,7 +72,9 @@ test("a session's link leads to that session, whatever its name", () => {
 });
 
 test("links out are filled whole, and are https", () => {
-  expect(filled("https://traces.example/{trace_id}?a=1", { trace_id: "a/b" })).toBe("https://traces.example/a%2Fb?a=1");
+  expect(filled("https://traces.example/{trace_id}?a=1", { trace_id: "a/b" })).toBe(
+    "https://traces.example/a%2Fb?a=1",
+  );
   expect(filled("https://traces.example/{trace_id}", { trace_id: null })).toBeUndefined();
   expect(filled("javascript:alert({trace_id})", { trace_id: "1" })).toBeUndefined();
 });

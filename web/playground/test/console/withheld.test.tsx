@@ -1,15 +1,21 @@
 // @vitest-environment happy-dom
-// Why what was said is not shown, and what asking for it means: it depends on who asks, and on the gateway.
+// Why what was said is not shown, and what asking for it means: it depends on who asks, and on
+// the gateway.
 import { expect, test } from "vitest";
 
 import type { Me } from "../../src/console/api/types.js";
 import { Withheld } from "../../src/console/parts/Withheld.js";
 import { stage } from "./stage.js";
 
-const told = async (me: Partial<Me>, may = true) => (await stage(<Withheld may={may} onAsk={() => {}} />, { me: { content: "asked", ...me } })).text();
+const told = async (me: Partial<Me>, may = true) =>
+  (
+    await stage(<Withheld may={may} onAsk={() => {}} />, { me: { content: "asked", ...me } })
+  ).text();
 
 test("only an operator is told that asking is logged, since only an operator's is", async () => {
-  expect(await told({ who: "operator" })).toContain("is shown when you ask for it, and asking is logged.");
+  expect(await told({ who: "operator" })).toContain(
+    "is shown when you ask for it, and asking is logged.",
+  );
   for (const who of ["tenant", "local"] as const) {
     expect(await told({ who })).toContain("is shown when you ask for it.");
     expect(await told({ who })).not.toContain("logged");
@@ -18,10 +24,16 @@ test("only an operator is told that asking is logged, since only an operator's i
 
 test("what keeps content back is named: the gateway, the key, or the tenant", async () => {
   const never = await told({ content: "never" }, false);
-  expect(never).toContain('This gateway shows nothing of what was said: console.content is "never".');
+  expect(never).toContain(
+    'This gateway shows nothing of what was said: console.content is "never".',
+  );
   expect(never).not.toContain("key");
-  expect(await told({ who: "operator", may: ["look"] }, false)).toContain("your key shows the shape of runs only");
-  expect(await told({ who: "operator", may: ["look", "content"] }, false)).toContain("its tenant keeps it to itself");
+  expect(await told({ who: "operator", may: ["look"] }, false)).toContain(
+    "your key shows the shape of runs only",
+  );
+  expect(await told({ who: "operator", may: ["look", "content"] }, false)).toContain(
+    "its tenant keeps it to itself",
+  );
 });
 
 test("a gateway that shows no content has no button for it, whatever the key may", async () => {

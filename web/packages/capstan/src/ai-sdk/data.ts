@@ -1,7 +1,17 @@
 // What stands in `data-…` parts: `UIMessage<unknown, CapstanData>`.
-import type { CitationBlock, CloseReport, MediaCarousel, ProgressUpdate, StreamError, UserErrorData } from "../generated/wire.js";
+import type {
+  CitationBlock,
+  CloseReport,
+  MediaCarousel,
+  ProgressUpdate,
+  StreamError,
+  UserErrorData,
+} from "../generated/wire.js";
 
-/** The data of our parts, by the name after `data-`. Those that begin with `capstan-` are about the run, not the answer. */
+/**
+ * The data of our parts, by the name after `data-`. Those that begin with `capstan-` are about the
+ * run, not the answer.
+ */
 export type CapstanData = {
   /** A step of work; one of the same label takes its place. */
   progress: ProgressUpdate;

@@ -1,11 +1,18 @@
-// A transport for `useChat` that heals by itself: a cut is read on at the last chunk, not told from the start.
+// A transport for `useChat` that heals by itself: a cut is read on at the last chunk, not told
+// from the start.
 //
-// The chat sees one stream that never breaks. Behind it the answer is asked for again, by GET with `Last-Event-ID`, until
-// `[DONE]` has come.
+// The chat sees one stream that never breaks. Behind it the answer is asked for again, by GET
+// with `Last-Event-ID`, until `[DONE]` has come.
 import { isPassing, retryAfter } from "../connection.js";
 import { CAPConnectionError, CAPError, refusal } from "../errors.js";
 import type { StreamError } from "../generated/wire.js";
-import { clampWait, delay, type HealingOptions, type Policy, policyOf } from "../machine/backoff.js";
+import {
+  clampWait,
+  delay,
+  type HealingOptions,
+  type Policy,
+  policyOf,
+} from "../machine/backoff.js";
 import type { Notice } from "../notice.js";
 import { Decoder } from "../sse.js";
 import { type Fetch, pause, PROBLEM_BYTES, readUpTo, reason, within } from "../wait.js";
@@ -27,7 +34,9 @@ export interface ChatTransportOptions extends HealingOptions {
   readTimeout?: number;
   /** Another fetch than the platform's. */
   fetch?: Fetch;
-  /** Called with what happens between chunks: `retrying` says how long is waited, for a count-down. */
+  /**
+   * Called with what happens between chunks: `retrying` says how long is waited, for a count-down.
+   */
   onNotice?: (notice: Notice) => void;
   /** Called with the fault of a run, in types, before the chat shows its sentence. */
   onFault?: (fault: StreamError) => void;
@@ -54,7 +63,13 @@ export class CapstanChatTransport {
   }
 
   /** Posts the chat, and reads its answer to the end. */
-  sendMessages = async ({ chatId, messages, trigger, messageId, ...more }: RequestOptions & {
+  sendMessages = async ({
+    chatId,
+    messages,
+    trigger,
+    messageId,
+    ...more
+  }: RequestOptions & {
     chatId: string;
     messages: unknown[];
     trigger: string;
@@ -62,20 +77,35 @@ export class CapstanChatTransport {
   }): Promise<ReadableStream<Chunk>> => {
     const own = await given(this.#options.body);
     const body = JSON.stringify({ ...own, ...more.body, id: chatId, messages, trigger, messageId });
-    const answer = new Answer(this.#options, this.#streamOf(chatId), await this.#headers(more), more.abortSignal);
+    const answer = new Answer(
+      this.#options,
+      this.#streamOf(chatId),
+      await this.#headers(more),
+      more.abortSignal,
+    );
     return (await answer.open({ url: this.#options.api, method: "POST", body })) ?? empty();
   };
 
   /** The newest answer of the chat; null if there is none to come back to. */
-  reconnectToStream = async ({ chatId, ...more }: RequestOptions & { chatId: string }): Promise<ReadableStream<Chunk> | null> => {
+  reconnectToStream = async ({
+    chatId,
+    ...more
+  }: RequestOptions & { chatId: string }): Promise<ReadableStream<Chunk> | null> => {
     const url = this.#streamOf(chatId);
-    return new Answer(this.#options, url, await this.#headers(more), more.abortSignal).open({ url, method: "GET" });
+    return new Answer(this.#options, url, await this.#headers(more), more.abortSignal).open({
+      url,
+      method: "GET",
+    });
   };
 
   /** Ends the run, for every tab; the chat's own `stop()` only hangs up. */
   async stopRun(chatId: string): Promise<void> {
     const { fetch = globalThis.fetch.bind(globalThis), credentials } = this.#options;
-    const init = { method: "DELETE", headers: await this.#headers({}), ...(credentials && { credentials }) };
+    const init = {
+      method: "DELETE",
+      headers: await this.#headers({}),
+      ...(credentials && { credentials }),
+    };
     const response = await fetch(this.#streamOf(chatId), init);
     if (!response.ok) throw await refused(response);
   }
@@ -139,7 +169,13 @@ class Answer {
     if (body !== undefined) headers.set("content-type", "application/json");
     if (this.#cursor !== undefined) headers.set("last-event-id", this.#cursor);
     this.options.onNotice?.({ type: "connecting", cursor: this.#cursor ?? null });
-    const init = { method, headers, ...(body !== undefined && { body }), ...(credentials && { credentials }), ...(this.signal && { signal: this.signal }) };
+    const init = {
+      method,
+      headers,
+      ...(body !== undefined && { body }),
+      ...(credentials && { credentials }),
+      ...(this.signal && { signal: this.signal }),
+    };
     return within(fetch(url, init), this.#silence, "no answer", this.signal);
   }
 
@@ -148,7 +184,11 @@ class Answer {
   }
 
   #follow(response: Response): void {
-    this.options.onNotice?.(this.#cursor === undefined ? { type: "connected" } : { type: "resumed", cursor: this.#cursor });
+    this.options.onNotice?.(
+      this.#cursor === undefined
+        ? { type: "connected" }
+        : { type: "resumed", cursor: this.#cursor },
+    );
     [this.#decoder, this.#held] = [new Decoder(), []];
     this.#reader = response.body?.getReader();
   }
@@ -171,10 +211,16 @@ class Answer {
   async #advance(): Promise<void> {
     try {
       if (!this.#reader) return await this.#resume();
-      const { done, value } = await within(this.#reader.read(), this.#silence, "nothing came", this.signal);
+      const { done, value } = await within(
+        this.#reader.read(),
+        this.#silence,
+        "nothing came",
+        this.signal,
+      );
       if (done) throw new Error("the stream ended before the answer did");
       this.#decoder.push(value);
-      for (let frame = this.#decoder.take(); frame; frame = this.#decoder.take()) this.#take(frame.data, frame.id);
+      for (let frame = this.#decoder.take(); frame; frame = this.#decoder.take())
+        this.#take(frame.data, frame.id);
     } catch (error) {
       this.#drop();
       if (this.signal?.aborted) throw this.signal.reason;
@@ -192,7 +238,8 @@ class Answer {
     }
     const chunk: Chunk = JSON.parse(data);
     if (chunk.type === "data-capstan-error") this.options.onFault?.(chunk.data);
-    if (chunk.type === "data-capstan-attempt") this.options.onNotice?.({ type: "attempt_failed", error: chunk.data });
+    if (chunk.type === "data-capstan-attempt")
+      this.options.onNotice?.({ type: "attempt_failed", error: chunk.data });
     this.#held.push(chunk);
     if (id) this.#cursor = id;
     if (this.#cursor !== undefined) this.#release();
@@ -205,8 +252,13 @@ class Answer {
 
   async #resume(): Promise<void> {
     const response = await this.#send({ url: this.url, method: "GET" });
-    if (isPassing(response.status)) throw new Wait(`status ${response.status}`, (retryAfter(response.headers.get("retry-after")) ?? 0) * 1000);
-    if (response.status === 204) throw new CAPConnectionError("the answer is gone", this.#retries, { address: this.url });
+    if (isPassing(response.status))
+      throw new Wait(
+        `status ${response.status}`,
+        (retryAfter(response.headers.get("retry-after")) ?? 0) * 1000,
+      );
+    if (response.status === 204)
+      throw new CAPConnectionError("the answer is gone", this.#retries, { address: this.url });
     if (!response.ok || !response.body) throw await refused(response);
     this.#follow(response);
   }
@@ -214,9 +266,15 @@ class Answer {
   async #wait(error: unknown): Promise<void> {
     const asked = error instanceof Wait ? error.wait : 0;
     if (this.#retries >= this.#policy.maxRetries || asked > this.#policy.maxWait) {
-      throw new CAPConnectionError(reason(error), this.#retries, { cause: error, address: this.url });
+      throw new CAPConnectionError(reason(error), this.#retries, {
+        cause: error,
+        address: this.url,
+      });
     }
-    const wait = Math.max(delay(this.#policy.backoff, this.#retries, Math.random), asked && clampWait(this.#policy, asked));
+    const wait = Math.max(
+      delay(this.#policy.backoff, this.#retries, Math.random),
+      asked && clampWait(this.#policy, asked),
+    );
     this.#retries += 1;
     this.options.onNotice?.({ type: "retrying", wait, because: reason(error) });
     await pause(wait, this.signal);
@@ -231,7 +289,10 @@ class Answer {
 
 /** A server that says when to come back, in milliseconds. */
 class Wait extends Error {
-  constructor(message: string, readonly wait: number) {
+  constructor(
+    message: string,
+    readonly wait: number,
+  ) {
     super(message);
   }
 }

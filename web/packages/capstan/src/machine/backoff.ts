@@ -20,11 +20,19 @@ export interface Backoff {
 export interface Policy {
   /** Interruptions since the last new packet; also TRANSIENT errors in one call. */
   maxRetries: number;
-  /** The longest wait that is slept through. A longer one fails at once, so that a UI can count down. */
+  /**
+   * The longest wait that is slept through. A longer one fails at once, so that a UI can count
+   * down.
+   */
   maxWait: number;
-  /** While resuming, go on beyond `maxRetries` until nothing new came for this long: a deploy takes its time. */
+  /**
+   * While resuming, go on beyond `maxRetries` until nothing new came for this long: a deploy takes
+   * its time.
+   */
   resumePatience: number;
-  /** The longest that the whole call may take, from its first poll on; no limit if it is not there. */
+  /**
+   * The longest that the whole call may take, from its first poll on; no limit if it is not there.
+   */
   deadline: number | undefined;
   /** The waits between tries. */
   backoff: Backoff;
@@ -51,7 +59,9 @@ export const DEFAULT_POLICY: Policy = {
 export interface HealingOptions {
   /** Interruptions since the last new packet that are healed; 3. */
   maxRetries?: number;
-  /** The longest wait that is slept through; 30 s. A longer `retry_after` fails at once and says so. */
+  /**
+   * The longest wait that is slept through; 30 s. A longer `retry_after` fails at once and says so.
+   */
   maxWait?: number;
   /** While resuming, go on beyond `maxRetries` until nothing new came for this long; off. */
   resumePatience?: number;
@@ -62,9 +72,21 @@ export interface HealingOptions {
 }
 
 /** The defaults, overlaid by what a caller has set. */
-export function policyOf({ maxRetries, maxWait, resumePatience, deadline, backoff }: HealingOptions): Policy {
-  const set = Object.entries({ maxRetries, maxWait, resumePatience, deadline }).filter(([, value]) => value !== undefined);
-  return { ...DEFAULT_POLICY, ...Object.fromEntries(set), backoff: { ...DEFAULT_POLICY.backoff, ...backoff } };
+export function policyOf({
+  maxRetries,
+  maxWait,
+  resumePatience,
+  deadline,
+  backoff,
+}: HealingOptions): Policy {
+  const set = Object.entries({ maxRetries, maxWait, resumePatience, deadline }).filter(
+    ([, value]) => value !== undefined,
+  );
+  return {
+    ...DEFAULT_POLICY,
+    ...Object.fromEntries(set),
+    backoff: { ...DEFAULT_POLICY.backoff, ...backoff },
+  };
 }
 
 /** The wait before the try that follows `step` others. */

@@ -23,7 +23,10 @@ export class Packets {
   #stream: string | null = null;
   #count = 0;
 
-  constructor(readonly profile: Profile, cursor: string | null) {
+  constructor(
+    readonly profile: Profile,
+    cursor: string | null,
+  ) {
     this.#cursor = cursor;
   }
 
@@ -59,9 +62,11 @@ export class Packets {
 
   #next(): StreamPacket | undefined {
     for (let frame = this.#decoder.take(); frame; frame = this.#decoder.take()) {
-      // A frame without a name is a packet of a plain server; one with another name is somebody else's.
+      // A frame without a name is a packet of a plain server; one with another name is somebody
+      // else's.
       if ((frame.event !== EVENT_NAME && frame.event !== "message") || frame.data === "") continue;
-      const packet = this.profile === "v1" ? decodePacket(frame.data) : this.#placed(decodePacketV2(frame.data));
+      const packet =
+        this.profile === "v1" ? decodePacket(frame.data) : this.#placed(decodePacketV2(frame.data));
       this.#stream = packet.stream_id === NIL ? null : packet.stream_id;
       return packet;
     }

@@ -1,7 +1,10 @@
 // Which packets came already, by stream.
 import type { StreamPacket } from "../generated/wire.js";
 
-/** A server that changes streams in mid-call is odd; one that does it often is not remembered in full. */
+/**
+ * A server that changes streams in mid-call is odd; one that does it often is not remembered in
+ * full.
+ */
 const STREAMS = 16;
 /** The jump before `stream_lost`, the only one that the protocol itself makes. */
 const JUMP = 2 ** 20;
@@ -18,7 +21,8 @@ export class Seen {
     const last = this.#last.get(packet.stream_id);
     if (last !== undefined && packet.seq <= last) return { is: "repeat" };
     this.#remember(packet);
-    if (last === undefined || packet.seq === last + 1 || isLostTail(packet, last + 1)) return { is: "next" };
+    if (last === undefined || packet.seq === last + 1 || isLostTail(packet, last + 1))
+      return { is: "next" };
     return { is: "gap", expected: last + 1 };
   }
 
@@ -30,5 +34,7 @@ export class Seen {
 }
 
 function isLostTail(packet: StreamPacket, expected: number): boolean {
-  return packet.op === "ERROR" && packet.p.code === "stream_lost" && packet.seq - expected >= JUMP - 1;
+  return (
+    packet.op === "ERROR" && packet.p.code === "stream_lost" && packet.seq - expected >= JUMP - 1
+  );
 }

@@ -1,7 +1,12 @@
-// `<ErrorHandler agent={…}>`: shows the failures of an AG-UI agent. The canonical error codes live in ag-ui-error-codes.ts.
+// `<ErrorHandler agent={…}>`: shows the failures of an AG-UI agent. The canonical error codes
+// live in ag-ui-error-codes.ts.
 import { createContext, type ReactNode, useContext, useEffect } from "react";
 
-import { type AGUIErrorHandler, type AGUIErrorHandlerOptions, useAGUIErrorHandler } from "./use-ag-ui-error-handler.js";
+import {
+  type AGUIErrorHandler,
+  type AGUIErrorHandlerOptions,
+  useAGUIErrorHandler,
+} from "./use-ag-ui-error-handler.js";
 
 /** What is needed of an AG-UI agent; `HttpAgent` of either published line fits. */
 export interface SubscribableAgent {
@@ -19,24 +24,36 @@ export interface ErrorHandlerProps extends AGUIErrorHandlerOptions {
 
 const Context = createContext<AGUIErrorHandler | null>(null);
 
-/** Shows the failures of an agent to the user. Mount sonner's `<Toaster />` once, or pass `notify`. */
+/**
+ * Shows the failures of an agent to the user. Mount sonner's `<Toaster />` once, or pass `notify`.
+ */
 export function ErrorHandler({ agent, children, ...options }: ErrorHandlerProps): ReactNode {
   const handler = useAGUIErrorHandler(options);
   useAgentErrors(agent ?? null, handler.handleError);
-  return <Context.Provider value={handler}>{typeof children === "function" ? children(handler) : children}</Context.Provider>;
+  return (
+    <Context.Provider value={handler}>
+      {typeof children === "function" ? children(handler) : children}
+    </Context.Provider>
+  );
 }
 
-/** The handler of the nearest {@link ErrorHandler}; its `handleError` fits CopilotKit's `onError`. */
+/**
+ * The handler of the nearest {@link ErrorHandler}; its `handleError` fits CopilotKit's `onError`.
+ */
 export function useErrorHandler(): AGUIErrorHandler {
   const handler = useContext(Context);
   if (!handler) throw new Error("useErrorHandler: there is no <ErrorHandler> above this component");
   return handler;
 }
 
-function useAgentErrors(agent: SubscribableAgent | null, handleError: (error: unknown) => void): void {
+function useAgentErrors(
+  agent: SubscribableAgent | null,
+  handleError: (error: unknown) => void,
+): void {
   useEffect(() => {
     if (!agent) return;
-    // A RUN_ERROR also fails the run: the event says more, so the failure that follows it is not shown again.
+    // A RUN_ERROR also fails the run: the event says more, so the failure that follows it is not
+    // shown again.
     let told: unknown;
     const { unsubscribe } = agent.subscribe({
       onRunErrorEvent: ({ event }) => {

@@ -1,10 +1,16 @@
 // A live countdown: whole seconds that are left until a moment.
 import { useEffect, useState } from "react";
 
-/** How often the rest is looked at: a second is never shown late, and a sleeping tab catches up at once. */
+/**
+ * How often the rest is looked at: a second is never shown late, and a sleeping tab catches up at
+ * once.
+ */
 const TICK = 250;
 
-/** Whole seconds until `deadline` (on the clock of `Date.now`); 0 when there is none or it has passed. */
+/**
+ * Whole seconds until `deadline` (on the clock of `Date.now`); 0 when there is none or it has
+ * passed.
+ */
 export function useSecondsLeft(deadline: number | null): number {
   const [seconds, setSeconds] = useState(() => secondsUntil(deadline));
   useEffect(() => {

@@ -1,7 +1,14 @@
-// What a user is told, as text for any `notify` such as shadcn's `toast`, and as the parts of a toast that live.
+// What a user is told, as text for any `notify` such as shadcn's `toast`, and as the parts of a
+// toast that live.
 import type { ReactNode } from "react";
 
-import { type AGUIErrorData, getDisplayMessage, getErrorTitle, getVariant, retryHint } from "../ag-ui-error-codes.js";
+import {
+  type AGUIErrorData,
+  getDisplayMessage,
+  getErrorTitle,
+  getVariant,
+  retryHint,
+} from "../ag-ui-error-codes.js";
 import { useSecondsLeft } from "./countdown.js";
 
 /** What shadcn's `toast` takes. */
@@ -16,11 +23,21 @@ export type Notify = (notification: Notification) => unknown;
 
 /** The notification of a failure, as text. */
 export function notificationOf(error: AGUIErrorData): Notification {
-  return { title: getErrorTitle(error), description: getDisplayMessage(error), variant: getVariant(error) };
+  return {
+    title: getErrorTitle(error),
+    description: getDisplayMessage(error),
+    variant: getVariant(error),
+  };
 }
 
 /** The message, and the seconds that are left. */
-export function Description({ error, deadline }: { error: AGUIErrorData; deadline: number | null }): ReactNode {
+export function Description({
+  error,
+  deadline,
+}: {
+  error: AGUIErrorData;
+  deadline: number | null;
+}): ReactNode {
   const left = useSecondsLeft(deadline);
   return (
     <>
@@ -35,13 +52,27 @@ export function Description({ error, deadline }: { error: AGUIErrorData; deadlin
   );
 }
 
-/** A button that sleeps until the deadline. It keeps the focus meanwhile, so that a keyboard need not look for it. */
-export function RetryButton({ deadline, onRetry }: { deadline: number | null; onRetry: () => void }): ReactNode {
-  const left = useSecondsLeft(deadline);
-  const isAsleep = left > 0;
+/**
+ * A button that sleeps until the deadline, which the description counts down to. It keeps the
+ * focus meanwhile, so that a keyboard need not look for it.
+ */
+export function RetryButton({
+  deadline,
+  onRetry,
+}: {
+  deadline: number | null;
+  onRetry: () => void;
+}): ReactNode {
+  const isAsleep = useSecondsLeft(deadline) > 0;
   return (
-    <button type="button" data-button="" data-capstan-retry="" aria-disabled={isAsleep} onClick={isAsleep ? undefined : onRetry}>
-      {isAsleep ? `Retry in ${left} s` : "Retry"}
+    <button
+      type="button"
+      data-button=""
+      data-capstan-retry=""
+      aria-disabled={isAsleep}
+      onClick={isAsleep ? undefined : onRetry}
+    >
+      Retry
     </button>
   );
 }

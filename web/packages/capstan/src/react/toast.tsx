@@ -1,11 +1,14 @@
-// Toasts of ours, through sonner. It is loaded with the first one: a page with a `notify` of its own needs no sonner.
+// Toasts of ours, through sonner. It is loaded with the first one: a page with a `notify` of its
+// own needs no sonner.
 import { type AGUIErrorData, getErrorTitle, getVariant } from "../ag-ui-error-codes.js";
 import { Description, RetryButton } from "./notify.js";
 
 /** What a toast shows. */
 export interface Toasted {
   error: AGUIErrorData;
-  /** When a retry may be made, on the clock of `Date.now`; `null` if there is nothing to wait for. */
+  /**
+   * When a retry may be made, on the clock of `Date.now`; `null` if there is nothing to wait for.
+   */
   deadline: number | null;
   /** Absent if no retry is offered. */
   retry: (() => void) | undefined;
@@ -42,7 +45,10 @@ async function load(): Promise<Sonner | undefined> {
   try {
     return await import("sonner");
   } catch (error) {
-    console.error("capstan/react: no toast could be shown; install sonner, or pass `notify`", error);
+    console.error(
+      "capstan/react: no toast could be shown; install sonner, or pass `notify`",
+      error,
+    );
     return undefined;
   }
 }
@@ -53,7 +59,8 @@ function show({ toast }: Sonner, { error, deadline, retry, dismiss }: Toasted): 
   return show(<span role={isDestructive ? "alert" : "status"}>{getErrorTitle(error)}</span>, {
     description: <Description error={error} deadline={deadline} />,
     action: retry && <RetryButton deadline={deadline} onRetry={retry} />,
-    // A failure stays until it is dealt with: a person may be reading, or waiting for the countdown.
+    // A failure stays until it is dealt with: a person may be reading, or waiting for the
+    // countdown.
     duration: Number.POSITIVE_INFINITY,
     closeButton: true,
     onDismiss: dismiss,

@@ -1,12 +1,22 @@
 // `useAGUIErrorHandler`: shows failures, counts down, and retries when it is time.
 import { useCallback, useEffect, useRef, useState } from "react";
 
-import { type AGUIErrorData, AGUIErrorCode, ERROR_STATUS, isRetryableError, parseAGUIError, requiresUserAction } from "../ag-ui-error-codes.js";
+import {
+  type AGUIErrorData,
+  AGUIErrorCode,
+  ERROR_STATUS,
+  isRetryableError,
+  parseAGUIError,
+  requiresUserAction,
+} from "../ag-ui-error-codes.js";
 import { secondsUntil, useSecondsLeft } from "./countdown.js";
 import { notificationOf, type Notify } from "./notify.js";
 import { type Shown, toastError } from "./toast.js";
 
-/** What to do about failures. All of it is optional; the latest functions are used, so that they need not be stable. */
+/**
+ * What to do about failures. All of it is optional; the latest functions are used, so that they
+ * need not be stable.
+ */
 export interface AGUIErrorHandlerOptions {
   /** Shows a failure; sonner's toasts by default. shadcn's `toast` fits as it is. */
   notify?: Notify;
@@ -22,7 +32,10 @@ export interface AGUIErrorHandlerOptions {
 
 /** The handler and where it stands. */
 export interface AGUIErrorHandler {
-  /** Takes a failure in any spelling: an event, a problem, a thrown error, CopilotKit's `onError` argument. Stable. */
+  /**
+   * Takes a failure in any spelling: an event, a problem, a thrown error, CopilotKit's `onError`
+   * argument. Stable.
+   */
   handleError: (error: unknown) => void;
   /** The failure that is shown. */
   error: AGUIErrorData | null;
@@ -71,20 +84,37 @@ export function useAGUIErrorHandler(options: AGUIErrorHandlerOptions = {}): AGUI
       setCurrent(shown);
       // The next failure takes the place of the last one: they do not pile up.
       toast.current?.dismiss();
-      toast.current = announce(latest.current.options, shown, retry, () => setCurrent((now) => (now === shown ? null : now)));
+      toast.current = announce(latest.current.options, shown, retry, () =>
+        setCurrent((now) => (now === shown ? null : now)),
+      );
     },
     [latest, retry],
   );
 
-  const canRetry = current !== null && secondsLeft === 0 && options.onRetry !== undefined && isRetryableError(current.error);
+  const canRetry =
+    current !== null &&
+    secondsLeft === 0 &&
+    options.onRetry !== undefined &&
+    isRetryableError(current.error);
   return { handleError, error: current?.error ?? null, secondsLeft, canRetry, retry, dismiss };
 }
 
-function announce(options: AGUIErrorHandlerOptions, { error, deadline }: Current, retry: () => void, dismiss: () => void): Shown | undefined {
+function announce(
+  options: AGUIErrorHandlerOptions,
+  { error, deadline }: Current,
+  retry: () => void,
+  dismiss: () => void,
+): Shown | undefined {
   const isRetryable = isRetryableError(error);
   let toast: Shown | undefined;
   if (options.notify) options.notify(notificationOf(error));
-  else toast = toastError({ error, deadline, dismiss, retry: isRetryable && options.onRetry ? retry : undefined });
+  else
+    toast = toastError({
+      error,
+      deadline,
+      dismiss,
+      retry: isRetryable && options.onRetry ? retry : undefined,
+    });
   options.onError?.(error);
   if (isRetryable) options.onRetryableError?.(error);
   if (requiresUserAction(error)) options.onUserActionRequired?.(error);

@@ -5,7 +5,7 @@ import type { CallOptions, CapClient } from "../client.js";
 import { CAPConnectionError, CAPRuntimeError } from "../errors.js";
 import type { StreamPacket } from "../generated/wire.js";
 import type { Notice } from "../notice.js";
-import { newId, type ResumeEntry } from "../request.js";
+import { type Envelope, newId, type ResumeEntry } from "../request.js";
 import type { PacketStream } from "../stream.js";
 import { type Block, Transcript } from "../transcript.js";
 
@@ -41,13 +41,21 @@ export interface CapStreamOptions {
 
 export interface CapStream {
   state: CapStreamState;
-  /** Says something; in a new conversation unless one is named. Ends what runs here, though not at the server. */
+  /**
+   * Says something; in a new conversation unless one is named. Ends what runs here, though not at
+   * the server.
+   */
   send: (message: string, conversationId?: string) => void;
+  /** Sends a request of your own, such as one that brings the conversation along. */
+  assist: (request: Envelope, conversationId: string) => void;
   /** Answers what the last run of a conversation asked. */
   answer: (resume: readonly ResumeEntry[], conversationId: string) => void;
   /** Follows a stream that exists. */
   attach: (cursor: string) => void;
-  /** After a failure that passes: asks for the next attempt of the same run. False if only a new question can help. */
+  /**
+   * After a failure that passes: asks for the next attempt of the same run. False if only a new
+   * question can help.
+   */
   retry: () => boolean;
   /** Stops the run at the server. */
   stop: () => Promise<void>;
@@ -71,15 +79,14 @@ export function useCapStream(client: CapClient, options: CapStreamOptions = {}):
       current.current = new Run(conversationId, open, latest, setState);
       void current.current.follow();
     };
+    const assist = (request: Envelope, conversationId: string) =>
+      begin(conversationId, (call) => client.assist(request, call));
     return {
-      send: (message: string, conversationId = newId()) => {
-        const request = client.question(conversationId, message);
-        begin(conversationId, (call) => client.assist(request, call));
-      },
-      answer: (resume: readonly ResumeEntry[], conversationId: string) => {
-        const request = client.answers(conversationId, resume);
-        begin(conversationId, (call) => client.assist(request, call));
-      },
+      assist,
+      send: (message: string, conversationId = newId()) =>
+        assist(client.question(conversationId, message), conversationId),
+      answer: (resume: readonly ResumeEntry[], conversationId: string) =>
+        assist(client.answers(conversationId, resume), conversationId),
       retry: () => current.current?.again() ?? false,
       attach: (cursor: string) => begin("", (call) => client.attach(cursor, call)),
       stop: async () => {
@@ -121,7 +128,9 @@ class Run {
     this.#left.abort();
   }
 
-  /** The run waits for its client, or the line was dead: the same request goes on where it stood. */
+  /**
+   * The run waits for its client, or the line was dead: the same request goes on where it stood.
+   */
   again(): boolean {
     const failure = this.#failure;
     const isWaiting = failure instanceof CAPRuntimeError && failure.error?.severity === "TRANSIENT";
@@ -140,7 +149,11 @@ class Run {
     this.#show();
     try {
       for await (const packet of this.#packets) this.#take(packet);
-      this.#finish({ status: "closed", reason: this.#transcript.reason ?? "completed", ...this.#answer() });
+      this.#finish({
+        status: "closed",
+        reason: this.#transcript.reason ?? "completed",
+        ...this.#answer(),
+      });
     } catch (error) {
       if (signal.aborted) return;
       this.#failure = error;
@@ -157,7 +170,8 @@ class Run {
 
   #notice(notice: Notice): void {
     this.options.current.onNotice?.(notice);
-    if (notice.type === "retrying") this.#wait = { because: notice.because, until: Date.now() + notice.wait };
+    if (notice.type === "retrying")
+      this.#wait = { because: notice.because, until: Date.now() + notice.wait };
     if (notice.type === "connected" || notice.type === "resumed") this.#wait = undefined;
     this.#soon();
   }
@@ -171,7 +185,11 @@ class Run {
     this.#timer = undefined;
     if (this.#left.signal.aborted) return;
     const answer = this.#answer();
-    this.setState(this.#wait ? { status: "retrying", ...this.#wait, ...answer } : { status: "streaming", ...answer });
+    this.setState(
+      this.#wait
+        ? { status: "retrying", ...this.#wait, ...answer }
+        : { status: "streaming", ...answer },
+    );
   }
 
   #finish(state: CapStreamState): void {

@@ -1,6 +1,20 @@
-// The console's API, typed. The key goes with the request and nowhere else; a failure is a failure, never an empty list.
+// The console's API, typed. The key goes with the request and nowhere else; a failure is a
+// failure, never an empty list.
 import { authorization } from "../../authorization.js";
-import type { Faults, Found, Health, Marks, Me, Overview, Replica, RunDetail, RunPage, Session, Tenant, Agent } from "./types.js";
+import type {
+  Faults,
+  Found,
+  Health,
+  Marks,
+  Me,
+  Overview,
+  Replica,
+  RunDetail,
+  RunPage,
+  Session,
+  Tenant,
+  Agent,
+} from "./types.js";
 
 export type Face = "cap" | "cap-v2" | "ag-ui";
 
@@ -30,31 +44,50 @@ export class Api {
   readonly me = (signal?: AbortSignal) => this.#json<Me>("/me", {}, signal);
   readonly health = (signal?: AbortSignal) => this.#json<Health>("/health", {}, signal);
   readonly overview = (signal?: AbortSignal) => this.#json<Overview>("/overview", {}, signal);
-  readonly runs = (query: Query, signal?: AbortSignal) => this.#json<RunPage>("/runs", query, signal);
+  readonly runs = (query: Query, signal?: AbortSignal) =>
+    this.#json<RunPage>("/runs", query, signal);
   readonly find = (q: string, signal?: AbortSignal) => this.#json<Found>("/find", { q }, signal);
-  readonly run = (id: string, signal?: AbortSignal) => this.#json<RunDetail>(`/runs/${id}`, {}, signal);
-  readonly marks = (id: string, query: Query, signal?: AbortSignal) => this.#json<Marks>(`/runs/${id}/marks`, query, signal);
-  readonly faults = (query: Query, signal?: AbortSignal) => this.#json<Faults>("/faults", query, signal);
-  readonly agents = (signal?: AbortSignal) => this.#json<{ agents: readonly Agent[] }>("/agents", {}, signal);
-  readonly tenants = (signal?: AbortSignal) => this.#json<{ tenants: readonly Tenant[] }>("/tenants", {}, signal);
-  readonly replicas = (signal?: AbortSignal) => this.#json<{ replicas: readonly Replica[] }>("/replicas", {}, signal);
-  readonly session = (tenant: string, session: string, query: Query, signal?: AbortSignal) => this.#json<Session>(sessionPath(tenant, session), query, signal);
-  readonly body = (id: string, signal?: AbortSignal) => this.#ask(`/runs/${id}/body`, {}, { signal }).then((response) => response.text());
-  readonly frames = (id: string, query: Query, signal?: AbortSignal) => this.#ask(`/runs/${id}/frames`, query, { signal });
+  readonly run = (id: string, signal?: AbortSignal) =>
+    this.#json<RunDetail>(`/runs/${id}`, {}, signal);
+  readonly marks = (id: string, query: Query, signal?: AbortSignal) =>
+    this.#json<Marks>(`/runs/${id}/marks`, query, signal);
+  readonly faults = (query: Query, signal?: AbortSignal) =>
+    this.#json<Faults>("/faults", query, signal);
+  readonly agents = (signal?: AbortSignal) =>
+    this.#json<{ agents: readonly Agent[] }>("/agents", {}, signal);
+  readonly tenants = (signal?: AbortSignal) =>
+    this.#json<{ tenants: readonly Tenant[] }>("/tenants", {}, signal);
+  readonly replicas = (signal?: AbortSignal) =>
+    this.#json<{ replicas: readonly Replica[] }>("/replicas", {}, signal);
+  readonly session = (tenant: string, session: string, query: Query, signal?: AbortSignal) =>
+    this.#json<Session>(sessionPath(tenant, session), query, signal);
+  readonly body = (id: string, signal?: AbortSignal) =>
+    this.#ask(`/runs/${id}/body`, {}, { signal }).then((response) => response.text());
+  readonly frames = (id: string, query: Query, signal?: AbortSignal) =>
+    this.#ask(`/runs/${id}/frames`, query, { signal });
   readonly events = (signal: AbortSignal) => this.#ask("/events", {}, { signal });
   /** Answered once CLOSE is in the journal. */
   readonly stop = (id: string) => this.#ask(`/runs/${id}/stop`, {}, { method: "POST" });
   readonly purge = (id: string) => this.#ask(`/runs/${id}`, {}, { method: "DELETE" });
-  readonly purgeSession = (tenant: string, session: string) => this.#ask(sessionPath(tenant, session), {}, { method: "DELETE" });
+  readonly purgeSession = (tenant: string, session: string) =>
+    this.#ask(sessionPath(tenant, session), {}, { method: "DELETE" });
 
   async #json<T>(path: string, query: Query, signal?: AbortSignal): Promise<T> {
     const response = await this.#ask(path, query, { signal });
     return (await response.json()) as T;
   }
 
-  async #ask(path: string, query: Query, init: { method?: string; signal?: AbortSignal | undefined }): Promise<Response> {
+  async #ask(
+    path: string,
+    query: Query,
+    init: { method?: string; signal?: AbortSignal | undefined },
+  ): Promise<Response> {
     const { method = "GET", signal } = init;
-    const response = await fetch(`${this.base}${path}${search(query)}`, { method, signal: signal ?? null, headers: authorization(this.key) });
+    const response = await fetch(`${this.base}${path}${search(query)}`, {
+      method,
+      signal: signal ?? null,
+      headers: authorization(this.key),
+    });
     if (!response.ok) throw await refused(response);
     return response;
   }
@@ -63,7 +96,9 @@ export class Api {
 /** `?a=1&b=2`, without what is not set; nothing if nothing is. */
 export function search(query: Query): string {
   const set = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
-  return set.length === 0 ? "" : `?${new URLSearchParams(set.map(([name, value]) => [name, String(value)]))}`;
+  return set.length === 0
+    ? ""
+    : `?${new URLSearchParams(set.map(([name, value]) => [name, String(value)]))}`;
 }
 
 function sessionPath(tenant: string, session: string): string {
@@ -71,7 +106,19 @@ function sessionPath(tenant: string, session: string): string {
 }
 
 async function refused(response: Response): Promise<Refused> {
-  const problem = await response.json().catch(() => ({})) as { kind?: string; code?: string; title?: string; detail?: string; request_id?: string };
-  const message = problem.detail || problem.title || `The gateway answered with status ${response.status}.`;
-  return new Refused(response.status, problem.kind ?? problem.code ?? String(response.status), message, problem.request_id);
+  const problem = (await response.json().catch(() => ({}))) as {
+    kind?: string;
+    code?: string;
+    title?: string;
+    detail?: string;
+    request_id?: string;
+  };
+  const message =
+    problem.detail || problem.title || `The gateway answered with status ${response.status}.`;
+  return new Refused(
+    response.status,
+    problem.kind ?? problem.code ?? String(response.status),
+    message,
+    problem.request_id,
+  );
 }

@@ -1,5 +1,5 @@
-// What happens at the gateway, as it happens: one connection for the whole page, read by fetch because it carries a key. A hidden tab
-// closes it; whoever was away is told to ask anew.
+// What happens at the gateway, as it happens: one connection for the whole page, read by fetch
+// because it carries a key. A hidden tab closes it; whoever was away is told to ask anew.
 import { Decoder } from "capstan";
 
 import type { FeedEvent, Health, Refusal, Row } from "./types.js";
@@ -42,7 +42,10 @@ export class Feed {
       .finally(() => {
         if (left.signal.aborted) return;
         this.stop();
-        this.#timer = setTimeout(() => this.start(), WAITS[Math.min(this.#tries, WAITS.length - 1)]);
+        this.#timer = setTimeout(
+          () => this.start(),
+          WAITS[Math.min(this.#tries, WAITS.length - 1)],
+        );
         this.#tries += 1;
       });
   }

@@ -64,7 +64,11 @@ export interface RunPage {
 }
 
 export interface Overview {
-  attention: readonly { run: Row; why: "silent" | "overdue" | "retrying" | "lease_over"; sentence: string }[];
+  attention: readonly {
+    run: Row;
+    why: "silent" | "overdue" | "retrying" | "lease_over";
+    sentence: string;
+  }[];
   faults: readonly { code: string; title?: Maybe<string>; agent: string; count: number }[];
 }
 
@@ -156,12 +160,24 @@ export interface RunDetail {
   reason?: Maybe<string>;
   usage?: Maybe<Usage>;
   viewers?: Maybe<readonly Viewer[]>;
-  viewers_sum?: Maybe<{ joined: number; resumed: number; cut: number; stalled: number; last_cursor?: Maybe<number> }>;
+  viewers_sum?: Maybe<{
+    joined: number;
+    resumed: number;
+    cut: number;
+    stalled: number;
+    last_cursor?: Maybe<number>;
+  }>;
   may: { content: boolean; act: boolean };
 }
 
 /** seq, milliseconds since the run was created, op, type of an event, bytes. */
-export type Mark = readonly [seq: number, t: number, op: string, type: string | null, bytes: number];
+export type Mark = readonly [
+  seq: number,
+  t: number,
+  op: string,
+  type: string | null,
+  bytes: number,
+];
 
 export interface Marks {
   marks: readonly Mark[];

@@ -23,22 +23,60 @@ export function FilterBar({ filters, onChange }: Props): ReactNode {
     <div className="filters">
       <nav className="row presets" aria-label="Presets">
         {presets(Date.now()).map(({ name, filters: chosen }) => (
-          <Link key={name} className="button button-outline button-small" href={to.runs(chosen)} aria-current={searchOf(chosen) === searchOf(filters) ? "true" : undefined}>{name}</Link>
+          <Link
+            key={name}
+            className="button button-outline button-small"
+            href={to.runs(chosen)}
+            aria-current={searchOf(chosen) === searchOf(filters) ? "true" : undefined}
+          >
+            {name}
+          </Link>
         ))}
-        {isSet && <Link className="button button-ghost button-small" href={to.runs()}>All runs</Link>}
+        {isSet && (
+          <Link className="button button-ghost button-small" href={to.runs()}>
+            All runs
+          </Link>
+        )}
       </nav>
       <div className="row fields">
-        <Select label="State" isQuiet value={filters.state} onChange={(event) => onChange({ state: event.target.value })}>
+        <Select
+          label="State"
+          isQuiet
+          value={filters.state}
+          onChange={(event) => onChange({ state: event.target.value })}
+        >
           <option value="">any state</option>
-          {withChosen(STATES, filters.state).map((state) => <option key={state}>{state}</option>)}
+          {withChosen(STATES, filters.state).map((state) => (
+            <option key={state}>{state}</option>
+          ))}
         </Select>
-        <Select label="Agent" isQuiet value={filters.agent} onChange={(event) => onChange({ agent: event.target.value })}>
+        <Select
+          label="Agent"
+          isQuiet
+          value={filters.agent}
+          onChange={(event) => onChange({ agent: event.target.value })}
+        >
           <option value="">any agent</option>
-          {withChosen(agents.map(({ name }) => name), filters.agent).map((name) => <option key={name}>{name}</option>)}
+          {withChosen(
+            agents.map(({ name }) => name),
+            filters.agent,
+          ).map((name) => (
+            <option key={name}>{name}</option>
+          ))}
         </Select>
         <Words label="Fault code" value={filters.fault} onChange={(fault) => onChange({ fault })} />
-        <Words label="Session" value={filters.session} onChange={(session) => onChange({ session })} />
-        {seesSeveral(me) && <Words label="Tenant" value={filters.tenant} onChange={(tenant) => onChange({ tenant })} />}
+        <Words
+          label="Session"
+          value={filters.session}
+          onChange={(session) => onChange({ session })}
+        />
+        {seesSeveral(me) && (
+          <Words
+            label="Tenant"
+            value={filters.tenant}
+            onChange={(tenant) => onChange({ tenant })}
+          />
+        )}
         <Moment label="Since" value={filters.since} onChange={(since) => onChange({ since })} />
         <Moment label="Until" value={filters.until} onChange={(until) => onChange({ until })} />
       </div>
@@ -52,24 +90,70 @@ function withChosen(names: readonly string[], chosen: string): readonly string[]
 }
 
 /** Text that counts once it is whole: on Enter, or when the field is left. */
-function Words({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }): ReactNode {
+function Words({
+  label,
+  value,
+  onChange,
+}: {
+  label: string;
+  value: string;
+  onChange: (value: string) => void;
+}): ReactNode {
   const [text, setText] = useState(value);
   useEffect(() => {
     setText(value);
   }, [value]);
   const settle = () => text.trim() !== value && onChange(text.trim());
-  return <input className="input" aria-label={label} placeholder={label} value={text} spellCheck={false} onChange={(event) => setText(event.target.value)} onBlur={settle} onKeyDown={(event) => event.key === "Enter" && settle()} />;
+  return (
+    <input
+      className="input"
+      aria-label={label}
+      placeholder={label}
+      value={text}
+      spellCheck={false}
+      onChange={(event) => setText(event.target.value)}
+      onBlur={settle}
+      onKeyDown={(event) => event.key === "Enter" && settle()}
+    />
+  );
 }
 
 /** A time in the browser's zone; the address has it in UTC. */
-function Moment({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }): ReactNode {
-  if (value === "") return <Button size="small" look="ghost" onClick={() => onChange(new Date(Date.now() - (label === "Since" ? 3_600_000 : 0)).toISOString())}>{label}…</Button>;
+function Moment({
+  label,
+  value,
+  onChange,
+}: {
+  label: string;
+  value: string;
+  onChange: (value: string) => void;
+}): ReactNode {
+  if (value === "")
+    return (
+      <Button
+        size="small"
+        look="ghost"
+        onClick={() =>
+          onChange(new Date(Date.now() - (label === "Since" ? 3_600_000 : 0)).toISOString())
+        }
+      >
+        {label}…
+      </Button>
+    );
   const local = new Date(Date.parse(value) - new Date(value).getTimezoneOffset() * 60_000);
   const shown = Number.isNaN(local.getTime()) ? "" : local.toISOString().slice(0, 19);
   return (
     <label className="row moment">
       <span className="muted">{label}</span>
-      <input className="input" type="datetime-local" step={1} value={shown} onChange={(event) => onChange(event.target.value ? new Date(event.target.value).toISOString() : "")} />
+      <input
+        className="input"
+        type="datetime-local"
+        step={1}
+        value={shown}
+        onChange={(event) =>
+          onChange(event.target.value ? new Date(event.target.value).toISOString() : "")
+        }
+      />
     </label>
   );
 }

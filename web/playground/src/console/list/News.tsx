@@ -19,10 +19,31 @@ export function News({ fresh, isPast, onShow, onNewest }: Props): ReactNode {
   const spoken = useSeldom(fresh > 0 ? `${fresh} new` : "", ALOUD);
   return (
     <div className="news">
-      <span className="sr-only" aria-live="polite">{spoken}</span>
-      {isPast && <span>Paused: this list begins in the past. <Button size="small" onClick={onNewest}>To the newest</Button></span>}
-      {!isPast && fresh > 0 && <Button size="small" look="primary" onClick={onShow}>{fresh} new</Button>}
-      {!isPast && <span className="muted">{state === "away" ? "Paused: the live feed is not connected." : fresh > 0 ? "Paused while you look." : "Live."}</span>}
+      <span className="sr-only" aria-live="polite">
+        {spoken}
+      </span>
+      {isPast && (
+        <span>
+          Paused: this list begins in the past.{" "}
+          <Button size="small" onClick={onNewest}>
+            To the newest
+          </Button>
+        </span>
+      )}
+      {!isPast && fresh > 0 && (
+        <Button size="small" look="primary" onClick={onShow}>
+          {fresh} new
+        </Button>
+      )}
+      {!isPast && (
+        <span className="muted">
+          {state === "away"
+            ? "Paused: the live feed is not connected."
+            : fresh > 0
+              ? "Paused while you look."
+              : "Live."}
+        </span>
+      )}
     </div>
   );
 }
@@ -32,7 +53,10 @@ function useSeldom(text: string, every: number): string {
   const [said, setSaid] = useState({ text, at: 0 });
   useEffect(() => {
     if (text === said.text) return;
-    const timer = setTimeout(() => setSaid({ text, at: Date.now() }), Math.max(0, said.at + every - Date.now()));
+    const timer = setTimeout(
+      () => setSaid({ text, at: Date.now() }),
+      Math.max(0, said.at + every - Date.now()),
+    );
     return () => clearTimeout(timer);
   }, [text, said, every]);
   return said.text;

@@ -1,5 +1,6 @@
-// The list of runs as it grows at its end, page by page, and at its top, live. Pure, and nothing moves unless it may:
-// rows that are there change in place, new ones wait until somebody asks for them.
+// The list of runs as it grows at its end, page by page, and at its top, live. Pure, and nothing
+// moves unless it may: rows that are there change in place, new ones wait until somebody asks for
+// them.
 import type { Row, RunPage } from "../api/types.js";
 import type { Filters } from "../url.js";
 
@@ -16,21 +17,26 @@ export interface List {
 
 export const EMPTY: List = { rows: [], fresh: [], next: undefined, lookedBackTo: undefined };
 
-/** The list with one more page at its end; fewer than `limit` rows and more to come means that the gateway's budget ran out. */
+/**
+ * The list with one more page at its end; fewer than `limit` rows and more to come means that the
+ * gateway's budget ran out.
+ */
 export function withPage(list: List, page: RunPage, limit: number): List {
   const isFirst = list.rows.length === 0;
   return {
     rows: merged(list.rows, page.runs),
     fresh: isFirst ? [] : list.fresh,
     next: page.next ?? undefined,
-    lookedBackTo: page.next && page.runs.length < limit ? (page.looked_back_to ?? undefined) : undefined,
+    lookedBackTo:
+      page.next && page.runs.length < limit ? (page.looked_back_to ?? undefined) : undefined,
   };
 }
 
 /** The list after the feed told of a run. `mayMove`: nobody would notice a row more at the top. */
 export function withLive(list: List, row: Row, filters: Filters, mayMove: boolean): List {
   if (indexOf(list.rows, row.stream_id) >= 0) return { ...list, rows: merged(list.rows, [row]) };
-  if (!matches(row, filters) || isBeyond(list, row)) return { ...list, fresh: list.fresh.filter(({ stream_id }) => stream_id !== row.stream_id) };
+  if (!matches(row, filters) || isBeyond(list, row))
+    return { ...list, fresh: list.fresh.filter(({ stream_id }) => stream_id !== row.stream_id) };
   const fresh = merged(list.fresh, [row]);
   return mayMove ? withFresh({ ...list, fresh }) : { ...list, fresh };
 }
@@ -52,14 +58,24 @@ function isBeyond({ rows, next }: List, { stream_id }: Row): boolean {
   return next !== undefined && last !== undefined && stream_id < last.stream_id;
 }
 
-/** Both, each run once and as the second has it, newest first. Both are sorted, so that only what lies between is looked at: the rows are many, and runs begin by the dozen. */
+/**
+ * Both, each run once and as the second has it, newest first. Both are sorted, so that only what
+ * lies between is looked at: the rows are many, and runs begin by the dozen.
+ */
 function merged(rows: readonly Row[], more: readonly Row[]): readonly Row[] {
   const [newest, oldest] = [more[0], more.at(-1)];
   if (!newest || !oldest) return rows;
   const first = newerThan(rows, newest.stream_id);
-  const end = Math.max(first, newerThan(rows, oldest.stream_id) + (indexOf(rows, oldest.stream_id) < 0 ? 0 : 1));
+  const end = Math.max(
+    first,
+    newerThan(rows, oldest.stream_id) + (indexOf(rows, oldest.stream_id) < 0 ? 0 : 1),
+  );
   const between = new Map([...rows.slice(first, end), ...more].map((row) => [row.stream_id, row]));
-  return [...rows.slice(0, first), ...[...between.values()].sort((a, b) => (a.stream_id < b.stream_id ? 1 : -1)), ...rows.slice(end)];
+  return [
+    ...rows.slice(0, first),
+    ...[...between.values()].sort((a, b) => (a.stream_id < b.stream_id ? 1 : -1)),
+    ...rows.slice(end),
+  ];
 }
 
 /** How many rows are newer than a run. */
@@ -78,7 +94,10 @@ function indexOf(rows: readonly Row[], id: string): number {
   return rows[at]?.stream_id === id ? at : -1;
 }
 
-/** Whether a run belongs into the list. The server decides for its pages; this is for what the feed tells. */
+/**
+ * Whether a run belongs into the list. The server decides for its pages; this is for what the feed
+ * tells.
+ */
 export function matches(row: Row, filters: Filters): boolean {
   const { tenant, agent, state, fault, session, since, until, before } = filters;
   const at = Date.parse(row.created_at);
@@ -88,7 +107,9 @@ export function matches(row: Row, filters: Filters): boolean {
     isEither(agent, row.agent) &&
     isEither(session, row.session) &&
     isEither(state, row.state) &&
-    (fault === "" || row.fault === fault || row.attempts.some((attempt) => attempt.fault === fault)) &&
+    (fault === "" ||
+      row.fault === fault ||
+      row.attempts.some((attempt) => attempt.fault === fault)) &&
     !(Date.parse(since) > at) &&
     !(Date.parse(until) < at)
   );
@@ -99,7 +120,10 @@ function isEither(wanted: string, found: string | null | undefined): boolean {
 }
 
 /** The runs before and after one, in the list's own order. */
-export function neighbours(rows: readonly Row[], id: string): { newer: string | undefined; older: string | undefined } {
+export function neighbours(
+  rows: readonly Row[],
+  id: string,
+): { newer: string | undefined; older: string | undefined } {
   const at = indexOf(rows, id);
   if (at < 0) return { newer: undefined, older: undefined };
   return { newer: rows[at - 1]?.stream_id, older: rows[at + 1]?.stream_id };

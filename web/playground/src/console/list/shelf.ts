@@ -1,4 +1,5 @@
-// Lists by their filters, as they were left: going back is where one was, and `[` `]` walk the same list.
+// Lists by their filters, as they were left: going back is where one was, and `[` `]` walk the
+// same list.
 import type { List } from "./list.js";
 
 export interface Kept {
@@ -26,6 +27,7 @@ export class Shelf {
 
   /** Changes every list that is kept. */
   change(by: (list: List) => List): void {
-    for (const [search, kept] of this.#kept) this.#kept.set(search, { ...kept, list: by(kept.list) });
+    for (const [search, kept] of this.#kept)
+      this.#kept.set(search, { ...kept, list: by(kept.list) });
   }
 }

@@ -1,4 +1,5 @@
-// Which rows of a long list are on screen. Rows are of one height, so that it is arithmetic and not measuring.
+// Which rows of a long list are on screen. Rows are of one height, so that it is arithmetic and
+// not measuring.
 
 /** Rows beyond the edge that are there already when somebody scrolls. */
 const BESIDE = 4;
@@ -11,13 +12,22 @@ export interface Range {
   end: number;
 }
 
-export function range(top: number, height: number, row: number, count: number, beside = BESIDE): Range {
+export function range(
+  top: number,
+  height: number,
+  row: number,
+  count: number,
+  beside = BESIDE,
+): Range {
   const first = Math.floor(Math.max(0, top) / row) - beside;
   const end = Math.ceil((Math.max(0, top) + height) / row) + beside;
   return { first: clamp(first, count), end: clamp(end, count) };
 }
 
-/** The rows to have next on the way from those that are there to those that shall be: only so many more at a time, those on screen first. */
+/**
+ * The rows to have next on the way from those that are there to those that shall be: only so many
+ * more at a time, those on screen first.
+ */
 export function grow(there: Range, wanted: Range, seen: number, more: number): Range {
   const kept = { first: Math.max(there.first, wanted.first), end: Math.min(there.end, wanted.end) };
   const { first, end } = kept.first < kept.end ? kept : { first: seen, end: seen };

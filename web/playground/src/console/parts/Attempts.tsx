@@ -15,7 +15,14 @@ export function AttemptDots({ row }: { row: Row }): ReactNode {
     <span className="dots" title={words}>
       <span className="sr-only">{words}</span>
       {row.attempts.length > MOST && <span aria-hidden="true">{row.attempts.length}×</span>}
-      {shown.map(({ n, fault }) => <span key={n} className="dot" data-dot={fault ? "failed" : isOpen && n === row.attempts.length ? "open" : "well"} aria-hidden="true" />)}
+      {shown.map(({ n, fault }) => (
+        <span
+          key={n}
+          className="dot"
+          data-dot={fault ? "failed" : isOpen && n === row.attempts.length ? "open" : "well"}
+          aria-hidden="true"
+        />
+      ))}
     </span>
   );
 }

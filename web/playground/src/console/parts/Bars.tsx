@@ -1,4 +1,5 @@
-// Bars over time, stacked, as one picture; dragging over them, or the arrow keys, choose a stretch. A table says the same beside it.
+// Bars over time, stacked, as one picture; dragging over them, or the arrow keys, choose a
+// stretch. A table says the same beside it.
 import { type KeyboardEvent, type PointerEvent, type ReactNode, useState } from "react";
 
 export interface Bar {
@@ -19,7 +20,10 @@ interface Props {
   onChoose: (from: Bar, to: Bar) => void;
 }
 
-/** Where a stretch was begun, and how far it goes by now: as times, since bars move on while it is marked. */
+/**
+ * Where a stretch was begun, and how far it goes by now: as times, since bars move on while it is
+ * marked.
+ */
 interface Mark {
   from: string;
   to: string;
@@ -31,9 +35,16 @@ export function Bars({ bars, tones, label, describedBy, tell, onChoose }: Props)
   const [mark, setMark] = useState<Mark | null>(null);
   const last = bars.length - 1;
   // What has moved out of the picture did so at its beginning.
-  const place = (at: string) => Math.max(0, bars.findIndex((bar) => bar.at === at));
-  const [from, to] = mark ? [place(mark.from), place(mark.to)].sort((a, b) => a - b) as [number, number] : [last, last];
-  const put = (at: number, isLonger: boolean) => setMark({ from: isLonger && mark ? mark.from : bars[at]!.at, to: bars[at]!.at });
+  const place = (at: string) =>
+    Math.max(
+      0,
+      bars.findIndex((bar) => bar.at === at),
+    );
+  const [from, to] = mark
+    ? ([place(mark.from), place(mark.to)].sort((a, b) => a - b) as [number, number])
+    : [last, last];
+  const put = (at: number, isLonger: boolean) =>
+    setMark({ from: isLonger && mark ? mark.from : bars[at]!.at, to: bars[at]!.at });
   const choose = () => {
     if (mark) onChoose(bars[from]!, bars[to]!);
     setMark(null);
@@ -55,21 +66,48 @@ export function Bars({ bars, tones, label, describedBy, tell, onChoose }: Props)
     event.currentTarget.setPointerCapture(event.pointerId);
     put(under(event), false);
   };
-  const isHeld = ({ currentTarget, pointerId }: PointerEvent) => currentTarget.hasPointerCapture(pointerId);
+  const isHeld = ({ currentTarget, pointerId }: PointerEvent) =>
+    currentTarget.hasPointerCapture(pointerId);
   const words = mark && tell(bars[from]!, bars[to]!);
   return (
-    <div className="bars" role="slider" tabIndex={0} aria-label={label} aria-describedby={describedBy} aria-valuemin={0} aria-valuemax={Math.max(0, last)} aria-valuenow={Math.max(0, mark ? place(mark.to) : last)} aria-valuetext={words ?? "nothing is marked"}
-      onKeyDown={press} onBlur={() => setMark(null)} onPointerDown={begin} onPointerMove={(event) => isHeld(event) && put(under(event), true)} onPointerUp={choose} onPointerCancel={() => setMark(null)}>
-      <svg viewBox={`0 0 ${Math.max(1, bars.length)} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
-        {mark && <rect className="bars-mark" x={from} y={0} width={to - from + 1} height={HEIGHT} />}
-        {tones.map((tone, n) => <path key={tone} className={`tone-${tone}`} d={pathOf(bars, n, most(bars))} />)}
+    <div
+      className="bars"
+      role="slider"
+      tabIndex={0}
+      aria-label={label}
+      aria-describedby={describedBy}
+      aria-valuemin={0}
+      aria-valuemax={Math.max(0, last)}
+      aria-valuenow={Math.max(0, mark ? place(mark.to) : last)}
+      aria-valuetext={words ?? "nothing is marked"}
+      onKeyDown={press}
+      onBlur={() => setMark(null)}
+      onPointerDown={begin}
+      onPointerMove={(event) => isHeld(event) && put(under(event), true)}
+      onPointerUp={choose}
+      onPointerCancel={() => setMark(null)}
+    >
+      <svg
+        viewBox={`0 0 ${Math.max(1, bars.length)} ${HEIGHT}`}
+        preserveAspectRatio="none"
+        aria-hidden="true"
+      >
+        {mark && (
+          <rect className="bars-mark" x={from} y={0} width={to - from + 1} height={HEIGHT} />
+        )}
+        {tones.map((tone, n) => (
+          <path key={tone} className={`tone-${tone}`} d={pathOf(bars, n, most(bars))} />
+        ))}
       </svg>
       {words && <span className="bars-told">{words}</span>}
     </div>
   );
 }
 
-/** The bar to which a key leads from another one; if none is marked yet, from beyond the end that it comes from. */
+/**
+ * The bar to which a key leads from another one; if none is marked yet, from beyond the end that it
+ * comes from.
+ */
 function led(key: string, at: number | undefined, last: number): number | undefined {
   switch (key) {
     case "ArrowLeft":

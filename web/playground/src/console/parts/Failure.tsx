@@ -11,11 +11,19 @@ export function Failure({ error, onAgain }: { error: unknown; onAgain: () => voi
     <div className="card notice tone-danger" role="alert">
       <Icon name="alert" />
       <div>
-        <strong>{error instanceof Refused ? `Not answered · ${error.code}` : "The gateway cannot be reached"}</strong>
+        <strong>
+          {error instanceof Refused
+            ? `Not answered · ${error.code}`
+            : "The gateway cannot be reached"}
+        </strong>
         <p>{words}</p>
-        {error instanceof Refused && error.requestId && <p className="muted">request id {error.requestId}</p>}
+        {error instanceof Refused && error.requestId && (
+          <p className="muted">request id {error.requestId}</p>
+        )}
       </div>
-      <Button size="small" onClick={onAgain}>Ask again</Button>
+      <Button size="small" onClick={onAgain}>
+        Ask again
+      </Button>
     </div>
   );
 }

@@ -1,4 +1,5 @@
-// Asks before something is erased. Whoever means it types the end of its name; Enter counts once that is right, as the button does.
+// Asks before something is erased. Whoever means it types the end of its name; Enter counts once
+// that is right, as the button does.
 import { type FormEvent, type ReactNode, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
@@ -36,13 +37,24 @@ export function PurgeDialog({ title, id, act, then, onClose, children }: Props):
       {children}
       <form onSubmit={submit}>
         <label className="field">
-          <span className="field-label">The last {plural(last.length, "character")} of <code className="break">{id}</code></span>
-          <input className="input" value={typed} autoComplete="off" spellCheck={false} maxLength={LAST} onChange={(event) => setTyped(event.target.value)} />
+          <span className="field-label">
+            The last {plural(last.length, "character")} of <code className="break">{id}</code>
+          </span>
+          <input
+            className="input"
+            value={typed}
+            autoComplete="off"
+            spellCheck={false}
+            maxLength={LAST}
+            onChange={(event) => setTyped(event.target.value)}
+          />
         </label>
         {error !== undefined && <Failure error={error} onAgain={run} />}
         <div className="row">
           <Button onClick={onClose}>Keep it</Button>
-          <Button type="submit" look="destructive" disabled={!isRight || state !== "asked"}>{state === "acting" ? "Erasing…" : "Erase it"}</Button>
+          <Button type="submit" look="destructive" disabled={!isRight || state !== "asked"}>
+            {state === "acting" ? "Erasing…" : "Erase it"}
+          </Button>
         </div>
       </form>
     </Dialog>

@@ -16,5 +16,10 @@ const LOOKS: Readonly<Record<State, readonly [Tone, IconName]>> = {
 
 export function StateBadge({ state }: { state: State }): ReactNode {
   const [tone, icon] = LOOKS[state] ?? (["neutral", "help"] as const);
-  return <Badge tone={tone}><Icon name={icon} />{state}</Badge>;
+  return (
+    <Badge tone={tone}>
+      <Icon name={icon} />
+      {state}
+    </Badge>
+  );
 }

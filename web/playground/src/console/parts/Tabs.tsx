@@ -1,4 +1,5 @@
-// Tabs by the rules for tabs: arrows move between them, and only the chosen one is in the way of Tab.
+// Tabs by the rules for tabs: arrows move between them, and only the chosen one is in the way of
+// Tab.
 import type { KeyboardEvent, ReactNode } from "react";
 
 interface Props<T extends string> {
@@ -11,14 +12,25 @@ export function Tabs<T extends string>({ tabs, chosen, onChoose }: Props<T>): Re
   const step = (event: KeyboardEvent<HTMLDivElement>) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (by === undefined) return;
-    const next = tabs[(tabs.findIndex(([tab]) => tab === chosen) + by + tabs.length) % tabs.length]![0];
+    const next =
+      tabs[(tabs.findIndex(([tab]) => tab === chosen) + by + tabs.length) % tabs.length]![0];
     onChoose(next);
     event.currentTarget.querySelector<HTMLElement>(`#tab-${next}`)?.focus();
   };
   return (
     <div className="tabs" role="tablist" aria-label="About this run" onKeyDown={step}>
       {tabs.map(([tab, label]) => (
-        <button key={tab} id={`tab-${tab}`} type="button" role="tab" className="tab" aria-selected={tab === chosen} aria-controls="tab-panel" tabIndex={tab === chosen ? 0 : -1} onClick={() => onChoose(tab)}>
+        <button
+          key={tab}
+          id={`tab-${tab}`}
+          type="button"
+          role="tab"
+          className="tab"
+          aria-selected={tab === chosen}
+          aria-controls="tab-panel"
+          tabIndex={tab === chosen ? 0 : -1}
+          onClick={() => onChoose(tab)}
+        >
           {label}
         </button>
       ))}

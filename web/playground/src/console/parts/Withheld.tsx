@@ -9,13 +9,28 @@ import { useConsole } from "../context.js";
 /** `may`: whether this visitor may see what was said here, if they ask. */
 export function Withheld({ may, onAsk }: { may: boolean; onAsk: () => void }): ReactNode {
   const { me } = useConsole();
-  if (!may || me.content === "never") return <p className="card empty"><Icon name="shield" /> {whyNot(me)}</p>;
+  if (!may || me.content === "never")
+    return (
+      <p className="card empty">
+        <Icon name="shield" /> {whyNot(me)}
+      </p>
+    );
   // Of all visitors only operators look at what is not theirs: only their looks are written down.
-  return <p className="card empty"><Icon name="eye" /> What was said is shown when you ask for it{me.who === "operator" ? ", and asking is logged" : ""}. <Button size="small" look="primary" onClick={onAsk}>Show content</Button></p>;
+  return (
+    <p className="card empty">
+      <Icon name="eye" /> What was said is shown when you ask for it
+      {me.who === "operator" ? ", and asking is logged" : ""}.{" "}
+      <Button size="small" look="primary" onClick={onAsk}>
+        Show content
+      </Button>
+    </p>
+  );
 }
 
 function whyNot({ content, may }: Me): string {
-  if (content === "never") return "This gateway shows nothing of what was said: console.content is \"never\".";
-  if (may.includes("content")) return "What was said here is not yours to see: its tenant keeps it to itself.";
+  if (content === "never")
+    return 'This gateway shows nothing of what was said: console.content is "never".';
+  if (may.includes("content"))
+    return "What was said here is not yours to see: its tenant keeps it to itself.";
   return "What was said here is not yours to see: your key shows the shape of runs only.";
 }

@@ -1,4 +1,5 @@
-// Stop and purge. Neither has a shortcut; each says what it is about to do, and «stopped» only once it is true.
+// Stop and purge. Neither has a shortcut; each says what it is about to do, and «stopped» only
+// once it is true.
 import { type ReactNode, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
@@ -18,9 +19,23 @@ export function Actions({ row, onDone }: { row: Row; onDone: () => void }): Reac
   const [asked, setAsked] = useState<"stop" | "purge" | null>(null);
   return (
     <>
-      {!isOver(row.state) && <Button look="destructive" size="small" onClick={() => setAsked("stop")}><Icon name="stop" /> Stop…</Button>}
-      <Button size="small" onClick={() => setAsked("purge")}><Icon name="trash" /> Purge…</Button>
-      {asked === "stop" && <Stop row={row} onClose={() => { setAsked(null); onDone(); }} />}
+      {!isOver(row.state) && (
+        <Button look="destructive" size="small" onClick={() => setAsked("stop")}>
+          <Icon name="stop" /> Stop…
+        </Button>
+      )}
+      <Button size="small" onClick={() => setAsked("purge")}>
+        <Icon name="trash" /> Purge…
+      </Button>
+      {asked === "stop" && (
+        <Stop
+          row={row}
+          onClose={() => {
+            setAsked(null);
+            onDone();
+          }}
+        />
+      )}
       {asked === "purge" && <Purge row={row} onClose={() => setAsked(null)} />}
     </>
   );
@@ -28,7 +43,10 @@ export function Actions({ row, onDone }: { row: Row; onDone: () => void }): Reac
 
 function Stop({ row, onClose }: { row: Row; onClose: () => void }): ReactNode {
   const { api } = useConsole();
-  const { state, error, run } = useAct(() => api.stop(row.stream_id), () => {});
+  const { state, error, run } = useAct(
+    () => api.stop(row.stream_id),
+    () => {},
+  );
   return (
     <Dialog name="stop-title" title="Stop this run?" onClose={onClose}>
       <Named row={row} />
@@ -36,7 +54,9 @@ function Stop({ row, onClose }: { row: Row; onClose: () => void }): ReactNode {
       {error !== undefined && <Failure error={error} onAgain={run} />}
       <div className="row">
         <Button onClick={onClose}>{state === "done" ? "Close" : "Let it run"}</Button>
-        <Button look="destructive" disabled={state !== "asked"} onClick={run}>{{ asked: "Stop it", acting: "Stopping…", done: "Stopped" }[state]}</Button>
+        <Button look="destructive" disabled={state !== "asked"} onClick={run}>
+          {{ asked: "Stop it", acting: "Stopping…", done: "Stopped" }[state]}
+        </Button>
       </div>
     </Dialog>
   );
@@ -49,13 +69,35 @@ function Purge({ row, onClose }: { row: Row; onClose: () => void }): ReactNode {
     navigate(`${ROOT}/runs`, { replace: true });
   };
   return (
-    <PurgeDialog title="Erase this run?" id={row.stream_id} act={() => api.purge(row.stream_id)} then={leave} onClose={onClose}>
+    <PurgeDialog
+      title="Erase this run?"
+      id={row.stream_id}
+      act={() => api.purge(row.stream_id)}
+      then={leave}
+      onClose={onClose}
+    >
       <Named row={row} />
-      <p>Its packets and its request are erased for good{isOver(row.state) ? "" : ", and it is stopped first"}. The claim stays: its key starts no second run.</p>
+      <p>
+        Its packets and its request are erased for good
+        {isOver(row.state) ? "" : ", and it is stopped first"}. The claim stays: its key starts no
+        second run.
+      </p>
     </PurgeDialog>
   );
 }
 
 function Named({ row }: { row: Row }): ReactNode {
-  return <p>Agent <b>{row.agent}</b>, tenant <b>{row.tenant}</b>{row.session ? <>, session <b className="break">{row.session}</b></> : ""}.</p>;
+  return (
+    <p>
+      Agent <b>{row.agent}</b>, tenant <b>{row.tenant}</b>
+      {row.session ? (
+        <>
+          , session <b className="break">{row.session}</b>
+        </>
+      ) : (
+        ""
+      )}
+      .
+    </p>
+  );
 }

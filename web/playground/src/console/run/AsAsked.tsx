@@ -1,7 +1,7 @@
 // What the agent was given to answer: the turns before this one that were whole, and the question.
 import type { ReactNode } from "react";
 
-import { Markdown } from "../../markdown.js";
+import { Markdown } from "../../markdown/Markdown.js";
 import type { Row, SessionTurn } from "../api/types.js";
 import { useConsole } from "../context.js";
 import { plural } from "../format.js";
@@ -12,15 +12,28 @@ import { textOf } from "./packets.js";
 export function AsAsked({ row, question }: { row: Row; question: string }): ReactNode {
   const { api } = useConsole();
   const { session } = row;
-  const asked = useAsked(session ? `asked ${row.stream_id}` : null, (signal) => api.session(row.tenant, session ?? "", {}, signal));
+  const asked = useAsked(session ? `asked ${row.stream_id}` : null, (signal) =>
+    api.session(row.tenant, session ?? "", {}, signal),
+  );
   const { given, left } = historyOf(asked.value?.turns ?? [], row.stream_id);
   if (asked.error !== undefined) return <Failure error={asked.error} onAgain={asked.again} />;
   return (
     <div className="content as-asked">
-      {left > 0 && <p className="muted">{plural(left, "partial turn")} of the conversation {left === 1 ? "was" : "were"} not told to it.</p>}
-      {asked.value?.next != null && <p className="muted">The first hundred turns of a long conversation.</p>}
+      {left > 0 && (
+        <p className="muted">
+          {plural(left, "partial turn")} of the conversation {left === 1 ? "was" : "were"} not told
+          to it.
+        </p>
+      )}
+      {asked.value?.next != null && (
+        <p className="muted">The first hundred turns of a long conversation.</p>
+      )}
       <ol className="plain">
-        {given.flatMap(({ stream_id, messages }) => messages.map(({ role, content }, n) => <Said key={`${stream_id} ${n}`} role={role} text={textOf(content)} />))}
+        {given.flatMap(({ stream_id, messages }) =>
+          messages.map(({ role, content }, n) => (
+            <Said key={`${stream_id} ${n}`} role={role} text={textOf(content)} />
+          )),
+        )}
         <Said role="user" text={question} />
       </ol>
     </div>
@@ -28,11 +41,22 @@ export function AsAsked({ row, question }: { row: Row; question: string }): Reac
 }
 
 function Said({ role, text }: { role: string; text: string }): ReactNode {
-  return <li className="card"><span className="muted">{role}</span><Markdown text={text} /></li>;
+  return (
+    <li className="card">
+      <span className="muted">{role}</span>
+      <Markdown text={text} />
+    </li>
+  );
 }
 
-/** The turns that a run was given, and how many of those before it were not. Stream ids sort by time. */
-export function historyOf(turns: readonly SessionTurn[], id: string): { given: readonly SessionTurn[]; left: number } {
+/**
+ * The turns that a run was given, and how many of those before it were not. Stream ids sort by
+ * time.
+ */
+export function historyOf(
+  turns: readonly SessionTurn[],
+  id: string,
+): { given: readonly SessionTurn[]; left: number } {
   const before = turns.filter(({ stream_id }) => stream_id < id);
   const given = before.filter(({ partial }) => !partial);
   return { given, left: before.length - given.length };

@@ -1,4 +1,5 @@
-// What the user saw, by the playground's own rendering, and how it came: at the speed at which it did.
+// What the user saw, by the playground's own rendering, and how it came: at the speed at which it
+// did.
 import type { CapStreamState } from "capstan/react";
 import { type KeyboardEvent, type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 
@@ -11,7 +12,18 @@ import { Switch } from "../../ui/Switch.js";
 import { count, span } from "../format.js";
 import { useShortcuts } from "../keys.js";
 import { Fold, tailOf } from "./packets.js";
-import { paced, played, type Replay, rested, RESTING, schedule, set, shownBy, SPEEDS, standing } from "./replay.js";
+import {
+  paced,
+  played,
+  type Replay,
+  rested,
+  RESTING,
+  schedule,
+  set,
+  shownBy,
+  SPEEDS,
+  standing,
+} from "./replay.js";
 import type { Tape } from "./tape.js";
 
 interface Props {
@@ -33,7 +45,10 @@ export function AsSeen({ question, tape, at, onAt }: Props): ReactNode {
   const [replay, setReplay] = useReplay(times, place, (shown) => onAt(seqAt(tape, shown)));
   const isPlaying = replay.since !== undefined;
   const seen = useFold(tape, place);
-  const { state, hidden } = useMemo(() => tailOf(seen, isWhole && !isPlaying ? Infinity : LONGEST), [seen, isWhole, isPlaying]);
+  const { state, hidden } = useMemo(
+    () => tailOf(seen, isWhole && !isPlaying ? Infinity : LONGEST),
+    [seen, isWhole, isPlaying],
+  );
   const turn = useMemo(() => ({ id: "run", question, state }), [question, state]);
 
   const go = (shown: number) => {
@@ -59,17 +74,56 @@ export function AsSeen({ question, tape, at, onAt }: Props): ReactNode {
   return (
     <div className="seen">
       <div className="player" role="group" aria-label="Replay">
-        <Button size="icon" look="primary" aria-label={isPlaying ? "Pause" : "Play"} onClick={toggle}><Icon name={isPlaying ? "pause" : "play"} /></Button>
-        <input type="range" aria-label="Packet" aria-valuetext={`packet ${place} of ${tape.length}, ${span(times[place - 1] ?? 0)}`} min={0} max={tape.length} value={place} onChange={(event) => go(Number(event.target.value))} onKeyDown={page} />
-        <span className="player-place">{place} / {tape.length} · {span(times[place - 1] ?? 0)}</span>
+        <Button
+          size="icon"
+          look="primary"
+          aria-label={isPlaying ? "Pause" : "Play"}
+          onClick={toggle}
+        >
+          <Icon name={isPlaying ? "pause" : "play"} />
+        </Button>
+        <input
+          type="range"
+          aria-label="Packet"
+          aria-valuetext={`packet ${place} of ${tape.length}, ${span(times[place - 1] ?? 0)}`}
+          min={0}
+          max={tape.length}
+          value={place}
+          onChange={(event) => go(Number(event.target.value))}
+          onKeyDown={page}
+        />
+        <span className="player-place">
+          {place} / {tape.length} · {span(times[place - 1] ?? 0)}
+        </span>
         <span className="row" role="group" aria-label="Speed">
-          {SPEEDS.map((speed) => <Button key={speed} size="small" aria-pressed={replay.speed === speed} onClick={() => setReplay((before) => paced(before, speed, performance.now()))}>{speed}×</Button>)}
+          {SPEEDS.map((speed) => (
+            <Button
+              key={speed}
+              size="small"
+              aria-pressed={replay.speed === speed}
+              onClick={() => setReplay((before) => paced(before, speed, performance.now()))}
+            >
+              {speed}×
+            </Button>
+          ))}
         </span>
         <Switch label="Skip waits" isOn={skips} onChange={setSkips} />
       </div>
-      {hidden > 0 && <p className="muted">{count(hidden)} characters before this are folded. {!isPlaying && <Button size="small" onClick={() => setWhole(true)}>Show them</Button>}</p>}
+      {hidden > 0 && (
+        <p className="muted">
+          {count(hidden)} characters before this are folded.{" "}
+          {!isPlaying && (
+            <Button size="small" onClick={() => setWhole(true)}>
+              Show them
+            </Button>
+          )}
+        </p>
+      )}
       <div className="content turns">
-        <Boundary of={state} instead={<Raw title="This answer could not be shown" value={state} isOpen />}>
+        <Boundary
+          of={state}
+          instead={<Raw title="This answer could not be shown" value={state} isOpen />}
+        >
           <Turn turn={turn} />
         </Boundary>
       </div>
@@ -82,12 +136,18 @@ function seqAt(tape: Tape, shown: number): number {
   return shown > 0 && shown <= tape.length ? tape.seq(shown - 1) : 0;
 }
 
-/** What a viewer had at a place. What is far takes its time, and what was seen before stays meanwhile. */
+/**
+ * What a viewer had at a place. What is far takes its time, and what was seen before stays
+ * meanwhile.
+ */
 function useFold(tape: Tape, place: number): CapStreamState {
   const [fold] = useState(() => new Fold());
   const [, setRound] = useState(0);
   const before = useRef<CapStreamState>({ status: "idle" });
-  const near = useMemo(() => (fold.isNear(place) ? fold.upTo(tape, place) : undefined), [fold, tape, place]);
+  const near = useMemo(
+    () => (fold.isNear(place) ? fold.upTo(tape, place) : undefined),
+    [fold, tape, place],
+  );
   useEffect(() => {
     if (near) {
       before.current = near;
@@ -104,8 +164,15 @@ function useFold(tape: Tape, place: number): CapStreamState {
   return near ?? before.current;
 }
 
-/** A replay that tells how many packets are shown, with the frames of the screen, until it is through. */
-function useReplay(times: readonly number[], place: number, onShown: (count: number) => void): [Replay, (change: (before: Replay) => Replay) => void] {
+/**
+ * A replay that tells how many packets are shown, with the frames of the screen, until it is
+ * through.
+ */
+function useReplay(
+  times: readonly number[],
+  place: number,
+  onShown: (count: number) => void,
+): [Replay, (change: (before: Replay) => Replay) => void] {
   const [replay, setReplay] = useState<Replay>(RESTING);
   const latest = useRef({ place, onShown });
   useEffect(() => {

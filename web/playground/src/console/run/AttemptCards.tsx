@@ -1,11 +1,11 @@
 // Every attempt, not only the last: when it began, how it ended, what it took.
 import { type ReactNode, useEffect, useState } from "react";
 
-import { Markdown } from "../../markdown.js";
+import { Markdown } from "../../markdown/Markdown.js";
 import { Badge } from "../../ui/Badge.js";
 import type { Attempt, RunDetail } from "../api/types.js";
 import { bytes, clock, count, plural, span, tokens } from "../format.js";
-import { CopyButton } from "../parts/Copy.js";
+import { CopyButton } from "../../ui/Copy.js";
 import { Pace } from "./pace.js";
 import type { Tape } from "./tape.js";
 
@@ -35,27 +35,103 @@ function isParted(attempts: readonly Attempt[], { n, reset_to }: Attempt): boole
   return reset_to != null || attempts.some((other) => other.n === n + 1 && other.reset_to != null);
 }
 
-function AttemptCard({ attempt, now, onAt }: { attempt: Attempt; now: number; onAt: (seq: number) => void }): ReactNode {
-  const { n, began_at, first_packet_at, ended_at, fault, fault_title, severity, fault_seq, retry_after, calls, members, swallowed_bytes, reset_to } = attempt;
+function AttemptCard({
+  attempt,
+  now,
+  onAt,
+}: {
+  attempt: Attempt;
+  now: number;
+  onAt: (seq: number) => void;
+}): ReactNode {
+  const {
+    n,
+    began_at,
+    first_packet_at,
+    ended_at,
+    fault,
+    fault_title,
+    severity,
+    fault_seq,
+    retry_after,
+    calls,
+    members,
+    swallowed_bytes,
+    reset_to,
+  } = attempt;
   const began = began_at ? Date.parse(began_at) : NaN;
   const used = tokens(attempt.usage);
   return (
     <>
-      <h3 className="card-title">Attempt {n} {fault ? <Badge tone={severity?.toUpperCase() === "FATAL" ? "danger" : "warning"}>{fault}</Badge> : ended_at ? <Badge tone="good">ended well</Badge> : <Badge tone="info">under way</Badge>}</h3>
-      {fault_title && <p>{fault_title}{fault_seq != null && <> · <button type="button" className="link" onClick={() => onAt(fault_seq)}>packet {fault_seq}</button></>}</p>}
+      <h3 className="card-title">
+        Attempt {n}{" "}
+        {fault ? (
+          <Badge tone={severity?.toUpperCase() === "FATAL" ? "danger" : "warning"}>{fault}</Badge>
+        ) : ended_at ? (
+          <Badge tone="good">ended well</Badge>
+        ) : (
+          <Badge tone="info">under way</Badge>
+        )}
+      </h3>
+      {fault_title && (
+        <p>
+          {fault_title}
+          {fault_seq != null && (
+            <>
+              {" "}
+              ·{" "}
+              <button type="button" className="link" onClick={() => onAt(fault_seq)}>
+                packet {fault_seq}
+              </button>
+            </>
+          )}
+        </p>
+      )}
       <dl className="facts">
         <Fact name="began">{began_at ? clock(began_at, now) : "not noted"}</Fact>
-        <Fact name="first packet">{first_packet_at ? since(began, Date.parse(first_packet_at), "after ") : "none"}</Fact>
-        <Fact name="took">{ended_at ? since(began, Date.parse(ended_at)) : `${since(began, now)} so far`}</Fact>
-        {attempt.from_seq != null && <Fact name="packets">{attempt.from_seq}{attempt.to_seq != null && attempt.to_seq !== attempt.from_seq ? ` to ${attempt.to_seq}` : ""}</Fact>}
+        <Fact name="first packet">
+          {first_packet_at ? since(began, Date.parse(first_packet_at), "after ") : "none"}
+        </Fact>
+        <Fact name="took">
+          {ended_at ? since(began, Date.parse(ended_at)) : `${since(began, now)} so far`}
+        </Fact>
+        {attempt.from_seq != null && (
+          <Fact name="packets">
+            {attempt.from_seq}
+            {attempt.to_seq != null && attempt.to_seq !== attempt.from_seq
+              ? ` to ${attempt.to_seq}`
+              : ""}
+          </Fact>
+        )}
         {calls != null && calls > 0 && <Fact name="upstream">{plural(calls, "call")}</Fact>}
-        {members && members.length > 0 && <Fact name="members">{members.map(({ name, calls, fault }) => `${name}${calls ? ` ${plural(calls, "call")}` : ""}${fault ? ` ${fault}` : ""}`).join(", ")}</Fact>}
+        {members && members.length > 0 && (
+          <Fact name="members">
+            {members
+              .map(
+                ({ name, calls, fault }) =>
+                  `${name}${calls ? ` ${plural(calls, "call")}` : ""}${fault ? ` ${fault}` : ""}`,
+              )
+              .join(", ")}
+          </Fact>
+        )}
         {retry_after != null && <Fact name="asked to wait">{retry_after} s</Fact>}
         {reset_to != null && <Fact name="took back">what came after packet {reset_to}</Fact>}
-        {swallowed_bytes != null && swallowed_bytes > 0 && <Fact name="said again">{bytes(swallowed_bytes)}, swallowed</Fact>}
+        {swallowed_bytes != null && swallowed_bytes > 0 && (
+          <Fact name="said again">{bytes(swallowed_bytes)}, swallowed</Fact>
+        )}
         {used && <Fact name="tokens">{used}</Fact>}
-        {attempt.request_id && <Fact name="X-Request-ID"><code>{attempt.request_id}</code><CopyButton text={attempt.request_id} label={`X-Request-ID of attempt ${n}`} /></Fact>}
-        {attempt.trace_id && <Fact name="trace"><code>{attempt.trace_id}</code><CopyButton text={attempt.trace_id} label={`trace of attempt ${n}`} /></Fact>}
+        {attempt.request_id && (
+          <Fact name="X-Request-ID">
+            <code>{attempt.request_id}</code>
+            <CopyButton text={attempt.request_id} label={`X-Request-ID of attempt ${n}`} />
+          </Fact>
+        )}
+        {attempt.trace_id && (
+          <Fact name="trace">
+            <code>{attempt.trace_id}</code>
+            <CopyButton text={attempt.trace_id} label={`trace of attempt ${n}`} />
+          </Fact>
+        )}
       </dl>
     </>
   );
@@ -66,24 +142,46 @@ function since(began: number, then: number, before = ""): string {
 }
 
 function Fact({ name, children }: { name: string; children: ReactNode }): ReactNode {
-  return <div><dt>{name}</dt><dd>{typeof children === "number" ? count(children) : children}</dd></div>;
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{typeof children === "number" ? count(children) : children}</dd>
+    </div>
+  );
 }
 
 /** What this attempt said, by itself. */
-function Said({ attempt: { from_seq, to_seq }, tape }: { attempt: Attempt; tape: Tape }): ReactNode {
+function Said({
+  attempt: { from_seq, to_seq },
+  tape,
+}: {
+  attempt: Attempt;
+  tape: Tape;
+}): ReactNode {
   const [text, setText] = useState("");
   const [first, end] = [tape.placeOf((from_seq ?? 0) - 1), tape.placeOf(to_seq ?? Infinity)];
   useEffect(() => {
     const left = new AbortController();
-    void saidBetween(tape, first, end, left.signal).then((said) => said !== undefined && setText(said));
+    void saidBetween(tape, first, end, left.signal).then(
+      (said) => said !== undefined && setText(said),
+    );
     return () => left.abort();
     // Once it has all of them, a tape that grows has nothing more to say.
   }, [first, end]);
   if (text === "") return null;
-  return <div className="said content"><Markdown text={text} /></div>;
+  return (
+    <div className="said content">
+      <Markdown text={text} />
+    </div>
+  );
 }
 
-async function saidBetween(tape: Tape, first: number, end: number, signal: AbortSignal): Promise<string | undefined> {
+async function saidBetween(
+  tape: Tape,
+  first: number,
+  end: number,
+  signal: AbortSignal,
+): Promise<string | undefined> {
   const pace = new Pace();
   let text = "";
   for (let n = first; n < end; n += 1) {

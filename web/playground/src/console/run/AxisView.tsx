@@ -1,12 +1,32 @@
-// The time axis: a picture to zoom and drag, and a table of the same for keyboards and screen readers.
-import { type KeyboardEvent, memo, type PointerEvent, type ReactNode, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+// The time axis: a picture to zoom and drag, and a table of the same for keyboards and screen
+// readers.
+import {
+  type KeyboardEvent,
+  memo,
+  type PointerEvent,
+  type ReactNode,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 
 import { Button } from "../../ui/Button.js";
 import { Switch } from "../../ui/Switch.js";
 import { useShownTheme } from "../../use-theme.js";
 import type { Marks, RunDetail } from "../api/types.js";
 import { count } from "../format.js";
-import { after, type Axis, axisOf, LONG_WAIT, moved, scale as scaleOf, type Stretch, zoomed } from "./axis.js";
+import {
+  after,
+  type Axis,
+  axisOf,
+  LONG_WAIT,
+  moved,
+  scale as scaleOf,
+  type Stretch,
+  zoomed,
+} from "./axis.js";
 import { draw, heightOf, SIDE } from "./draw.js";
 import { MarkTable } from "./MarkTable.js";
 
@@ -25,14 +45,33 @@ interface Props {
 
 /** A press that moves less is a click. */
 const CLICK = 4;
-/** Milliseconds after which a zoom or drag has come to rest. Until then it is this picture's alone: the address is everybody's, and all of the page follows it. */
+/**
+ * Milliseconds after which a zoom or drag has come to rest. Until then it is this picture's alone:
+ * the address is everybody's, and all of the page follows it.
+ */
 const REST = 150;
 
-export const AxisView = memo(function AxisView({ detail, marks, now, at, onAt, zoom, onZoom, isFolding, onFolding }: Props): ReactNode {
+export const AxisView = memo(function AxisView({
+  detail,
+  marks,
+  now,
+  at,
+  onAt,
+  zoom,
+  onZoom,
+  isFolding,
+  onFolding,
+}: Props): ReactNode {
   const axis = useMemo(() => axisOf(detail, now), [detail, now]);
   const hasLongWait = axis.waits.some(({ from, to }) => to - from > LONG_WAIT);
   const [isTable, setTable] = useState(false);
-  const [held, hold] = useHeld((next) => onZoom(next.from <= 0 && next.to >= axis.end ? undefined : `${Math.round(next.from)}-${Math.round(next.to)}`));
+  const [held, hold] = useHeld((next) =>
+    onZoom(
+      next.from <= 0 && next.to >= axis.end
+        ? undefined
+        : `${Math.round(next.from)}-${Math.round(next.to)}`,
+    ),
+  );
   const view = held ?? viewOf(zoom, axis.end);
   const show = (next: Stretch) => hold(next, 0);
   const middle = (view.from + view.to) / 2;
@@ -40,30 +79,79 @@ export const AxisView = memo(function AxisView({ detail, marks, now, at, onAt, z
     <section className="axis card" aria-labelledby="axis-title">
       <header className="row axis-head">
         <h2 id="axis-title">Time axis</h2>
-        <span className="legend-line" aria-hidden="true"><i data-of="attempt" /> attempts <i data-of="wait" /> waits <i data-of="packet" /> packets <i data-of="event" /> events <i data-of="error" /> errors <i data-of="viewer" /> viewers</span>
+        <span className="legend-line" aria-hidden="true">
+          <i data-of="attempt" /> attempts <i data-of="wait" /> waits <i data-of="packet" /> packets{" "}
+          <i data-of="event" /> events <i data-of="error" /> errors <i data-of="viewer" /> viewers
+        </span>
         <span className="row axis-tools">
           {hasLongWait && <Switch label="Fold waits" isOn={isFolding} onChange={onFolding} />}
-          <Button size="small" aria-label="Zoom in" onClick={() => show(zoomed(view, middle, 0.5, axis.end))}>+</Button>
-          <Button size="small" aria-label="Zoom out" onClick={() => show(zoomed(view, middle, 2, axis.end))}>−</Button>
-          <Button size="small" disabled={zoom === undefined} onClick={() => onZoom(undefined)}>All</Button>
-          <Button size="small" aria-expanded={isTable} onClick={() => setTable(!isTable)}>Table</Button>
+          <Button
+            size="small"
+            aria-label="Zoom in"
+            onClick={() => show(zoomed(view, middle, 0.5, axis.end))}
+          >
+            +
+          </Button>
+          <Button
+            size="small"
+            aria-label="Zoom out"
+            onClick={() => show(zoomed(view, middle, 2, axis.end))}
+          >
+            −
+          </Button>
+          <Button size="small" disabled={zoom === undefined} onClick={() => onZoom(undefined)}>
+            All
+          </Button>
+          <Button size="small" aria-expanded={isTable} onClick={() => setTable(!isTable)}>
+            Table
+          </Button>
         </span>
       </header>
-      <Canvas axis={axis} marks={marks} view={view} at={at} isFolding={isFolding} onAt={onAt} onView={(next) => hold(next, REST)} />
-      {marks?.sampled && <p className="muted">A long stream: of its packets {count(marks.marks.length)} were read, and what the ledger knows.</p>}
-      {marks && !marks.complete && !marks.sampled && <p className="muted">Read up to packet {count(marks.read_to)}.</p>}
+      <Canvas
+        axis={axis}
+        marks={marks}
+        view={view}
+        at={at}
+        isFolding={isFolding}
+        onAt={onAt}
+        onView={(next) => hold(next, REST)}
+      />
+      {marks?.sampled && (
+        <p className="muted">
+          A long stream: of its packets {count(marks.marks.length)} were read, and what the ledger
+          knows.
+        </p>
+      )}
+      {marks && !marks.complete && !marks.sampled && (
+        <p className="muted">Read up to packet {count(marks.read_to)}.</p>
+      )}
       {isTable && <MarkTable detail={detail} marks={marks?.marks ?? []} at={at} onAt={onAt} />}
     </section>
   );
 }, isSame);
 
-/** What it draws is the same; frames that are read meanwhile change nothing here. Handlers go where the address stands when they are called. */
+/**
+ * What it draws is the same; frames that are read meanwhile change nothing here. Handlers go where
+ * the address stands when they are called.
+ */
 function isSame(before: Props, next: Props): boolean {
-  return before.detail === next.detail && before.marks === next.marks && before.now === next.now && before.at === next.at && before.zoom === next.zoom && before.isFolding === next.isFolding;
+  return (
+    before.detail === next.detail &&
+    before.marks === next.marks &&
+    before.now === next.now &&
+    before.at === next.at &&
+    before.zoom === next.zoom &&
+    before.isFolding === next.isFolding
+  );
 }
 
-/** A stretch that is being chosen, and how to choose another: `settle` is told once it has stood still for so long. */
-function useHeld(settle: (next: Stretch) => void): [Stretch | undefined, (next: Stretch, rest: number) => void] {
+/**
+ * A stretch that is being chosen, and how to choose another: `settle` is told once it has stood
+ * still for so long.
+ */
+function useHeld(
+  settle: (next: Stretch) => void,
+): [Stretch | undefined, (next: Stretch, rest: number) => void] {
   const [held, setHeld] = useState<Stretch | undefined>(undefined);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => () => clearTimeout(timer.current), []);
@@ -82,7 +170,9 @@ function useHeld(settle: (next: Stretch) => void): [Stretch | undefined, (next: 
 
 function viewOf(zoom: string | undefined, end: number): Stretch {
   const [from, to] = (zoom ?? "").split("-").map(Number);
-  return from !== undefined && to !== undefined && from < to ? { from, to: Math.min(to, end) } : { from: 0, to: end };
+  return from !== undefined && to !== undefined && from < to
+    ? { from, to: Math.min(to, end) }
+    : { from: 0, to: end };
 }
 
 interface CanvasProps {
@@ -103,8 +193,14 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
   const [width, setWidth] = useState(800);
   const list = marks?.marks;
   const times = useMemo(() => Float64Array.from(list ?? [], ([, t]) => t), [list]);
-  const scale = useMemo(() => scaleOf(axis, width, view, isFolding), [axis, width, view.from, view.to, isFolding]);
-  const place = useMemo(() => list?.findIndex(([seq]) => seq >= (at ?? Infinity)) ?? -1, [list, at]);
+  const scale = useMemo(
+    () => scaleOf(axis, width, view, isFolding),
+    [axis, width, view.from, view.to, isFolding],
+  );
+  const place = useMemo(
+    () => list?.findIndex(([seq]) => seq >= (at ?? Infinity)) ?? -1,
+    [list, at],
+  );
 
   useLayoutEffect(() => {
     const node = canvas.current?.parentElement;
@@ -115,7 +211,16 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
   }, []);
 
   useEffect(() => {
-    if (canvas.current) draw(canvas.current, { axis, marks: list ?? [], times, scale, view, width, at: place < 0 ? undefined : times[place] });
+    if (canvas.current)
+      draw(canvas.current, {
+        axis,
+        marks: list ?? [],
+        times,
+        scale,
+        view,
+        width,
+        at: place < 0 ? undefined : times[place],
+      });
   });
 
   useEffect(() => {
@@ -123,10 +228,15 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
     if (!node) return;
     // React listens to wheels passively; a zoom must not scroll the page as well.
     const wheel = (event: WheelEvent) => {
-      if (!event.ctrlKey && !event.metaKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
+      if (!event.ctrlKey && !event.metaKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY))
+        return;
       event.preventDefault();
       const isZoom = event.ctrlKey || event.metaKey;
-      onView(isZoom ? zoomed(view, scale.t(event.offsetX - SIDE), Math.exp(event.deltaY / 300), axis.end) : moved(view, (event.deltaX / width) * (view.to - view.from), axis.end));
+      onView(
+        isZoom
+          ? zoomed(view, scale.t(event.offsetX - SIDE), Math.exp(event.deltaY / 300), axis.end)
+          : moved(view, (event.deltaX / width) * (view.to - view.from), axis.end),
+      );
     };
     node.addEventListener("wheel", wheel, { passive: false });
     return () => node.removeEventListener("wheel", wheel);
@@ -145,7 +255,8 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
     if (!held) return;
     const by = held.x - event.clientX;
     held.isMoved ||= Math.abs(by) > CLICK;
-    if (held.isMoved) onView(moved(held.view, (by / width) * (held.view.to - held.view.from), axis.end));
+    if (held.isMoved)
+      onView(moved(held.view, (by / width) * (held.view.to - held.view.from), axis.end));
   };
   const release = (event: PointerEvent<HTMLCanvasElement>) => {
     if (drag.current && !drag.current.isMoved) choose(event.nativeEvent.offsetX - SIDE);
@@ -155,13 +266,26 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (by === undefined || !list || list.length === 0) return;
     event.preventDefault();
-    const next = list[Math.min(list.length - 1, Math.max(0, (place < 0 ? list.length : place) + by))];
+    const next =
+      list[Math.min(list.length - 1, Math.max(0, (place < 0 ? list.length : place) + by))];
     if (next) onAt(next[0]);
   };
   return (
     <div className="axis-canvas">
-      <canvas ref={canvas} role="img" tabIndex={0} aria-label="The run over time. The arrow keys move by a packet; the table below says the same in words." style={{ width: width + 2 * SIDE, height: heightOf(axis) }}
-        onPointerDown={press} onPointerMove={pull} onPointerUp={release} onPointerCancel={() => { drag.current = null; }} onKeyDown={step} />
+      <canvas
+        ref={canvas}
+        role="img"
+        tabIndex={0}
+        aria-label="The run over time. The arrow keys move by a packet; the table below says the same in words."
+        style={{ width: width + 2 * SIDE, height: heightOf(axis) }}
+        onPointerDown={press}
+        onPointerMove={pull}
+        onPointerUp={release}
+        onPointerCancel={() => {
+          drag.current = null;
+        }}
+        onKeyDown={step}
+      />
     </div>
   );
 }

@@ -13,31 +13,83 @@ import { faultHeading } from "./sentence.js";
 
 const HOUR = 3_600_000;
 
-export function FaultPanel({ detail, fault, now }: { detail: RunDetail; fault: RunFault; now: number }): ReactNode {
+export function FaultPanel({
+  detail,
+  fault,
+  now,
+}: {
+  detail: RunDetail;
+  fault: RunFault;
+  now: number;
+}): ReactNode {
   const isFinal = detail.row.state === "failed";
   const slug = faultOf(fault.code)?.slug;
   return (
-    <section className={`card fault tone-${isFinal ? "danger" : "warning"}`} aria-labelledby="fault-title">
-      <h2 id="fault-title"><Icon name="alert" /> {faultHeading(detail)}</h2>
-      <p className="fault-code"><code>{fault.code}</code> <strong>{fault.title}</strong></p>
+    <section
+      className={`card fault tone-${isFinal ? "danger" : "warning"}`}
+      aria-labelledby="fault-title"
+    >
+      <h2 id="fault-title">
+        <Icon name="alert" /> {faultHeading(detail)}
+      </h2>
+      <p className="fault-code">
+        <code>{fault.code}</code> <strong>{fault.title}</strong>
+      </p>
       <p>{fault.meaning ?? "Only its agent knows this code; the catalogue does not."}</p>
-      {fault.remedy && <p className="remedy"><b>What to do:</b> {fault.remedy}</p>}
+      {fault.remedy && (
+        <p className="remedy">
+          <b>What to do:</b> {fault.remedy}
+        </p>
+      )}
       <ul className="facts">
-        {fault.severity && <li><Badge tone={isFinal ? "danger" : "warning"}>{fault.severity}</Badge></li>}
+        {fault.severity && (
+          <li>
+            <Badge tone={isFinal ? "danger" : "warning"}>{fault.severity}</Badge>
+          </li>
+        )}
         {fault.domain && <li>domain {fault.domain}</li>}
-        {fault.status != null && <li>a client that waits for the whole answer sees HTTP {fault.status}; in a stream it is an ERROR packet</li>}
+        {fault.status != null && (
+          <li>
+            a client that waits for the whole answer sees HTTP {fault.status}; in a stream it is an
+            ERROR packet
+          </li>
+        )}
         {fault.agui_code && <li>AG-UI code {fault.agui_code}</li>}
         {fault.retry_after != null && <li>retry after {fault.retry_after} s</li>}
-        <li><Others fault={fault} now={now} /></li>
-        {slug && <li><a href={`/errors/${slug}`}>catalogue</a></li>}
+        <li>
+          <Others fault={fault} now={now} />
+        </li>
+        {slug && (
+          <li>
+            <a href={`/errors/${slug}`}>catalogue</a>
+          </li>
+        )}
       </ul>
-      {fault.details != null && <div className="content"><Raw title="Details of this run" value={fault.details} /></div>}
+      {fault.details != null && (
+        <div className="content">
+          <Raw title="Details of this run" value={fault.details} />
+        </div>
+      )}
     </section>
   );
 }
 
-/** What is counted is of this process; the list is of the journal, and may know others where none were counted. */
-function Others({ fault: { code, others_last_hour }, now }: { fault: RunFault; now: number }): ReactNode {
-  if (others_last_hour === 0) return <Link href={to.runs({ fault: code })}>See others with this code</Link>;
-  return <Link href={to.runs({ fault: code, since: new Date(now - HOUR).toISOString() })}>{plural(others_last_hour, "other")} with this code in the last hour</Link>;
+/**
+ * What is counted is of this process; the list is of the journal, and may know others where none
+ * were counted.
+ */
+function Others({
+  fault: { code, others_last_hour },
+  now,
+}: {
+  fault: RunFault;
+  now: number;
+}): ReactNode {
+  if (others_last_hour === 0)
+    return <Link href={to.runs({ fault: code })}>See others with this code</Link>;
+  return (
+    <Link href={to.runs({ fault: code, since: new Date(now - HOUR).toISOString() })}>
+      {plural(others_last_hour, "other")} with this code in the last hour
+    </Link>
+  );
 }

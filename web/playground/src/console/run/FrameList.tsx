@@ -26,7 +26,10 @@ interface Props {
 }
 
 export function FrameList({ read, face, onFace, op, onOp, at, onAt }: Props): ReactNode {
-  const ops = useMemo(() => [...new Set([...read.names, ...(op ? [op] : [])])].sort(), [read.names, op]);
+  const ops = useMemo(
+    () => [...new Set([...read.names, ...(op ? [op] : [])])].sort(),
+    [read.names, op],
+  );
   const { tape } = read;
   const some = useMemo(() => (op === "" ? undefined : tape.named(op)), [tape, op]);
   const length = some?.length ?? tape.length;
@@ -37,23 +40,45 @@ export function FrameList({ read, face, onFace, op, onOp, at, onAt }: Props): Re
   return (
     <div className="frame-list">
       <div className="row">
-        <Select label="Face" isQuiet value={face} onChange={(event) => onFace(event.target.value as Face)}>
+        <Select
+          label="Face"
+          isQuiet
+          value={face}
+          onChange={(event) => onFace(event.target.value as Face)}
+        >
           <option value="cap">CAP v1</option>
           <option value="cap-v2">CAP v2</option>
           <option value="ag-ui">AG-UI</option>
         </Select>
         <Select label="Only" isQuiet value={op} onChange={(event) => onOp(event.target.value)}>
           <option value="">all frames</option>
-          {ops.map((name) => <option key={name}>{name}</option>)}
+          {ops.map((name) => (
+            <option key={name}>{name}</option>
+          ))}
         </Select>
-        <span className="muted" role="status">{plural(length, "frame")}{read.isWhole ? "" : ", reading on…"}{tape.length >= MOST ? `; beyond ${count(MOST)} only the download has them` : ""}</span>
+        <span className="muted" role="status">
+          {plural(length, "frame")}
+          {read.isWhole ? "" : ", reading on…"}
+          {tape.length >= MOST ? `; beyond ${count(MOST)} only the download has them` : ""}
+        </span>
       </div>
       {read.error !== undefined && <Failure error={read.error} onAgain={read.again} />}
       <div className="marks content" role="table" aria-label="Frames" aria-rowcount={length}>
-        <Rows label="Frames" count={length} row={ROW} shown={chosen < 0 ? undefined : chosen}
-          render={(n) => <FrameRow key={n} n={n} tape={tape} nth={nth(n)} isChosen={n === chosen} onAt={onAt} />} />
+        <Rows
+          label="Frames"
+          count={length}
+          row={ROW}
+          shown={chosen < 0 ? undefined : chosen}
+          render={(n) => (
+            <FrameRow key={n} n={n} tape={tape} nth={nth(n)} isChosen={n === chosen} onAt={onAt} />
+          )}
+        />
       </div>
-      {chosen >= 0 && <pre className="frame-whole content" tabIndex={0} aria-label="The chosen frame">{raw(tape.frame(nth(chosen)).text)}</pre>}
+      {chosen >= 0 && (
+        <pre className="frame-whole content" tabIndex={0} aria-label="The chosen frame">
+          {raw(tape.frame(nth(chosen)).text)}
+        </pre>
+      )}
     </div>
   );
 }
@@ -71,14 +96,26 @@ const FrameRow = memo(function FrameRow({ n, tape, nth, isChosen, onAt }: RowPro
   const { seq, name, data } = tape.frame(nth);
   return (
     <div className="frame-row" role="row" aria-rowindex={n + 1} data-chosen={isChosen}>
-      <span role="cell"><button type="button" className="link" onClick={() => onAt(seq)}>{seq}</button></span>
+      <span role="cell">
+        <button type="button" className="link" onClick={() => onAt(seq)}>
+          {seq}
+        </button>
+      </span>
       <span role="cell">{name}</span>
-      <span role="cell" className="frame-data">{data.slice(0, WIDEST)}</span>
+      <span role="cell" className="frame-data">
+        {data.slice(0, WIDEST)}
+      </span>
     </div>
   );
 }, isSameRow);
 
 /** A tape that has grown has the same frames in their places. */
 function isSameRow(before: RowProps, next: RowProps): boolean {
-  return before.n === next.n && before.nth === next.nth && before.isChosen === next.isChosen && before.onAt === next.onAt && before.tape.pieces[0] === next.tape.pieces[0];
+  return (
+    before.n === next.n &&
+    before.nth === next.nth &&
+    before.isChosen === next.isChosen &&
+    before.onAt === next.onAt &&
+    before.tape.pieces[0] === next.tape.pieces[0]
+  );
 }

@@ -13,7 +13,9 @@ export function RequestBody({ body }: { body: string }): ReactNode {
         <Switch label="Indented" isOn={isPretty} onChange={setPretty} />
         <span className="muted">Headers are not stored, but for X-Request-ID and trace id.</span>
       </div>
-      <pre className="frame-whole content" tabIndex={0} aria-label="Body of the request">{isPretty ? pretty : raw(body)}</pre>
+      <pre className="frame-whole content" tabIndex={0} aria-label="Body of the request">
+        {isPretty ? pretty : raw(body)}
+      </pre>
     </div>
   );
 }

@@ -1,4 +1,5 @@
-// The time axis as numbers: bars of attempts, waits between them, and a scale on which long waits may be folded. Pure; a canvas draws it.
+// The time axis as numbers: bars of attempts, waits between them, and a scale on which long waits
+// may be folded. Pure; a canvas draws it.
 import type { Attempt, RunDetail, Viewer } from "../api/types.js";
 import { isOver } from "../format.js";
 
@@ -45,9 +46,16 @@ const FOLDED = 0.06;
 export function axisOf(detail: RunDetail, now: number): Axis {
   const { row } = detail;
   const began = Date.parse(row.created_at);
-  const since = (at: string | null | undefined, otherwise: number) => (at ? Math.max(0, Date.parse(at) - began) : otherwise);
+  const since = (at: string | null | undefined, otherwise: number) =>
+    at ? Math.max(0, Date.parse(at) - began) : otherwise;
   const end = Math.max(1, isOver(row.state) ? since(row.closed_at, row.duration_ms) : now - began);
-  const attempts = detail.attempts.reduce<AttemptBar[]>((bars, attempt) => [...bars, attemptBar(attempt, bars.at(-1)?.to ?? 0, since, end, isOver(row.state))], []);
+  const attempts = detail.attempts.reduce<AttemptBar[]>(
+    (bars, attempt) => [
+      ...bars,
+      attemptBar(attempt, bars.at(-1)?.to ?? 0, since, end, isOver(row.state)),
+    ],
+    [],
+  );
   const viewers = (detail.viewers ?? []).map((viewer) => ({
     from: since(viewer.joined_at, 0),
     to: since(viewer.left_at, end),
@@ -60,14 +68,32 @@ export function axisOf(detail: RunDetail, now: number): Axis {
 }
 
 /** `before`: when the one before it ended, for an attempt whose beginning nobody noted. */
-function attemptBar(attempt: Attempt, before: number, since: (at: string | null | undefined, otherwise: number) => number, end: number, isClosed: boolean): AttemptBar {
+function attemptBar(
+  attempt: Attempt,
+  before: number,
+  since: (at: string | null | undefined, otherwise: number) => number,
+  end: number,
+  isClosed: boolean,
+): AttemptBar {
   const from = since(attempt.began_at, before);
   const to = Math.max(from, since(attempt.ended_at, end));
   const isOpen = !attempt.ended_at && !isClosed;
-  return { n: attempt.n, from, to, first: Math.min(to, since(attempt.first_packet_at, to)), isOpen, fault: attempt.fault ?? undefined, swallowed: attempt.swallowed_bytes ?? 0 };
+  return {
+    n: attempt.n,
+    from,
+    to,
+    first: Math.min(to, since(attempt.first_packet_at, to)),
+    isOpen,
+    fault: attempt.fault ?? undefined,
+    swallowed: attempt.swallowed_bytes ?? 0,
+  };
 }
 
-function waitsOf(attempts: readonly AttemptBar[], { row, not_before }: RunDetail, end: number): readonly Wait[] {
+function waitsOf(
+  attempts: readonly AttemptBar[],
+  { row, not_before }: RunDetail,
+  end: number,
+): readonly Wait[] {
   const between = attempts.slice(1).flatMap((next, n) => {
     const from = attempts[n]!.to;
     return next.from > from ? [{ from, to: next.from, says: `waits for attempt ${next.n}` }] : [];
@@ -91,7 +117,11 @@ export function scale(axis: Axis, width: number, view: Stretch, isFolding: boole
   const folds = isFolding ? axis.waits.filter(({ from, to }) => to - from > LONG_WAIT) : [];
   const rest = axis.end - folds.reduce((sum, { from, to }) => sum + to - from, 0);
   const fold = Math.max(1, rest * FOLDED);
-  const virtual = (t: number) => folds.reduce((at, { from, to }) => at - covered(t, from, to) + (covered(t, from, to) / (to - from)) * fold, t);
+  const virtual = (t: number) =>
+    folds.reduce(
+      (at, { from, to }) => at - covered(t, from, to) + (covered(t, from, to) / (to - from)) * fold,
+      t,
+    );
   const [left, right] = [virtual(view.from), virtual(view.to)];
   const per = width / Math.max(right - left, 1e-9);
   const real = (v: number) => {
@@ -111,7 +141,10 @@ function covered(t: number, from: number, to: number): number {
   return Math.min(Math.max(t - from, 0), to - from);
 }
 
-/** A part of the whole, zoomed by a factor around a moment; never outside of it, never narrower than a millisecond. */
+/**
+ * A part of the whole, zoomed by a factor around a moment; never outside of it, never narrower than
+ * a millisecond.
+ */
 export function zoomed(view: Stretch, around: number, factor: number, end: number): Stretch {
   const length = Math.min(end, Math.max(1, (view.to - view.from) * factor));
   const share = (around - view.from) / Math.max(view.to - view.from, 1e-9);
@@ -150,14 +183,25 @@ export function after(times: ArrayLike<number>, t: number): number {
   return low;
 }
 
-/** Round steps for the ruler, at least so many pixels apart; none within a fold, where they would lie on each other. */
-export function ticks(view: Stretch, { per, folds }: Pick<Scale, "per" | "folds">, apart = 90): readonly number[] {
+/**
+ * Round steps for the ruler, at least so many pixels apart; none within a fold, where they would
+ * lie on each other.
+ */
+export function ticks(
+  view: Stretch,
+  { per, folds }: Pick<Scale, "per" | "folds">,
+  apart = 90,
+): readonly number[] {
   const least = Math.max(apart / per, 1);
   const power = 10 ** Math.floor(Math.log10(least));
-  const step = [1, 2, 5, 10].map((n) => n * power).find((candidate) => candidate >= least) ?? 10 * power;
+  const step =
+    [1, 2, 5, 10].map((n) => n * power).find((candidate) => candidate >= least) ?? 10 * power;
   return between(view, folds).flatMap(({ from, to }) => {
     const first = Math.ceil(from / step);
-    return Array.from({ length: Math.max(0, Math.floor(to / step) - first + 1) }, (_, n) => (first + n) * step);
+    return Array.from(
+      { length: Math.max(0, Math.floor(to / step) - first + 1) },
+      (_, n) => (first + n) * step,
+    );
   });
 }
 
@@ -165,5 +209,7 @@ export function ticks(view: Stretch, { per, folds }: Pick<Scale, "per" | "folds"
 function between(view: Stretch, folds: readonly Stretch[]): readonly Stretch[] {
   const starts = [view.from, ...folds.map(({ to }) => to)];
   const ends = [...folds.map(({ from }) => from), view.to];
-  return starts.map((from, n) => ({ from: Math.max(view.from, from), to: Math.min(view.to, ends[n]!) })).filter(({ from, to }) => from <= to);
+  return starts
+    .map((from, n) => ({ from: Math.max(view.from, from), to: Math.min(view.to, ends[n]!) }))
+    .filter(({ from, to }) => from <= to);
 }

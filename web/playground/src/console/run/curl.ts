@@ -24,14 +24,27 @@ export function tailCommand(origin: string, id: string): string {
 }
 
 /** Which route starts such a run, and what names it there. */
-const STARTS: Readonly<Record<string, { path: string; name: (body: Record<string, unknown>, id: string) => Record<string, unknown> }>> = {
+const STARTS: Readonly<
+  Record<
+    string,
+    { path: string; name: (body: Record<string, unknown>, id: string) => Record<string, unknown> }
+  >
+> = {
   cap: { path: "assist", name: (body, id) => ({ ...body, request_id: id }) },
   "cap-v2": { path: "assist", name: (body, id) => ({ ...body, request_id: id }) },
   "ag-ui": { path: "ag-ui", name: (body, id) => ({ ...body, runId: id }) },
 };
 
-/** Asks the same again, as a run of its own; nothing for faces whose requests name no run, or for a body that cannot be read. */
-export function againCurl(origin: string, { face, agent }: Pick<Row, "face" | "agent">, body: string, freshId: string): string | undefined {
+/**
+ * Asks the same again, as a run of its own; nothing for faces whose requests name no run, or for a
+ * body that cannot be read.
+ */
+export function againCurl(
+  origin: string,
+  { face, agent }: Pick<Row, "face" | "agent">,
+  body: string,
+  freshId: string,
+): string | undefined {
   const start = STARTS[face];
   const request = parsed(body);
   if (!start || !request) return undefined;

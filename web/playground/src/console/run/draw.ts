@@ -15,7 +15,12 @@ const VIEWER = 7;
 
 /** How tall the picture is: a lane that is empty takes no room. */
 export function heightOf({ viewers }: Axis): number {
-  return LANES.packets + PACKETS + 6 + (viewers.length === 0 ? 0 : 6 + Math.min(VIEWERS, viewers.length) * VIEWER);
+  return (
+    LANES.packets +
+    PACKETS +
+    6 +
+    (viewers.length === 0 ? 0 : 6 + Math.min(VIEWERS, viewers.length) * VIEWER)
+  );
 }
 
 export interface Picture {
@@ -52,7 +57,11 @@ export function draw(canvas: HTMLCanvasElement, picture: Picture): void {
   place(context, picture, colour);
 }
 
-function ruler(context: CanvasRenderingContext2D, { axis, scale, view, width }: Picture, colour: Colour): void {
+function ruler(
+  context: CanvasRenderingContext2D,
+  { axis, scale, view, width }: Picture,
+  colour: Colour,
+): void {
   context.strokeStyle = colour("border");
   context.fillStyle = colour("muted-foreground");
   let free = -Infinity;
@@ -68,10 +77,18 @@ function ruler(context: CanvasRenderingContext2D, { axis, scale, view, width }: 
   }
 }
 
-function attempts(context: CanvasRenderingContext2D, { axis, scale }: Picture, colour: Colour): void {
+function attempts(
+  context: CanvasRenderingContext2D,
+  { axis, scale }: Picture,
+  colour: Colour,
+): void {
   for (const { n, from, first, to, isOpen, fault, swallowed } of axis.attempts) {
     const tone = colour(fault ? "destructive" : isOpen ? "info" : "good");
-    const [left, middle, right] = [scale.x(from), scale.x(first), Math.max(scale.x(to), scale.x(from) + 2)];
+    const [left, middle, right] = [
+      scale.x(from),
+      scale.x(first),
+      Math.max(scale.x(to), scale.x(from) + 2),
+    ];
     context.strokeStyle = tone;
     context.strokeRect(left + 0.5, LANES.attempts + 0.5, Math.max(1, right - left - 1), BAR - 1);
     context.fillStyle = tone;
@@ -81,7 +98,11 @@ function attempts(context: CanvasRenderingContext2D, { axis, scale }: Picture, c
     context.fillStyle = isFilled ? colour("card") : tone;
     const words = swallowed > 0 ? `${n} · ${bytes(swallowed)} said again` : String(n);
     const isRoomy = right - Math.max(left, 0) > context.measureText(words).width + 10;
-    context.fillText(isRoomy ? words : String(n), Math.max(left, 0) + 5, LANES.attempts + BAR / 2 + 1);
+    context.fillText(
+      isRoomy ? words : String(n),
+      Math.max(left, 0) + 5,
+      LANES.attempts + BAR / 2 + 1,
+    );
   }
 }
 
@@ -93,19 +114,33 @@ function waits(context: CanvasRenderingContext2D, { axis, scale }: Picture, colo
     context.beginPath();
     context.rect(left, LANES.waits, right - left, BAR);
     context.clip();
-    for (let x = Math.max(left - BAR, -BAR); x < Math.min(right, 4096); x += 6) line(context, x, LANES.waits + BAR, x + BAR, LANES.waits);
+    for (let x = Math.max(left - BAR, -BAR); x < Math.min(right, 4096); x += 6)
+      line(context, x, LANES.waits + BAR, x + BAR, LANES.waits);
     context.restore();
     const isFolded = scale.folds.some(({ from }) => from === wait.from);
     const words = `${isFolded ? "⋯ " : ""}${span(wait.to - wait.from)}`;
     if (right - left < context.measureText(words).width + 8) continue;
     context.fillStyle = colour("card");
-    context.fillRect((left + right - context.measureText(words).width) / 2 - 3, LANES.waits + 3, context.measureText(words).width + 6, BAR - 6);
+    context.fillRect(
+      (left + right - context.measureText(words).width) / 2 - 3,
+      LANES.waits + 3,
+      context.measureText(words).width + 6,
+      BAR - 6,
+    );
     context.fillStyle = colour("warning");
-    context.fillText(words, (left + right - context.measureText(words).width) / 2, LANES.waits + BAR / 2 + 1);
+    context.fillText(
+      words,
+      (left + right - context.measureText(words).width) / 2,
+      LANES.waits + BAR / 2 + 1,
+    );
   }
 }
 
-function packets(context: CanvasRenderingContext2D, { marks, times, scale, width }: Picture, colour: Colour): void {
+function packets(
+  context: CanvasRenderingContext2D,
+  { marks, times, scale, width }: Picture,
+  colour: Colour,
+): void {
   const columns = density(times, scale, width);
   const most = Math.max(1, ...columns);
   const bottom = LANES.packets + PACKETS;
@@ -118,20 +153,32 @@ function packets(context: CanvasRenderingContext2D, { marks, times, scale, width
   context.fillStyle = colour("border");
   context.fillRect(0, bottom, width, 1);
   const last = scale.t(width);
-  for (let n = after(times, scale.t(0)); n < marks.length && times[n]! <= last; n += 1) mark(context, marks[n]!, scale.x(times[n]!), colour);
+  for (let n = after(times, scale.t(0)); n < marks.length && times[n]! <= last; n += 1)
+    mark(context, marks[n]!, scale.x(times[n]!), colour);
 }
 
-function mark(context: CanvasRenderingContext2D, [, , op, type]: Mark, x: number, colour: Colour): void {
+function mark(
+  context: CanvasRenderingContext2D,
+  [, , op, type]: Mark,
+  x: number,
+  colour: Colour,
+): void {
   if (op === "DELTA") return;
   const isReset = type?.toLowerCase() === "stream_reset";
-  context.fillStyle = colour(op === "ERROR" ? "destructive" : op === "CLOSE" ? "foreground" : isReset ? "warning" : "info");
+  context.fillStyle = colour(
+    op === "ERROR" ? "destructive" : op === "CLOSE" ? "foreground" : isReset ? "warning" : "info",
+  );
   context.beginPath();
   if (op === "ERROR" || isReset) context.rect(x - 1.5, LANES.packets, 3, PACKETS);
   else context.arc(x, LANES.packets + 4, 3.5, 0, 2 * Math.PI);
   context.fill();
 }
 
-function viewers(context: CanvasRenderingContext2D, { axis, scale }: Picture, colour: Colour): void {
+function viewers(
+  context: CanvasRenderingContext2D,
+  { axis, scale }: Picture,
+  colour: Colour,
+): void {
   axis.viewers.slice(-VIEWERS).forEach(({ from, to, ended }, n) => {
     const y = LANES.viewers + n * VIEWER;
     context.fillStyle = colour(ended === "cut" || ended === "stalled" ? "destructive" : "info");
@@ -139,7 +186,11 @@ function viewers(context: CanvasRenderingContext2D, { axis, scale }: Picture, co
   });
 }
 
-function place(context: CanvasRenderingContext2D, { at, axis, scale }: Picture, colour: Colour): void {
+function place(
+  context: CanvasRenderingContext2D,
+  { at, axis, scale }: Picture,
+  colour: Colour,
+): void {
   if (at === undefined) return;
   context.strokeStyle = colour("foreground");
   context.setLineDash([3, 2]);
@@ -147,7 +198,13 @@ function place(context: CanvasRenderingContext2D, { at, axis, scale }: Picture, 
   context.setLineDash([]);
 }
 
-function line(context: CanvasRenderingContext2D, x: number, y: number, right: number, bottom: number): void {
+function line(
+  context: CanvasRenderingContext2D,
+  x: number,
+  y: number,
+  right: number,
+  bottom: number,
+): void {
   context.beginPath();
   context.moveTo(x, y);
   context.lineTo(right, bottom);

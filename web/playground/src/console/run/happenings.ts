@@ -5,27 +5,48 @@ import { bytes, plural } from "../format.js";
 export interface Happening {
   /** In milliseconds since the run was created. */
   t: number;
-  /** Where it stands among the packets of the same millisecond: an attempt begins before its first and ends after its last. */
+  /**
+   * Where it stands among the packets of the same millisecond: an attempt begins before its first
+   * and ends after its last.
+   */
   place: number;
   seq: number | undefined;
   what: string;
   size: number | undefined;
 }
 
-export function happenings({ row, attempts, viewers }: RunDetail, marks: readonly Mark[]): readonly Happening[] {
+export function happenings(
+  { row, attempts, viewers }: RunDetail,
+  marks: readonly Mark[],
+): readonly Happening[] {
   const began = Date.parse(row.created_at);
-  const at = (time: string, what: string, place = 0): Happening => ({ t: Math.max(0, Date.parse(time) - began), place, seq: undefined, what, size: undefined });
+  const at = (time: string, what: string, place = 0): Happening => ({
+    t: Math.max(0, Date.parse(time) - began),
+    place,
+    seq: undefined,
+    what,
+    size: undefined,
+  });
   const all = [
     ...attempts.flatMap((attempt) => ofAttempt(attempt, at)),
     ...(viewers ?? []).flatMap((viewer) => ofViewer(viewer, at)),
-    ...marks.map(([seq, t, op, type, size]) => ({ t, place: seq, seq, what: type ? `${op} ${type}` : op, size })),
+    ...marks.map(([seq, t, op, type, size]) => ({
+      t,
+      place: seq,
+      seq,
+      what: type ? `${op} ${type}` : op,
+      size,
+    })),
   ];
   return all.sort((a, b) => a.t - b.t || a.place - b.place);
 }
 
 type At = (time: string, what: string, place?: number) => Happening;
 
-function ofAttempt({ n, began_at, ended_at, from_seq, to_seq, fault, reset_to, swallowed_bytes }: Attempt, at: At): readonly Happening[] {
+function ofAttempt(
+  { n, began_at, ended_at, from_seq, to_seq, fault, reset_to, swallowed_bytes }: Attempt,
+  at: At,
+): readonly Happening[] {
   const first = (from_seq ?? 0) - 0.5;
   const last = (to_seq ?? first) + 0.5;
   const begin = began_at ? [at(began_at, `Attempt ${n} begins`, first)] : [];
@@ -36,28 +57,61 @@ function ofAttempt({ n, began_at, ended_at, from_seq, to_seq, fault, reset_to, s
   return [...begin, at(ended_at, `Attempt ${n} ${how}${reset}${swallowed}`, last)];
 }
 
-const ENDS: Readonly<Record<string, string>> = { done: "has it all", left: "leaves", cut: "is cut off", stalled: "takes nothing any more and is cut off" };
+const ENDS: Readonly<Record<string, string>> = {
+  done: "has it all",
+  left: "leaves",
+  cut: "is cut off",
+  stalled: "takes nothing any more and is cut off",
+};
 
-function ofViewer({ joined_at, left_at, ended, cursor_at_start, cursor }: Viewer, at: At): readonly Happening[] {
-  const came = cursor_at_start > 0 ? `A viewer resumes after packet ${cursor_at_start}` : "A viewer joins";
+function ofViewer(
+  { joined_at, left_at, ended, cursor_at_start, cursor }: Viewer,
+  at: At,
+): readonly Happening[] {
+  const came =
+    cursor_at_start > 0 ? `A viewer resumes after packet ${cursor_at_start}` : "A viewer joins";
   const written = cursor == null ? "" : `, written to its socket up to ${cursor}`;
   if (!left_at) return [at(joined_at, `${came} and is still there${written}`)];
   return [at(joined_at, came), at(left_at, `A viewer ${ENDS[ended ?? ""] ?? "leaves"}${written}`)];
 }
 
-/** Each gateway counts its own viewers: to ask the others at every look, or to write it down for them, costs more than it tells. */
-export const ONLY_HERE = "Only viewers at this gateway are shown; those at others are told of there";
+/**
+ * Each gateway counts its own viewers: to ask the others at every look, or to write it down for
+ * them, costs more than it tells.
+ */
+export const ONLY_HERE =
+  "Only viewers at this gateway are shown; those at others are told of there";
 
-/** What is left of viewers once their run is over; where several gateways share the journal, of those at the one that ended it. */
-export function viewersSum({ viewers_sum: sum, row }: RunDetail, isShared: boolean): string | undefined {
+/**
+ * What is left of viewers once their run is over; where several gateways share the journal, of
+ * those at the one that ended it.
+ */
+export function viewersSum(
+  { viewers_sum: sum, row }: RunDetail,
+  isShared: boolean,
+): string | undefined {
   if (!sum) return undefined;
-  const parts = [`${plural(sum.joined, "viewer")}${isShared ? " at the gateway that ended it" : ""}`, sum.resumed > 0 ? `${sum.resumed} resumed` : "", sum.cut > 0 ? `${sum.cut} cut off` : "", sum.stalled > 0 ? `${sum.stalled} stalled` : ""];
-  return parts.filter(Boolean).join(", ") + (sum.last_cursor == null ? "" : `; ${sentBy(sum.last_cursor, row.packets)}`);
+  const parts = [
+    `${plural(sum.joined, "viewer")}${isShared ? " at the gateway that ended it" : ""}`,
+    sum.resumed > 0 ? `${sum.resumed} resumed` : "",
+    sum.cut > 0 ? `${sum.cut} cut off` : "",
+    sum.stalled > 0 ? `${sum.stalled} stalled` : "",
+  ];
+  return (
+    parts.filter(Boolean).join(", ") +
+    (sum.last_cursor == null ? "" : `; ${sentBy(sum.last_cursor, row.packets)}`)
+  );
 }
 
-/** The sum is written together with the end, before that can be sent to anybody: that packets are missing from it does not mean that they were lost. */
+/**
+ * The sum is written together with the end, before that can be sent to anybody: that packets are
+ * missing from it does not mean that they were lost.
+ */
 function sentBy(last: number, packets: number): string {
   if (last >= packets) return "when its end was written, all its packets had been sent";
-  const some = last === 0 ? "no packet had been sent yet" : `${last} of ${plural(packets, "packet")} had been sent`;
+  const some =
+    last === 0
+      ? "no packet had been sent yet"
+      : `${last} of ${plural(packets, "packet")} had been sent`;
   return `when its end was written, ${some}; whoever was still there was sent the rest`;
 }

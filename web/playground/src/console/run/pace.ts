@@ -1,6 +1,10 @@
-// Long work in short pieces: between two of them a key, a click or a frame of the screen has its turn.
+// Long work in short pieces: between two of them a key, a click or a frame of the screen has its
+// turn.
 
-/** Milliseconds of one piece. Four of them fit into a task that nobody notices, should the machine be as slow as that. */
+/**
+ * Milliseconds of one piece. Four of them fit into a task that nobody notices, should the machine
+ * be as slow as that.
+ */
 const PIECE = 10;
 
 export class Pace {

@@ -36,7 +36,9 @@ export class Fold {
     return count >= this.#at.taken && count - this.#at.taken <= AT_ONCE;
   }
 
-  /** What a viewer had after so many packets, of which there may be more than before but no others. */
+  /**
+   * What a viewer had after so many packets, of which there may be more than before but no others.
+   */
   upTo(packets: Packets, count: number): CapStreamState {
     const end = this.#begin(packets, count);
     while (this.#at.taken < end) this.#take(packets);
@@ -44,7 +46,11 @@ export class Fold {
   }
 
   /** The same, in turns with everything else; nothing if it is not wanted any more. */
-  async reach(packets: Packets, count: number, signal?: AbortSignal): Promise<CapStreamState | undefined> {
+  async reach(
+    packets: Packets,
+    count: number,
+    signal?: AbortSignal,
+  ): Promise<CapStreamState | undefined> {
     const pace = new Pace();
     const end = this.#begin(packets, count);
     while (this.#at.taken < end) {
@@ -57,7 +63,8 @@ export class Fold {
 
   /** Stands at or before the place; how far it is to go. */
   #begin(packets: Packets, count: number): number {
-    if (count < this.#at.taken) this.#at = copy(this.#stops.filter(({ taken }) => taken <= count).at(-1) ?? beginning());
+    if (count < this.#at.taken)
+      this.#at = copy(this.#stops.filter(({ taken }) => taken <= count).at(-1) ?? beginning());
     return Math.min(count, packets.length);
   }
 
@@ -84,7 +91,8 @@ export class Fold {
     const { text, blocks, reason } = transcript;
     const answer = { text, blocks, streamId: undefined, conversationId: "" };
     const error = failure?.op === "ERROR" ? failure.p : undefined;
-    if (error?.severity === "FATAL") return { status: "failed", error: new CAPRuntimeError({ error }), ...answer };
+    if (error?.severity === "FATAL")
+      return { status: "failed", error: new CAPRuntimeError({ error }), ...answer };
     if (reason !== undefined) return { status: "closed", reason, ...answer };
     if (error) return { status: "retrying", because: error.message, until: 0, ...answer };
     return { status: "streaming", ...answer };
@@ -114,10 +122,16 @@ function asked(value: unknown, depth = 0): string | undefined {
   if (isText(value["input"])) return value["input"];
   for (const name of ["messages", "input"]) {
     const messages: unknown = value[name];
-    const last = Array.isArray(messages) ? messages.filter(isObject).filter(({ role }) => role === "user").at(-1) : undefined;
+    const last = Array.isArray(messages)
+      ? messages
+          .filter(isObject)
+          .filter(({ role }) => role === "user")
+          .at(-1)
+      : undefined;
     if (last) return textOf(last["content"] ?? last["parts"]);
   }
-  if (isObject(value["message"])) return textOf(value["message"]["parts"] ?? value["message"]["content"]);
+  if (isObject(value["message"]))
+    return textOf(value["message"]["parts"] ?? value["message"]["content"]);
   return asked(value["payload"], depth + 1) ?? asked(value["params"], depth + 1);
 }
 
@@ -125,17 +139,28 @@ function asked(value: unknown, depth = 0): string | undefined {
 export function textOf(content: unknown): string {
   if (isText(content)) return content;
   if (!Array.isArray(content)) return "";
-  return content.map((part) => (isObject(part) && isText(part["text"]) ? part["text"] : isText(part) ? part : "")).join("");
+  return content
+    .map((part) =>
+      isObject(part) && isText(part["text"]) ? part["text"] : isText(part) ? part : "",
+    )
+    .join("");
 }
 
-/** A state whose text is not longer than so many characters, and how many were left out: at its beginning, as one who reads along has it. */
-export function tailOf(state: CapStreamState, most: number): { state: CapStreamState; hidden: number } {
+/**
+ * A state whose text is not longer than so many characters, and how many were left out: at its
+ * beginning, as one who reads along has it.
+ */
+export function tailOf(
+  state: CapStreamState,
+  most: number,
+): { state: CapStreamState; hidden: number } {
   if (state.status === "idle") return { state, hidden: 0 };
   let left = most;
   let hidden = 0;
   const blocks = [...state.blocks].reverse().map((block) => {
     if (block.type !== "text") return block;
-    const kept = block.text.length <= left ? block.text : block.text.slice(block.text.length - left);
+    const kept =
+      block.text.length <= left ? block.text : block.text.slice(block.text.length - left);
     left -= kept.length;
     hidden += block.text.length - kept.length;
     return kept === block.text ? block : { ...block, text: kept };

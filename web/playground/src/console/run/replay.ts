@@ -1,4 +1,5 @@
-// The clock of a replay. Pure: it is asked where it stands at a moment, and has no timer of its own.
+// The clock of a replay. Pure: it is asked where it stands at a moment, and has no timer of its
+// own.
 
 export const SPEEDS = [1, 4, 16] as const;
 export type Speed = (typeof SPEEDS)[number];
@@ -6,7 +7,10 @@ export type Speed = (typeof SPEEDS)[number];
 /** Pauses longer than this are cut down to it, where waits are skipped. */
 export const LONGEST_PAUSE = 2_000;
 
-/** When each packet is shown, in milliseconds since the first. Never backwards, whatever the stamps say. */
+/**
+ * When each packet is shown, in milliseconds since the first. Never backwards, whatever the stamps
+ * say.
+ */
 export function schedule(times: readonly number[], skipsWaits: boolean): readonly number[] {
   let at = 0;
   return times.map((time, n) => {

@@ -7,7 +7,10 @@ export function sentenceOf(detail: RunDetail, now: number): string {
   if (row.state !== "waiting" || !not_before) return sentence;
   const failed = attempts.at(-1)?.n ?? row.attempts.length;
   const left = Date.parse(not_before) - now;
-  const when = left > 0 ? `may begin in ${span(Math.ceil(left / 1000) * 1000).replace(".0 s", " s")}` : "may begin: its client has to come back";
+  const when =
+    left > 0
+      ? `may begin in ${span(Math.ceil(left / 1000) * 1000).replace(".0 s", " s")}`
+      : "may begin: its client has to come back";
   return `Attempt ${failed} failed, attempt ${failed + 1} ${when}.`;
 }
 
@@ -15,6 +18,11 @@ export function sentenceOf(detail: RunDetail, now: number): string {
 export function faultHeading({ row, attempts }: RunDetail): string {
   const failed = attempts.filter(({ fault }) => fault).at(-1)?.n;
   if (row.state === "failed") return "Why it failed";
-  if (isOver(row.state)) return failed === undefined ? "What went wrong on the way" : `Attempt ${failed} failed, and the run went on`;
-  return failed === undefined ? "What went wrong so far" : `Attempt ${failed} failed, the run goes on`;
+  if (isOver(row.state))
+    return failed === undefined
+      ? "What went wrong on the way"
+      : `Attempt ${failed} failed, and the run went on`;
+  return failed === undefined
+    ? "What went wrong so far"
+    : `Attempt ${failed} failed, the run goes on`;
 }

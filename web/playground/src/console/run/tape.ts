@@ -1,5 +1,6 @@
-// The frames of a run as they were sent: their text, and where each of them lies in it. A frame is made when somebody looks at it.
-// Objects by the hundred thousand would hold a slow machine up each time that its memory is tidied.
+// The frames of a run as they were sent: their text, and where each of them lies in it. A frame
+// is made when somebody looks at it. Objects by the hundred thousand would hold a slow machine up
+// each time that its memory is tidied.
 import { Decoder, decodePacket, hasData, parseCursor, type StreamPacket } from "capstan";
 
 import { isObject, isText } from "../../json.js";
@@ -26,7 +27,10 @@ export interface Piece {
   names: string[];
 }
 
-/** What has been read of a stream. It does not change: one that has more is another one, and shares what they have in common. */
+/**
+ * What has been read of a stream. It does not change: one that has more is another one, and shares
+ * what they have in common.
+ */
 export class Tape {
   static readonly EMPTY = new Tape([], []);
 
@@ -37,7 +41,9 @@ export class Tape {
   ) {}
 
   with(piece: Piece): Tape {
-    return piece.seqs.length === 0 ? this : new Tape([...this.pieces, piece], [...this.upTo, this.length + piece.seqs.length]);
+    return piece.seqs.length === 0
+      ? this
+      : new Tape([...this.pieces, piece], [...this.upTo, this.length + piece.seqs.length]);
   }
 
   get length(): number {
@@ -53,7 +59,10 @@ export class Tape {
   placeOf(seq: number): number {
     const nth = countUpTo(this.pieces.length, seq, (n) => this.pieces[n]!.seqs.at(-1)!);
     const piece = this.pieces[nth];
-    return (this.upTo[nth - 1] ?? 0) + (piece ? countUpTo(piece.seqs.length, seq, (n) => piece.seqs[n]!) : 0);
+    return (
+      (this.upTo[nth - 1] ?? 0) +
+      (piece ? countUpTo(piece.seqs.length, seq, (n) => piece.seqs[n]!) : 0)
+    );
   }
 
   seq(n: number): number {
@@ -106,7 +115,10 @@ export function countUpTo(length: number, most: number, of: (n: number) => numbe
 
 /** How our own frames begin, up to their data. */
 const HEAD = /(?:event: [^\n]*\n)?id: [^\n:]*:(\d+)[^\n]*\ndata: /y;
-/** How a packet of CAP v1 begins, as the gateway writes it. What it says of an EVENT stands further behind. */
+/**
+ * How a packet of CAP v1 begins, as the gateway writes it. What it says of an EVENT stands further
+ * behind.
+ */
 const PACKET = /\{"stream_id":"[0-9a-f-]{36}","seq":\d+,"op":"(DELTA|ERROR|CLOSE)","t":"([^"]+)"/y;
 
 /** Finds the frames of a text after a packet. What cannot be read is shown all the same. */
@@ -151,7 +163,11 @@ function look(text: string, face: Face): Found | undefined {
   const frame = decoder.takeAny();
   if (!frame || !hasData(frame)) return undefined;
   const packet = face === "cap" ? packetOf(frame.data) : undefined;
-  return { seq: parseCursor(frame.id ?? "")?.seq ?? packet?.seq, name: nameOf(frame.data), time: packet && Date.parse(packet.t) };
+  return {
+    seq: parseCursor(frame.id ?? "")?.seq ?? packet?.seq,
+    name: nameOf(frame.data),
+    time: packet && Date.parse(packet.t),
+  };
 }
 
 function textOf({ text, starts, ends }: Piece, at: number): string {

@@ -12,7 +12,10 @@ export const MOST = 200_000;
 
 export interface Frames {
   tape: Tape;
-  /** What kinds there are among them, noted as they come: to look through all of them with every piece would be felt. */
+  /**
+   * What kinds there are among them, noted as they come: to look through all of them with every
+   * piece would be felt.
+   */
   names: ReadonlySet<string>;
   /** All that there is so far has been read. */
   isWhole: boolean;
@@ -20,7 +23,12 @@ export interface Frames {
   again: () => void;
 }
 
-const NONE = { tape: Tape.EMPTY, names: new Set() as ReadonlySet<string>, read: 0, error: undefined as unknown };
+const NONE = {
+  tape: Tape.EMPTY,
+  names: new Set() as ReadonlySet<string>,
+  read: 0,
+  error: undefined as unknown,
+};
 
 /** `last`: the run's last packet, as far as is known. Nothing is asked for unless it is wanted. */
 export function useFrames(id: string, face: Face, last: number, isWanted: boolean): Frames {
@@ -43,7 +51,13 @@ export function useFrames(id: string, face: Face, last: number, isWanted: boolea
         if (left.signal.aborted) return;
         // Nothing beyond means that this is all there is for now.
         const reached = Math.max(read, piece.seqs.at(-1) ?? 0, to <= last ? to : last);
-        setFound({ name, tape: tape.with(piece), names: withNames(names, piece.names), read: reached, error: undefined });
+        setFound({
+          name,
+          tape: tape.with(piece),
+          names: withNames(names, piece.names),
+          read: reached,
+          error: undefined,
+        });
       })
       .catch((failure: unknown) => {
         if (!left.signal.aborted) setFound({ name, tape, names, read, error: failure });

@@ -8,7 +8,10 @@ import { useConsole } from "../context.js";
 const COLUMNS = 1_000;
 
 /** `last`: the run's last packet, as far as is known. */
-export function useMarks(id: string, last: number): { marks: Marks | undefined; error: unknown; again: () => void } {
+export function useMarks(
+  id: string,
+  last: number,
+): { marks: Marks | undefined; error: unknown; again: () => void } {
   const { api } = useConsole();
   const [marks, setMarks] = useState<Marks | undefined>(undefined);
   const [error, setError] = useState<unknown>(undefined);
@@ -40,5 +43,10 @@ export function joined(before: Marks | undefined, found: Marks): Marks {
   if (!before) return found;
   const last = before.marks.at(-1)?.[0] ?? 0;
   const fresh = found.marks.filter(([seq]: Mark) => seq > last);
-  return { ...found, marks: [...before.marks, ...fresh], sampled: before.sampled || found.sampled, read_to: Math.max(before.read_to, found.read_to) };
+  return {
+    ...found,
+    marks: [...before.marks, ...fresh],
+    sampled: before.sampled || found.sampled,
+    read_to: Math.max(before.read_to, found.read_to),
+  };
 }

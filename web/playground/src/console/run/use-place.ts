@@ -1,4 +1,5 @@
-// The packet that is looked at: scrubber, axis and frames share it, and the address holds it once it rests.
+// The packet that is looked at: scrubber, axis and frames share it, and the address holds it once
+// it rests.
 import { useEffect, useState } from "react";
 
 import { navigate } from "../router.js";
@@ -15,7 +16,10 @@ export function usePlace(): [number | undefined, (seq: number | undefined) => vo
   useEffect(() => {
     const timer = setTimeout(() => {
       const now = new URLSearchParams(location.search).get("at") ?? undefined;
-      if (now !== at?.toString()) navigate(withQuery(location.pathname, location.search, { at: at?.toString() }), { replace: true });
+      if (now !== at?.toString())
+        navigate(withQuery(location.pathname, location.search, { at: at?.toString() }), {
+          replace: true,
+        });
     }, REST);
     return () => clearTimeout(timer);
   }, [at]);

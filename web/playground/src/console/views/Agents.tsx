@@ -23,10 +23,31 @@ export function Agents({ only }: { only?: string }): ReactNode {
     <div className="view">
       <h1>{only === undefined ? "Agents" : <>Agent {only}</>}</h1>
       {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
-      {agents?.length === 0 && <p className="card empty">{only === undefined ? "No agent is configured." : "There is no such agent now. Its runs are still in the list."}</p>}
-      {agents && agents.length > 0 && <p className="muted">p50 and p95 are steps of time: 50 and 95 in 100 first packets took no longer than that.</p>}
-      <ul className="plain cards">{agents?.map((agent) => <li key={agent.name} className="card"><AgentCard agent={agent} now={now} /></li>)}</ul>
-      {only !== undefined && <p><Link href={to.runs({ agent: only })}>Its runs</Link> · <Link href={to.runs({ agent: only, state: "failed" })}>those that failed</Link></p>}
+      {agents?.length === 0 && (
+        <p className="card empty">
+          {only === undefined
+            ? "No agent is configured."
+            : "There is no such agent now. Its runs are still in the list."}
+        </p>
+      )}
+      {agents && agents.length > 0 && (
+        <p className="muted">
+          p50 and p95 are steps of time: 50 and 95 in 100 first packets took no longer than that.
+        </p>
+      )}
+      <ul className="plain cards">
+        {agents?.map((agent) => (
+          <li key={agent.name} className="card">
+            <AgentCard agent={agent} now={now} />
+          </li>
+        ))}
+      </ul>
+      {only !== undefined && (
+        <p>
+          <Link href={to.runs({ agent: only })}>Its runs</Link> ·{" "}
+          <Link href={to.runs({ agent: only, state: "failed" })}>those that failed</Link>
+        </p>
+      )}
     </div>
   );
 }
@@ -38,30 +59,86 @@ const BREAKERS: Readonly<Record<string, readonly ["good" | "danger" | "warning",
 };
 
 function AgentCard({ agent, now }: { agent: Agent; now: number }): ReactNode {
-  const { name, kind, provider, model, host, key_set, outcomes, last_fault, members, timeouts } = agent;
+  const { name, kind, provider, model, host, key_set, outcomes, last_fault, members, timeouts } =
+    agent;
   return (
     <>
-      <h2 className="card-title"><Link href={to.agent(name)}>{name}</Link> <Badge>{kind}</Badge>{key_set === false && <Badge tone="danger">no key is set</Badge>}</h2>
-      <p className="muted">{[provider, model, host, key_set ? "key set" : ""].filter(Boolean).join(" · ")}</p>
+      <h2 className="card-title">
+        <Link href={to.agent(name)}>{name}</Link> <Badge>{kind}</Badge>
+        {key_set === false && <Badge tone="danger">no key is set</Badge>}
+      </h2>
+      <p className="muted">
+        {[provider, model, host, key_set ? "key set" : ""].filter(Boolean).join(" · ")}
+      </p>
       <dl className="facts">
-        <Fact name="at work"><Link href={to.runs({ agent: name, state: "running" })}>{count(agent.running)} running</Link>, <Link href={to.runs({ agent: name, state: "waiting" })}>{count(agent.waiting)} waiting</Link></Fact>
-        <Fact name="done"><Link href={to.runs({ agent: name, state: "done" })}>{count(outcomes.done)}</Link></Fact>
-        <Fact name="healed"><Link href={to.runs({ agent: name, state: "healed" })}>{count(outcomes.healed)}</Link></Fact>
-        <Fact name="failed"><Link href={to.runs({ agent: name, state: "failed" })}>{count(outcomes.failed)}</Link></Fact>
-        <Fact name="stopped"><Link href={to.runs({ agent: name, state: "stopped" })}>{count(outcomes.stopped)}</Link></Fact>
-        <Fact name="first packet" hint={STEPS}>{percentiles(agent.first_packet_ms)}</Fact>
-        <Fact name="in the last hour" hint={STEPS}>{percentiles(agent.first_packet_ms_lately)}</Fact>
-        <Fact name="attempts per run">{agent.attempts_per_run == null ? "–" : `${agent.attempts_per_run.toFixed(2)} of ${agent.max_attempts} at most`}</Fact>
-        {agent.calls_per_attempt != null && <Fact name="calls per attempt">{agent.calls_per_attempt.toFixed(2)}</Fact>}
-        <Fact name="last success">{agent.last_success_at ? `${age(agent.last_success_at, now)} ago` : "–"}</Fact>
-        <Fact name="last fault">{last_fault ? <><code>{last_fault.code}</code> {age(last_fault.at, now)} ago</> : "–"}</Fact>
-        {timeouts && <Fact name="time-outs">{Object.entries(timeouts).map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "number" ? `${value} s` : String(value ?? "none")}`).join(", ")}</Fact>}
+        <Fact name="at work">
+          <Link href={to.runs({ agent: name, state: "running" })}>
+            {count(agent.running)} running
+          </Link>
+          ,{" "}
+          <Link href={to.runs({ agent: name, state: "waiting" })}>
+            {count(agent.waiting)} waiting
+          </Link>
+        </Fact>
+        <Fact name="done">
+          <Link href={to.runs({ agent: name, state: "done" })}>{count(outcomes.done)}</Link>
+        </Fact>
+        <Fact name="healed">
+          <Link href={to.runs({ agent: name, state: "healed" })}>{count(outcomes.healed)}</Link>
+        </Fact>
+        <Fact name="failed">
+          <Link href={to.runs({ agent: name, state: "failed" })}>{count(outcomes.failed)}</Link>
+        </Fact>
+        <Fact name="stopped">
+          <Link href={to.runs({ agent: name, state: "stopped" })}>{count(outcomes.stopped)}</Link>
+        </Fact>
+        <Fact name="first packet" hint={STEPS}>
+          {percentiles(agent.first_packet_ms)}
+        </Fact>
+        <Fact name="in the last hour" hint={STEPS}>
+          {percentiles(agent.first_packet_ms_lately)}
+        </Fact>
+        <Fact name="attempts per run">
+          {agent.attempts_per_run == null
+            ? "–"
+            : `${agent.attempts_per_run.toFixed(2)} of ${agent.max_attempts} at most`}
+        </Fact>
+        {agent.calls_per_attempt != null && (
+          <Fact name="calls per attempt">{agent.calls_per_attempt.toFixed(2)}</Fact>
+        )}
+        <Fact name="last success">
+          {agent.last_success_at ? `${age(agent.last_success_at, now)} ago` : "–"}
+        </Fact>
+        <Fact name="last fault">
+          {last_fault ? (
+            <>
+              <code>{last_fault.code}</code> {age(last_fault.at, now)} ago
+            </>
+          ) : (
+            "–"
+          )}
+        </Fact>
+        {timeouts && (
+          <Fact name="time-outs">
+            {Object.entries(timeouts)
+              .map(
+                ([name, value]) =>
+                  `${name.replaceAll("_", " ")} ${typeof value === "number" ? `${value} s` : String(value ?? "none")}`,
+              )
+              .join(", ")}
+          </Fact>
+        )}
       </dl>
       {members && members.length > 0 && (
         <ol className="members" aria-label="Members of the route">
           {members.map((member) => {
-            const [tone, words] = BREAKERS[member.breaker ?? ""] ?? (["neutral", member.breaker ?? ""] as const);
-            return <li key={member.name}>{member.name} {words && <Badge tone={tone}>{words}</Badge>}</li>;
+            const [tone, words] =
+              BREAKERS[member.breaker ?? ""] ?? (["neutral", member.breaker ?? ""] as const);
+            return (
+              <li key={member.name}>
+                {member.name} {words && <Badge tone={tone}>{words}</Badge>}
+              </li>
+            );
           })}
         </ol>
       )}
@@ -69,17 +146,35 @@ function AgentCard({ agent, now }: { agent: Agent; now: number }): ReactNode {
   );
 }
 
-/** First packets are counted by steps of time. All above the last step count as it, so that of those only the step before is known to be too short. */
+/**
+ * First packets are counted by steps of time. All above the last step count as it, so that of those
+ * only the step before is known to be too short.
+ */
 const LAST_STEP = 60_000;
 const ABOVE = "30 s";
-const STEPS = "First packets are counted by steps of time: so many in a hundred took no longer than this step.";
+const STEPS =
+  "First packets are counted by steps of time: so many in a hundred took no longer than this step.";
 
 /** `p50 ≤ 800 ms, p95 ≤ 12 s`. */
 export function percentiles(found: Agent["first_packet_ms"]): string {
-  const step = (ms: number | null | undefined) => (ms == null ? "–" : ms >= LAST_STEP ? `> ${ABOVE}` : `≤ ${span(ms).replace(".0 s", " s")}`);
+  const step = (ms: number | null | undefined) =>
+    ms == null ? "–" : ms >= LAST_STEP ? `> ${ABOVE}` : `≤ ${span(ms).replace(".0 s", " s")}`;
   return found?.p50 == null ? "–" : `p50 ${step(found.p50)}, p95 ${step(found.p95)}`;
 }
 
-function Fact({ name, hint, children }: { name: string; hint?: string; children: ReactNode }): ReactNode {
-  return <div title={hint}><dt>{name}</dt><dd>{children}</dd></div>;
+function Fact({
+  name,
+  hint,
+  children,
+}: {
+  name: string;
+  hint?: string;
+  children: ReactNode;
+}): ReactNode {
+  return (
+    <div title={hint}>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
 }

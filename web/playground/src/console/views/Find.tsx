@@ -23,14 +23,21 @@ const KINDS: Readonly<Record<Hit["kind"], string>> = {
 export function Find({ q }: { q: string }): ReactNode {
   const { api } = useConsole();
   const asked = useAsked(q === "" ? null : `find ${q}`, (signal) => api.find(q, signal));
-  const only = asked.value?.hits.length === 1 && asked.value.refusals.length === 0 ? hrefOf(asked.value.hits[0]!) : undefined;
+  const only =
+    asked.value?.hits.length === 1 && asked.value.refusals.length === 0
+      ? hrefOf(asked.value.hits[0]!)
+      : undefined;
   useEffect(() => {
     if (only) navigate(only, { replace: true });
   }, [only]);
   return (
     <div className="view">
       <h1>Find</h1>
-      {q === "" && <p className="card empty">Type any id into the box above: of a stream, a cursor, a request, a session or a trace.</p>}
+      {q === "" && (
+        <p className="card empty">
+          Type any id into the box above: of a stream, a cursor, a request, a session or a trace.
+        </p>
+      )}
       {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
       {asked.value && !only && <Answer q={q} found={asked.value} />}
     </div>
@@ -48,15 +55,38 @@ function Answer({ q, found: { hits, refusals, looked } }: { q: string; found: Fo
     <>
       {hits.length > 0 && (
         <ul className="plain">
-          {hits.map((hit, n) => <li key={n} className="card"><Link href={hrefOf(hit) ?? "#"}><code>{hit.stream_id ?? hit.session}</code></Link> by {KINDS[hit.kind] ?? hit.kind}{hit.tenant && <span className="muted"> · {hit.tenant}</span>}</li>)}
+          {hits.map((hit, n) => (
+            <li key={n} className="card">
+              <Link href={hrefOf(hit) ?? "#"}>
+                <code>{hit.stream_id ?? hit.session}</code>
+              </Link>{" "}
+              by {KINDS[hit.kind] ?? hit.kind}
+              {hit.tenant && <span className="muted"> · {hit.tenant}</span>}
+            </li>
+          ))}
         </ul>
       )}
-      {refusals.map((refusal) => <Refused key={`${refusal.at} ${refusal.request_id}`} refusal={refusal} now={now} />)}
-      {hits.length === 0 && refusals.length === 0 && <p className="card empty">Nothing is known under <code>{q}</code>.</p>}
+      {refusals.map((refusal) => (
+        <Refused key={`${refusal.at} ${refusal.request_id}`} refusal={refusal} now={now} />
+      ))}
+      {hits.length === 0 && refusals.length === 0 && (
+        <p className="card empty">
+          Nothing is known under <code>{q}</code>.
+        </p>
+      )}
       <section aria-labelledby="looked">
         <h2 id="looked">Where it looked</h2>
-        <ul>{looked.map(({ where, back_to }) => <li key={where}>{where}{back_to ? `, back to ${clock(back_to, now)}` : ""}</li>)}</ul>
-        <p className="muted">Ids are compared whole; of a stream id the first eight digits are enough.</p>
+        <ul>
+          {looked.map(({ where, back_to }) => (
+            <li key={where}>
+              {where}
+              {back_to ? `, back to ${clock(back_to, now)}` : ""}
+            </li>
+          ))}
+        </ul>
+        <p className="muted">
+          Ids are compared whole; of a stream id the first eight digits are enough.
+        </p>
       </section>
     </>
   );
@@ -64,16 +94,36 @@ function Answer({ q, found: { hits, refusals, looked } }: { q: string; found: Fo
 
 /** A call that left no run. */
 function Refused({ refusal, now }: { refusal: Refusal; now: number }): ReactNode {
-  const help = Object.hasOwn(FAULT_HELP, refusal.code) ? FAULT_HELP[refusal.code as keyof typeof FAULT_HELP] : undefined;
+  const help = Object.hasOwn(FAULT_HELP, refusal.code)
+    ? FAULT_HELP[refusal.code as keyof typeof FAULT_HELP]
+    : undefined;
   return (
     <section className="card notice tone-danger refusal" aria-label="A refused call">
       <div>
-        <strong>Refused · {refusal.status} · {refusal.code}</strong>
+        <strong>
+          Refused · {refusal.status} · {refusal.code}
+        </strong>
         <p>{refusal.title}. There is no run: the call was refused before one began.</p>
-        {refusal.why && <p><b>{refusal.why}</b></p>}
-        {help && <p>{help.meaning} <b>{help.remedy}</b></p>}
-        {refusal.retry_after != null && <p>It was told to <b>retry after {refusal.retry_after} s</b>.</p>}
-        <p className="muted">{clock(refusal.at, now)} · {refusal.route} · after {span(refusal.ms)}{refusal.tenant ? ` · ${refusal.tenant}` : ""} · <a href={`/errors/${faultOf(refusal.code)?.slug ?? ""}`}>catalogue</a></p>
+        {refusal.why && (
+          <p>
+            <b>{refusal.why}</b>
+          </p>
+        )}
+        {help && (
+          <p>
+            {help.meaning} <b>{help.remedy}</b>
+          </p>
+        )}
+        {refusal.retry_after != null && (
+          <p>
+            It was told to <b>retry after {refusal.retry_after} s</b>.
+          </p>
+        )}
+        <p className="muted">
+          {clock(refusal.at, now)} · {refusal.route} · after {span(refusal.ms)}
+          {refusal.tenant ? ` · ${refusal.tenant}` : ""} ·{" "}
+          <a href={`/errors/${faultOf(refusal.code)?.slug ?? ""}`}>catalogue</a>
+        </p>
       </div>
     </section>
   );

@@ -35,7 +35,9 @@ export function Overview(): ReactNode {
         <ul className="plain">
           {value?.attention.map(({ run, why, sentence }) => (
             <li key={run.stream_id} className="card attention" data-why={why}>
-              <Link href={to.run(run.stream_id)}><StateBadge state={run.state} /> {run.agent}</Link>
+              <Link href={to.run(run.stream_id)}>
+                <StateBadge state={run.state} /> {run.agent}
+              </Link>
               <span>{sentence}</span>
               <span className="muted">began {age(run.created_at, now)} ago</span>
             </li>
@@ -44,16 +46,30 @@ export function Overview(): ReactNode {
       </section>
       <section aria-labelledby="failing">
         <h2 id="failing">What fails, in the last hour</h2>
-        {value?.faults.length === 0 && <p className="card empty">This gateway has met no fault in the last hour.</p>}
+        {value?.faults.length === 0 && (
+          <p className="card empty">This gateway has met no fault in the last hour.</p>
+        )}
         <ol className="plain">
           {value?.faults.map(({ code, title, agent, count }) => (
             <li key={`${code} ${agent}`} className="card">
-              <Link href={agent === "" ? `${ROOT}/faults?hours=1` : to.runs({ fault: code, agent, since })}><strong>{plural(count, "time")}</strong> <code>{code}</code></Link> {title}<span className="muted"> · {agent || "refused, without a run"}</span>
+              <Link
+                href={
+                  agent === "" ? `${ROOT}/faults?hours=1` : to.runs({ fault: code, agent, since })
+                }
+              >
+                <strong>{plural(count, "time")}</strong> <code>{code}</code>
+              </Link>{" "}
+              {title}
+              <span className="muted"> · {agent || "refused, without a run"}</span>
             </li>
           ))}
         </ol>
         {/* Counts are of this process. The journal knows what was before it. */}
-        <p>In the journal: <Link href={to.runs({ state: "running" })}>what runs</Link>, <Link href={to.runs({ state: "waiting" })}>what waits</Link>, <Link href={to.runs({ state: "failed", since })}>what failed in the last hour</Link>.</p>
+        <p>
+          In the journal: <Link href={to.runs({ state: "running" })}>what runs</Link>,{" "}
+          <Link href={to.runs({ state: "waiting" })}>what waits</Link>,{" "}
+          <Link href={to.runs({ state: "failed", since })}>what failed in the last hour</Link>.
+        </p>
       </section>
     </div>
   );

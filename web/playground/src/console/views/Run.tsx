@@ -29,7 +29,13 @@ import { usePlace } from "../run/use-place.js";
 import { to, withQuery } from "../url.js";
 import { useAsked, useNow } from "../use-asked.js";
 
-const TABS = [["seen", "As seen"], ["frames", "Frames"], ["attempts", "Attempts"], ["request", "Request"], ["home", "Take home"]] as const;
+const TABS = [
+  ["seen", "As seen"],
+  ["frames", "Frames"],
+  ["attempts", "Attempts"],
+  ["request", "Request"],
+  ["home", "Take home"],
+] as const;
 type Tab = (typeof TABS)[number][0];
 
 const FACES: readonly Face[] = ["cap", "cap-v2", "ag-ui"];
@@ -43,14 +49,23 @@ export function Run({ id }: { id: string }): ReactNode {
   const isOpen = asked.value !== undefined && !isOver(asked.value.row.state);
   const now = useNow(isOpen ? EVERY : null);
   useFeed((event) => {
-    if (event.type === "lagged" || (event.type === "run" && event.run.stream_id === id)) asked.again();
+    if (event.type === "lagged" || (event.type === "run" && event.run.stream_id === id))
+      asked.again();
   });
   useEffect(() => {
     if (isOpen) asked.again();
   }, [now, isOpen, asked.again]);
   useNeighbours(id);
   if (asked.error instanceof Refused && asked.error.status === 404) {
-    return <div className="view"><h1>No such run</h1><p className="card empty">There is no run <code>{id}</code> that you may see. It may have been purged, or its time is over.</p></div>;
+    return (
+      <div className="view">
+        <h1>No such run</h1>
+        <p className="card empty">
+          There is no run <code>{id}</code> that you may see. It may have been purged, or its time
+          is over.
+        </p>
+      </div>
+    );
   }
   return (
     <div className="view run">
@@ -68,12 +83,23 @@ function useNeighbours(id: string): void {
   const list = state?.list ?? "";
   const walk = (side: "newer" | "older") => () => {
     const next = neighbours(shelf.get(list)?.list.rows ?? [], id)[side];
-    if (next) navigate(withQuery(to.run(next), search, { at: undefined, zoom: undefined }), { state: { list } });
+    if (next)
+      navigate(withQuery(to.run(next), search, { at: undefined, zoom: undefined }), {
+        state: { list },
+      });
   };
   useShortcuts({ "[": walk("newer"), "]": walk("older") });
 }
 
-function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAgain: () => void }): ReactNode {
+function Whole({
+  detail,
+  now,
+  onAgain,
+}: {
+  detail: RunDetail;
+  now: number;
+  onAgain: () => void;
+}): ReactNode {
   const { api, me } = useConsole();
   const { row } = detail;
   const { search } = useAddress();
@@ -88,14 +114,29 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
   const face = FACES.find((name) => name === query.get("face")) ?? "cap";
   const mayRead = detail.may.content && isAsked;
   const marks = useMarks(row.stream_id, row.packets);
-  const cap = useFrames(row.stream_id, "cap", row.packets, mayRead && (tab === "seen" || tab === "attempts" || (tab === "frames" && face === "cap")));
-  const other = useFrames(row.stream_id, face, row.packets, mayRead && tab === "frames" && face !== "cap");
-  const body = useAsked(mayRead && tab !== "frames" && tab !== "attempts" ? `body ${row.stream_id}` : null, (signal) => api.body(row.stream_id, signal));
+  const cap = useFrames(
+    row.stream_id,
+    "cap",
+    row.packets,
+    mayRead && (tab === "seen" || tab === "attempts" || (tab === "frames" && face === "cap")),
+  );
+  const other = useFrames(
+    row.stream_id,
+    face,
+    row.packets,
+    mayRead && tab === "frames" && face !== "cap",
+  );
+  const body = useAsked(
+    mayRead && tab !== "frames" && tab !== "attempts" ? `body ${row.stream_id}` : null,
+    (signal) => api.body(row.stream_id, signal),
+  );
 
   // From where the address stands then: who was handed this may have it from before.
-  const put = (changed: Readonly<Record<string, string | undefined>>) => navigate(withQuery(location.pathname, location.search, changed), { replace: true });
+  const put = (changed: Readonly<Record<string, string | undefined>>) =>
+    navigate(withQuery(location.pathname, location.search, changed), { replace: true });
   const choose = (next: Tab) => put({ tab: next === "seen" ? undefined : next });
-  const step = () => choose(TABS[(TABS.findIndex(([name]) => name === chosen) + 1) % TABS.length]![0]);
+  const step = () =>
+    choose(TABS[(TABS.findIndex(([name]) => name === chosen) + 1) % TABS.length]![0]);
   useShortcuts({ t: step });
 
   const question = questionOf(body.value ?? "");
@@ -105,33 +146,80 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
     seen: () => (
       <>
         {cap.error !== undefined && <Failure error={cap.error} onAgain={cap.again} />}
-        {!cap.isWhole && cap.error === undefined && <p className="muted" role="status">Reading… {cap.tape.length} of {row.packets} packets</p>}
-        {row.session && <p><Switch label="As the agent was asked" hint="The conversation as it was given to the agent, without turns that broke off" isOn={isAsAsked} onChange={(isOn) => put({ as: isOn ? "asked" : undefined })} /></p>}
-        {isAsAsked ? <AsAsked row={row} question={question} /> : <AsSeen question={question} tape={cap.tape} at={at} onAt={setAt} />}
+        {!cap.isWhole && cap.error === undefined && (
+          <p className="muted" role="status">
+            Reading… {cap.tape.length} of {row.packets} packets
+          </p>
+        )}
+        {row.session && (
+          <p>
+            <Switch
+              label="As the agent was asked"
+              hint="The conversation as it was given to the agent, without turns that broke off"
+              isOn={isAsAsked}
+              onChange={(isOn) => put({ as: isOn ? "asked" : undefined })}
+            />
+          </p>
+        )}
+        {isAsAsked ? (
+          <AsAsked row={row} question={question} />
+        ) : (
+          <AsSeen question={question} tape={cap.tape} at={at} onAt={setAt} />
+        )}
       </>
     ),
     frames: () => (
-      <FrameList read={face === "cap" ? cap : other} face={face} onFace={(next) => put({ face: next === "cap" ? undefined : next, op: undefined })}
-        op={query.get("op") ?? ""} onOp={(op) => put({ op: op || undefined })} at={at} onAt={setAt} />
+      <FrameList
+        read={face === "cap" ? cap : other}
+        face={face}
+        onFace={(next) => put({ face: next === "cap" ? undefined : next, op: undefined })}
+        op={query.get("op") ?? ""}
+        onOp={(op) => put({ op: op || undefined })}
+        at={at}
+        onAt={setAt}
+      />
     ),
     attempts: () => <AttemptCards detail={detail} tape={cap.tape} now={now} onAt={setAt} />,
-    request: () => (body.error !== undefined ? <Failure error={body.error} onAgain={body.again} /> : body.value !== undefined && <RequestBody body={body.value} />),
+    request: () =>
+      body.error !== undefined ? (
+        <Failure error={body.error} onAgain={body.again} />
+      ) : (
+        body.value !== undefined && <RequestBody body={body.value} />
+      ),
     home: () => <TakeHome row={row} body={body.value} mayRead={mayRead} />,
   };
   const isFree = tab === "attempts" || tab === "home";
-  const sum = viewersSum(detail, me.replicas) ?? (me.replicas && !isOver(row.state) ? ONLY_HERE : undefined);
+  const sum =
+    viewersSum(detail, me.replicas) ?? (me.replicas && !isOver(row.state) ? ONLY_HERE : undefined);
   return (
     <>
       <RunHeader detail={detail} now={now} onAgain={onAgain} />
       {detail.fault && <FaultPanel detail={detail} fault={detail.fault} now={now} />}
-      <AxisView detail={detail} marks={marks.marks} now={now} at={at} onAt={setAt} zoom={query.get("zoom") ?? undefined} onZoom={(zoom) => put({ zoom })}
-        isFolding={query.get("waits") !== "whole"} onFolding={(isOn) => put({ waits: isOn ? undefined : "whole" })} />
+      <AxisView
+        detail={detail}
+        marks={marks.marks}
+        now={now}
+        at={at}
+        onAt={setAt}
+        zoom={query.get("zoom") ?? undefined}
+        onZoom={(zoom) => put({ zoom })}
+        isFolding={query.get("waits") !== "whole"}
+        onFolding={(isOn) => put({ waits: isOn ? undefined : "whole" })}
+      />
       {marks.error !== undefined && <Failure error={marks.error} onAgain={marks.again} />}
       {sum && <p className="muted">{sum}.</p>}
-      {wanted !== at && <p className="muted" role="status">There is no packet {wanted}{isOver(row.state) ? "" : " yet"}{row.packets > 0 && `: you see the last one, ${row.packets}`}.</p>}
+      {wanted !== at && (
+        <p className="muted" role="status">
+          There is no packet {wanted}
+          {isOver(row.state) ? "" : " yet"}
+          {row.packets > 0 && `: you see the last one, ${row.packets}`}.
+        </p>
+      )}
       <Tabs tabs={TABS} chosen={chosen} onChoose={choose} />
       <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${chosen}`} className="tab-panel">
-        {!mayRead && !(isFree && detail.may.content) && <Withheld may={detail.may.content} onAsk={() => setAsked(true)} />}
+        {!mayRead && !(isFree && detail.may.content) && (
+          <Withheld may={detail.may.content} onAsk={() => setAsked(true)} />
+        )}
         {(mayRead || isFree) && shown[tab]()}
       </div>
     </>

@@ -1,4 +1,5 @@
-// The list of runs. It is live and does not move: rows change in place, new ones wait behind a button.
+// The list of runs. It is live and does not move: rows change in place, new ones wait behind a
+// button.
 import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
@@ -34,7 +35,13 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
   const whole = useRef<HTMLDivElement>(null);
   const isPointed = useRef(false);
   const [chosen, setChosen] = useState<number | undefined>(undefined);
-  const mayMove = useCallback(() => !isPointed.current && !whole.current?.contains(document.activeElement) && (box.current?.scrollTop ?? 0) === 0, []);
+  const mayMove = useCallback(
+    () =>
+      !isPointed.current &&
+      !whole.current?.contains(document.activeElement) &&
+      (box.current?.scrollTop ?? 0) === 0,
+    [],
+  );
   const runs = useRuns(filters, mayMove);
   const { rows } = runs.list;
   const row = useNarrow() ? NARROW : WIDE;
@@ -44,7 +51,10 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
   const choose = (n: number) => setChosen(Math.min(Math.max(0, n), rows.length - 1));
   useShortcuts({ j: () => choose((chosen ?? -1) + 1), k: () => choose((chosen ?? 1) - 1) });
   useEffect(() => {
-    if (chosen !== undefined) box.current?.querySelector<HTMLElement>(`[data-row="${chosen}"] a`)?.focus({ preventScroll: true });
+    if (chosen !== undefined)
+      box.current
+        ?.querySelector<HTMLElement>(`[data-row="${chosen}"] a`)
+        ?.focus({ preventScroll: true });
   }, [chosen]);
 
   const point = (isOn: boolean) => () => {
@@ -52,7 +62,8 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
   };
   const { showFresh } = runs;
   const isWaiting = runs.list.fresh.length > 0;
-  // Nobody looks any more: it goes on. By the clock, not with the pointer: a finger leaves before its tap counts, and rows must not move in between.
+  // Nobody looks any more: it goes on. By the clock, not with the pointer: a finger leaves before
+  // its tap counts, and rows must not move in between.
   useEffect(() => {
     if (isWaiting && mayMove()) showFresh();
   }, [now, isWaiting, mayMove, showFresh]);
@@ -60,25 +71,67 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
   useEffect(() => {
     list.current = runs.list;
   });
-  const keepPlace = useCallback((top: number) => shelf.put(search, { list: list.current, top }), [search, shelf]);
-  const onEnd = runs.list.lookedBackTo === undefined && runs.error === undefined ? runs.more : undefined;
-  // Made anew when a row has changed, and not with each run that waits at the top: those come by the dozen.
+  const keepPlace = useCallback(
+    (top: number) => shelf.put(search, { list: list.current, top }),
+    [search, shelf],
+  );
+  const onEnd =
+    runs.list.lookedBackTo === undefined && runs.error === undefined ? runs.more : undefined;
+  // Made anew when a row has changed, and not with each run that waits at the top: those come by
+  // the dozen.
   const shown = useMemo(
     () => (
-      <Rows key={row} box={box} label="Runs, newest first" count={rows.length} row={row} shown={chosen} top={shelf.get(search)?.top} onTop={keepPlace} onEnd={onEnd}
-        render={(n) => <RunRow key={rows[n]!.stream_id} row={rows[n]!} n={n} now={now} search={search} withTenant={withTenant} />} />
+      <Rows
+        key={row}
+        box={box}
+        label="Runs, newest first"
+        count={rows.length}
+        row={row}
+        shown={chosen}
+        top={shelf.get(search)?.top}
+        onTop={keepPlace}
+        onEnd={onEnd}
+        render={(n) => (
+          <RunRow
+            key={rows[n]!.stream_id}
+            row={rows[n]!}
+            n={n}
+            now={now}
+            search={search}
+            withTenant={withTenant}
+          />
+        )}
+      />
     ),
     [rows, row, chosen, now, search, withTenant, shelf, keepPlace, onEnd],
   );
   return (
     <div className="view view-list">
       <h1 className="sr-only">Runs</h1>
-      <FilterBar filters={filters} onChange={(changed) => navigate(to.runs({ ...filters, before: "", ...changed }))} />
+      <FilterBar
+        filters={filters}
+        onChange={(changed) => navigate(to.runs({ ...filters, before: "", ...changed }))}
+      />
       {/* With the button: it must not go away from under the pointer either. */}
       <div ref={whole} className="list" onPointerEnter={point(true)} onPointerLeave={point(false)}>
-        <News fresh={runs.list.fresh.length} isPast={filters.before !== ""} onShow={() => { showFresh(); box.current?.scrollTo(0, 0); }} onNewest={() => navigate(to.runs({ ...filters, before: "" }))} />
-        {runs.error !== undefined && <Failure error={runs.error} onAgain={rows.length === 0 ? runs.again : runs.more} />}
-        <div className={`table ${withTenant ? "with-tenant" : ""}`} role="table" aria-label="Runs" aria-rowcount={rows.length + 1}>
+        <News
+          fresh={runs.list.fresh.length}
+          isPast={filters.before !== ""}
+          onShow={() => {
+            showFresh();
+            box.current?.scrollTo(0, 0);
+          }}
+          onNewest={() => navigate(to.runs({ ...filters, before: "" }))}
+        />
+        {runs.error !== undefined && (
+          <Failure error={runs.error} onAgain={rows.length === 0 ? runs.again : runs.more} />
+        )}
+        <div
+          className={`table ${withTenant ? "with-tenant" : ""}`}
+          role="table"
+          aria-label="Runs"
+          aria-rowcount={rows.length + 1}
+        >
           <RunHead withTenant={withTenant} />
           {shown}
         </div>
@@ -90,15 +143,37 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
 }
 
 /** What the list says at its end. */
-function Foot({ runs, now, isFiltered }: { runs: Found; now: number; isFiltered: boolean }): ReactNode {
+function Foot({
+  runs,
+  now,
+  isFiltered,
+}: {
+  runs: Found;
+  now: number;
+  isFiltered: boolean;
+}): ReactNode {
   const { list, isNew, isBusy, error } = runs;
   const isLive = useFeedState() === "live";
   if (error !== undefined) return null;
   if (isNew || (isBusy && list.next !== undefined)) return <p className="foot muted">Looking…</p>;
   if (list.lookedBackTo !== undefined) {
-    return <p className="foot">Looked back to {clock(list.lookedBackTo, now)}. <Button size="small" onClick={runs.more}>Go on</Button></p>;
+    return (
+      <p className="foot">
+        Looked back to {clock(list.lookedBackTo, now)}.{" "}
+        <Button size="small" onClick={runs.more}>
+          Go on
+        </Button>
+      </p>
+    );
   }
   if (list.next !== undefined) return null;
-  if (list.rows.length === 0) return <p className="foot muted">{isFiltered ? "No run fits these filters." : `No runs yet. ${isLive ? "They appear here as they begin." : ""}`}</p>;
+  if (list.rows.length === 0)
+    return (
+      <p className="foot muted">
+        {isFiltered
+          ? "No run fits these filters."
+          : `No runs yet. ${isLive ? "They appear here as they begin." : ""}`}
+      </p>
+    );
   return <p className="foot muted">That is all: {plural(list.rows.length, "run")}.</p>;
 }

@@ -1,4 +1,5 @@
-// A conversation as its user saw it: every run in its place, failed and partial ones too, and the time between them.
+// A conversation as its user saw it: every run in its place, failed and partial ones too, and the
+// time between them.
 import { type ReactNode, type RefObject, useEffect, useRef, useState } from "react";
 
 import { Boundary } from "../../show/Boundary.js";
@@ -31,30 +32,54 @@ export function Session({ tenant, session }: Props): ReactNode {
   const { api, me } = useConsole();
   const [isAsked, setAsked] = useState(me.content === "shown");
   const mayRead = me.may.includes("content") && me.content !== "never";
-  const asked = useAsked(isAsked && mayRead ? `session ${tenant} ${session}` : null, (signal) => api.session(tenant, session, {}, signal));
-  // Until content is asked for, its runs tell whether there is such a session: they say nothing of what was said.
-  const known = useAsked(me.content === "shown" && mayRead ? null : `runs of ${tenant} ${session}`, (signal) => api.runs({ tenant, session, limit: 1 }, signal));
+  const asked = useAsked(isAsked && mayRead ? `session ${tenant} ${session}` : null, (signal) =>
+    api.session(tenant, session, {}, signal),
+  );
+  // Until content is asked for, its runs tell whether there is such a session: they say nothing
+  // of what was said.
+  const known = useAsked(
+    me.content === "shown" && mayRead ? null : `runs of ${tenant} ${session}`,
+    (signal) => api.runs({ tenant, session, limit: 1 }, signal),
+  );
   useFeed((event) => {
     if (event.type !== "run" || event.run.session !== session) return;
     asked.again();
     known.again();
   });
   const error = asked.error ?? known.error;
-  if ((error instanceof Refused && error.status === 404) || known.value?.runs.length === 0) return <Missing tenant={tenant} session={session} found={known.value} />;
+  if ((error instanceof Refused && error.status === 404) || known.value?.runs.length === 0)
+    return <Missing tenant={tenant} session={session} found={known.value} />;
   const isThere = (asked.value ?? known.value) !== undefined;
   return (
     <div className="view session">
       <header className="run-title">
-        <h1>Session <code className="break">{session}</code></h1>
+        <h1>
+          Session <code className="break">{session}</code>
+        </h1>
         {isThere && (
           <div className="row">
-            <Link className="button button-outline button-small" href={to.runs({ tenant, session })}><Icon name="list" /> Its runs</Link>
-            {me.actions && me.may.includes("act") && <PurgeSession tenant={tenant} session={session} />}
+            <Link
+              className="button button-outline button-small"
+              href={to.runs({ tenant, session })}
+            >
+              <Icon name="list" /> Its runs
+            </Link>
+            {me.actions && me.may.includes("act") && (
+              <PurgeSession tenant={tenant} session={session} />
+            )}
           </div>
         )}
       </header>
       {isThere && !(mayRead && isAsked) && <Withheld may={mayRead} onAsk={() => setAsked(true)} />}
-      {error !== undefined && <Failure error={error} onAgain={() => { asked.again(); known.again(); }} />}
+      {error !== undefined && (
+        <Failure
+          error={error}
+          onAgain={() => {
+            asked.again();
+            known.again();
+          }}
+        />
+      )}
       {asked.value && <Conversation found={asked.value} />}
     </div>
   );
@@ -67,7 +92,18 @@ function Missing({ tenant, session, found }: Props & { found: RunPage | undefine
     <div className="view">
       <h1>No such session</h1>
       <p className="card empty">
-        There is no session <code className="break">{session}</code> that you may see{isWhole ? ". It may have been purged, or its time is over." : <>, back to {found.looked_back_to ? clock(found.looked_back_to, Date.now()) : "where the gateway looked"}. <Link href={to.runs({ tenant, session })}>Look on</Link></>}
+        There is no session <code className="break">{session}</code> that you may see
+        {isWhole ? (
+          ". It may have been purged, or its time is over."
+        ) : (
+          <>
+            , back to{" "}
+            {found.looked_back_to
+              ? clock(found.looked_back_to, Date.now())
+              : "where the gateway looked"}
+            . <Link href={to.runs({ tenant, session })}>Look on</Link>
+          </>
+        )}
       </p>
     </div>
   );
@@ -79,13 +115,31 @@ function Conversation({ found }: { found: Found }): ReactNode {
   const now = Date.now();
   return (
     <>
-      <p className="muted">{plural(runs.length, "run")}{used ? ` · ${used} tokens` : ""}{found.next != null ? " · older ones are in the list of its runs" : ""}</p>
+      <p className="muted">
+        {plural(runs.length, "run")}
+        {used ? ` · ${used} tokens` : ""}
+        {found.next != null ? " · older ones are in the list of its runs" : ""}
+      </p>
       <ol className="plain conversation">
         {runs.map((row, n) => (
           <li key={row.stream_id}>
             <Pause before={runs[n - 1]} row={row} />
-            <p className="muted turn-head"><Link href={to.run(row.stream_id)}><StateBadge state={row.state} /> {clock(row.created_at, now)}</Link>{row.fault && <> · <code>{row.fault}</code> {row.fault_title}</>}{row.attempts.length > 1 && ` · ${plural(row.attempts.length, "attempt")}`}</p>
-            <SeenRun row={row} turn={found.turns.find(({ stream_id }) => stream_id === row.stream_id)} />
+            <p className="muted turn-head">
+              <Link href={to.run(row.stream_id)}>
+                <StateBadge state={row.state} /> {clock(row.created_at, now)}
+              </Link>
+              {row.fault && (
+                <>
+                  {" "}
+                  · <code>{row.fault}</code> {row.fault_title}
+                </>
+              )}
+              {row.attempts.length > 1 && ` · ${plural(row.attempts.length, "attempt")}`}
+            </p>
+            <SeenRun
+              row={row}
+              turn={found.turns.find(({ stream_id }) => stream_id === row.stream_id)}
+            />
           </li>
         ))}
       </ol>
@@ -112,12 +166,23 @@ function SeenRun({ row, turn }: { row: Row; turn: SessionTurn | undefined }): Re
     const tape = Tape.EMPTY.with(await readPiece(frames, "cap"));
     const fold = new Fold();
     await fold.reach(tape, tape.length, signal);
-    return { id: row.stream_id, question: asked || questionOf(body), state: fold.upTo(tape, tape.length) };
+    return {
+      id: row.stream_id,
+      question: asked || questionOf(body),
+      state: fold.upTo(tape, tape.length),
+    };
   });
   return (
     <div ref={place} className="content seen-run">
       {read.error !== undefined && <Failure error={read.error} onAgain={read.again} />}
-      {read.value && <Boundary of={read.value} instead={<p className="muted">This answer could not be shown.</p>}><Turn turn={read.value} /></Boundary>}
+      {read.value && (
+        <Boundary
+          of={read.value}
+          instead={<p className="muted">This answer could not be shown.</p>}
+        >
+          <Turn turn={read.value} />
+        </Boundary>
+      )}
     </div>
   );
 }
@@ -127,7 +192,10 @@ function useSeen(): [boolean, RefObject<HTMLDivElement | null>] {
   const [isSeen, setSeen] = useState(false);
   useEffect(() => {
     if (!place.current || isSeen) return;
-    const watch = new IntersectionObserver((found) => found.some(({ isIntersecting }) => isIntersecting) && setSeen(true), { rootMargin: "400px" });
+    const watch = new IntersectionObserver(
+      (found) => found.some(({ isIntersecting }) => isIntersecting) && setSeen(true),
+      { rootMargin: "400px" },
+    );
     watch.observe(place.current);
     return () => watch.disconnect();
   }, [isSeen]);
@@ -139,10 +207,20 @@ function PurgeSession({ tenant, session }: Props): ReactNode {
   const [isAsked, setAsked] = useState(false);
   return (
     <>
-      <Button size="small" onClick={() => setAsked(true)}><Icon name="trash" /> Purge…</Button>
+      <Button size="small" onClick={() => setAsked(true)}>
+        <Icon name="trash" /> Purge…
+      </Button>
       {isAsked && (
-        <PurgeDialog title="Erase this session?" id={session} act={() => api.purgeSession(tenant, session)} then={() => navigate(`${ROOT}/runs`, { replace: true })} onClose={() => setAsked(false)}>
-          <p>All its runs are stopped and erased for good, tenant <b>{tenant}</b>. Their claims stay.</p>
+        <PurgeDialog
+          title="Erase this session?"
+          id={session}
+          act={() => api.purgeSession(tenant, session)}
+          then={() => navigate(`${ROOT}/runs`, { replace: true })}
+          onClose={() => setAsked(false)}
+        >
+          <p>
+            All its runs are stopped and erased for good, tenant <b>{tenant}</b>. Their claims stay.
+          </p>
         </PurgeDialog>
       )}
     </>

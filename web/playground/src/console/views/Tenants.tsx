@@ -10,7 +10,14 @@ import { Link } from "../router.js";
 import { to } from "../url.js";
 import { useAsked } from "../use-asked.js";
 
-const USES = [["runs", "runs at once"], ["responses", "open responses"], ["requests_per_minute", "requests per minute"], ["sessions", "sessions"], ["bytes", "bytes kept"], ["tokens_today", "tokens today"]] as const;
+const USES = [
+  ["runs", "runs at once"],
+  ["responses", "open responses"],
+  ["requests_per_minute", "requests per minute"],
+  ["sessions", "sessions"],
+  ["bytes", "bytes kept"],
+  ["tokens_today", "tokens today"],
+] as const;
 
 /** What is used changes with each run; who reads it needs it less often. */
 const EVERY = 5_000;
@@ -23,7 +30,13 @@ export function Tenants(): ReactNode {
     <div className="view">
       <h1>Tenants</h1>
       {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
-      <ul className="plain cards">{asked.value?.tenants.map((tenant) => <li key={tenant.name} className="card"><TenantCard tenant={tenant} /></li>)}</ul>
+      <ul className="plain cards">
+        {asked.value?.tenants.map((tenant) => (
+          <li key={tenant.name} className="card">
+            <TenantCard tenant={tenant} />
+          </li>
+        ))}
+      </ul>
     </div>
   );
 }
@@ -32,14 +45,31 @@ function TenantCard({ tenant }: { tenant: Tenant }): ReactNode {
   const refusals = Object.entries(tenant.refusals ?? {}).filter(([, n]) => n > 0);
   return (
     <>
-      <h2 className="card-title"><Link href={to.runs({ tenant: tenant.name })}>{tenant.name}</Link>{tenant.no_store && <Badge tone="info">stores no content</Badge>}</h2>
+      <h2 className="card-title">
+        <Link href={to.runs({ tenant: tenant.name })}>{tenant.name}</Link>
+        {tenant.no_store && <Badge tone="info">stores no content</Badge>}
+      </h2>
       <dl className="uses">
         {USES.map(([name, words]) => {
           const use = tenant[name];
-          return use && <UseBar key={name} words={words} use={use} shown={name === "bytes" ? bytes : count} />;
+          return (
+            use && (
+              <UseBar key={name} words={words} use={use} shown={name === "bytes" ? bytes : count} />
+            )
+          );
         })}
       </dl>
-      <p className="muted">{tenant.retention?.max_age_seconds != null && <>kept for {span(tenant.retention.max_age_seconds * 1000)}</>}{refusals.length > 0 && <> · refused: {refusals.map(([limit, n]) => `${limit} ${plural(n, "time")}`).join(", ")}</>}</p>
+      <p className="muted">
+        {tenant.retention?.max_age_seconds != null && (
+          <>kept for {span(tenant.retention.max_age_seconds * 1000)}</>
+        )}
+        {refusals.length > 0 && (
+          <>
+            {" "}
+            · refused: {refusals.map(([limit, n]) => `${limit} ${plural(n, "time")}`).join(", ")}
+          </>
+        )}
+      </p>
     </>
   );
 }
@@ -47,16 +77,47 @@ function TenantCard({ tenant }: { tenant: Tenant }): ReactNode {
 /** From this share on a limit is worth a word, and a colour. */
 const NEAR = 0.9;
 
-function UseBar({ words, use: { used, limit }, shown }: { words: string; use: Use; shown: (n: number) => string }): ReactNode {
-  if (limit == null) return <div className="use"><dt>{words}</dt><dd>{shown(used)} <span className="muted">no limit</span></dd></div>;
+function UseBar({
+  words,
+  use: { used, limit },
+  shown,
+}: {
+  words: string;
+  use: Use;
+  shown: (n: number) => string;
+}): ReactNode {
+  if (limit == null)
+    return (
+      <div className="use">
+        <dt>{words}</dt>
+        <dd>
+          {shown(used)} <span className="muted">no limit</span>
+        </dd>
+      </div>
+    );
   const share = limit > 0 ? used / limit : 0;
   const warning = warningOf(used, limit);
   return (
     <div className="use">
       <dt>{words}</dt>
       <dd>
-        {shown(used)} <span className="muted">of {shown(limit)}{limit > 0 && `, ${count(share * 100)} %`}</span>{warning && <> <Badge tone="warning">{warning}</Badge></>}
-        <progress aria-label={words} max={1} value={Math.min(1, share)} data-high={warning !== undefined} />
+        {shown(used)}{" "}
+        <span className="muted">
+          of {shown(limit)}
+          {limit > 0 && `, ${count(share * 100)} %`}
+        </span>
+        {warning && (
+          <>
+            {" "}
+            <Badge tone="warning">{warning}</Badge>
+          </>
+        )}
+        <progress
+          aria-label={words}
+          max={1}
+          value={Math.min(1, share)}
+          data-high={warning !== undefined}
+        />
       </dd>
     </div>
   );

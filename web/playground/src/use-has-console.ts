@@ -1,11 +1,11 @@
-// Where the console shows a run; nothing unless there is a console that this key opens.
-import type { CapStreamState } from "capstan/react";
+// Whether there is a console at this address that this key opens. Where the gateway has it on
+// addresses of its own, there is none at this one.
 import { useEffect, useState } from "react";
 
 import { authorization } from "./authorization.js";
 import type { Agents } from "./use-agents.js";
 
-export function useConsoleLink({ key, isKnown }: Agents): (state: CapStreamState) => string | undefined {
+export function useHasConsole({ key, isKnown }: Agents): boolean {
   const [isThere, setThere] = useState(false);
   useEffect(() => {
     setThere(false);
@@ -17,5 +17,5 @@ export function useConsoleLink({ key, isKnown }: Agents): (state: CapStreamState
     );
     return () => left.abort();
   }, [key, isKnown]);
-  return (state) => (isThere && state.status !== "idle" && state.streamId ? `/console/runs/${state.streamId}` : undefined);
+  return isThere;
 }

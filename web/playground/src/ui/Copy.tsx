@@ -1,19 +1,29 @@
-// An id or a command, with a button that copies it and says so.
+// A button that copies a text and says so.
 import { type ReactNode, useEffect, useState } from "react";
 
-import { Button } from "../../ui/Button.js";
-import { Icon } from "../../ui/Icon.js";
+import { Button } from "./Button.js";
+import { Icon } from "./Icon.js";
+
+/** How long it says so, in milliseconds. */
+const SHOWN = 2_000;
 
 export function CopyButton({ text, label }: { text: string; label: string }): ReactNode {
   const [isDone, setDone] = useState(false);
   useEffect(() => {
     if (!isDone) return;
-    const timer = setTimeout(() => setDone(false), 2_000);
+    const timer = setTimeout(() => setDone(false), SHOWN);
     return () => clearTimeout(timer);
   }, [isDone]);
   const copy = () => void copied(text).then(() => setDone(true));
   return (
-    <Button size="icon" look="ghost" className="copy" aria-label={isDone ? `${label} copied` : `Copy ${label}`} title={`Copy ${label}`} onClick={copy}>
+    <Button
+      size="icon"
+      look="ghost"
+      className="copy"
+      aria-label={isDone ? `${label} copied` : `Copy ${label}`}
+      title={`Copy ${label}`}
+      onClick={copy}
+    >
       <Icon name={isDone ? "check" : "copy"} />
     </Button>
   );
@@ -27,13 +37,4 @@ async function copied(text: string): Promise<void> {
   box.select();
   document.execCommand("copy");
   box.remove();
-}
-
-export function Id({ label, value, children }: { label: string; value: string; children?: ReactNode }): ReactNode {
-  return (
-    <div className="id">
-      <dt>{label}</dt>
-      <dd>{children ?? <code>{value}</code>}<CopyButton text={value} label={label} /></dd>
-    </div>
-  );
 }

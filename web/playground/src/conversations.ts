@@ -1,0 +1,155 @@
+// The conversations of this tab, newest first, in the tab's own storage, as the key is. One of
+// them is open: a reload finds it again, and the run that is under way in it.
+import { newId, parseAGUIError } from "capstan";
+import { useSyncExternalStore } from "react";
+
+import { type Face, isFace } from "./faces.js";
+import { isObject, isText } from "./json.js";
+import type { TurnData } from "./show/Turn.js";
+
+const STORED = "capstan-conversations";
+/** Of more, the oldest are dropped. */
+const MOST = 30;
+/** In characters, all together. Of more, the oldest conversations are dropped, then turns. */
+const ROOM = 1_000_000;
+export const LONGEST_NAME = 60;
+
+export interface Conversation {
+  id: string;
+  /** What a person called it; otherwise its first question is its name. */
+  name?: string | undefined;
+  /** The session at the gateway. */
+  session: string;
+  /**
+   * Turns were taken back, so that the gateway's session says something else: all is sent along.
+   */
+  isRewritten: boolean;
+  face: Face;
+  agent: string;
+  past: readonly TurnData[];
+  /** The turn that runs; its stream, once that was known. */
+  current: { id: string; question: string; face: Face; streamId: string } | null;
+}
+
+export interface Stored {
+  open: Conversation;
+  all: readonly Conversation[];
+}
+
+export class Conversations {
+  #stored: Stored;
+  readonly #listeners = new Set<() => void>();
+
+  constructor() {
+    const all = load();
+    const open = all[0] ?? begun("cap", "");
+    this.#stored = { open, all: [open, ...all.slice(1)] };
+  }
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  };
+
+  readonly view = (): Stored => this.#stored;
+
+  /** A new one, with the agent and the face of the one that is open. */
+  begin(): void {
+    const { open } = this.#stored;
+    this.#show([begun(open.face, open.agent), ...this.#stored.all.filter((one) => !isEmpty(one))]);
+  }
+
+  open(id: string): void {
+    const found = this.#stored.all.find((one) => one.id === id);
+    if (!found) return;
+    this.#show([found, ...this.#stored.all.filter((one) => one !== found && !isEmpty(one))]);
+  }
+
+  rename(id: string, name: string): void {
+    const named = name.trim().slice(0, LONGEST_NAME);
+    const rename = (one: Conversation) =>
+      one.id === id ? { ...one, name: named || undefined } : one;
+    this.#show(this.#stored.all.map(rename));
+  }
+
+  remove(id: string): void {
+    const { open, all } = this.#stored;
+    const left = all.filter((one) => one.id !== id);
+    this.#show(left.length > 0 ? left : [begun(open.face, open.agent)]);
+  }
+
+  /** What has become of one, as far as the page changes it. */
+  keep(id: string, changed: Omit<Conversation, "id" | "name">): void {
+    const keep = (one: Conversation) => (one.id === id ? { ...one, ...changed } : one);
+    this.#show(this.#stored.all.map(keep));
+  }
+
+  /** The first is the one that is open. */
+  #show(all: readonly Conversation[]): void {
+    const kept = fitting(all);
+    this.#stored = { open: kept[0] ?? begun("cap", ""), all: kept };
+    store(kept);
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+export function useConversations(conversations: Conversations): Stored {
+  return useSyncExternalStore(conversations.subscribe, conversations.view);
+}
+
+export function nameOf({ name, past, current }: Conversation): string {
+  const question = past[0]?.question ?? current?.question ?? "";
+  return name ?? (question.slice(0, LONGEST_NAME) || "New conversation");
+}
+
+function begun(face: Face, agent: string): Conversation {
+  const nothing = { past: [], current: null, isRewritten: false };
+  return { id: newId(), session: newId(), face, agent, ...nothing };
+}
+
+function isEmpty({ past, current }: Conversation): boolean {
+  return past.length === 0 && current === null;
+}
+
+function fitting(all: readonly Conversation[]): readonly Conversation[] {
+  let room = ROOM;
+  const fits = (one: Conversation) => {
+    room -= JSON.stringify(one.past).length;
+    return room >= 0;
+  };
+  const [open, ...others] = all.slice(0, MOST);
+  if (!open) return [];
+  let { past } = open;
+  while (past.length > 0 && JSON.stringify(past).length > ROOM) past = past.slice(1);
+  const trimmed = past === open.past ? open : { ...open, past };
+  return [trimmed, ...others].filter((one) => fits(one) || one === trimmed);
+}
+
+function load(): readonly Conversation[] {
+  try {
+    const kept: unknown = JSON.parse(sessionStorage.getItem(STORED) ?? "null");
+    return Array.isArray(kept) ? kept.filter(isConversation) : [];
+  } catch {
+    return [];
+  }
+}
+
+function isConversation(one: unknown): one is Conversation {
+  if (!isObject(one) || !isFace(one["face"]) || !Array.isArray(one["past"])) return false;
+  return ["id", "session", "agent"].every((name) => isText(one[name]));
+}
+
+function store(all: readonly Conversation[]): void {
+  try {
+    const plain = all.map((one) => ({ ...one, past: one.past.map(withPlainError) }));
+    sessionStorage.setItem(STORED, JSON.stringify(plain));
+  } catch {
+    // A browser may have no room for it; then a reload begins anew.
+  }
+}
+
+/** An error that was thrown has more than is written. */
+function withPlainError(turn: TurnData): TurnData {
+  if (turn.state.status !== "failed") return turn;
+  return { ...turn, state: { ...turn.state, error: parseAGUIError(turn.state.error) } };
+}

@@ -1,0 +1,34 @@
+// A part of the page that is loaded when it is first needed.
+import { useSyncExternalStore } from "react";
+
+export interface Loaded<T> {
+  /**
+   * Loads it, once. A part that could not be loaded is asked for again by the next who needs it.
+   */
+  load: () => Promise<void>;
+  /** The part; undefined while it is not there. */
+  use: () => T | undefined;
+}
+
+export function loaded<T>(open: () => Promise<T>): Loaded<T> {
+  const listeners = new Set<() => void>();
+  let part: T | undefined;
+  let loading: Promise<void> | undefined;
+  const load = () =>
+    (loading ??= open().then(
+      (found) => {
+        part = found;
+        for (const listener of listeners) listener();
+      },
+      () => {
+        loading = undefined;
+      },
+    ));
+  const subscribe = (listener: () => void) => {
+    listeners.add(listener);
+    void load();
+    return () => void listeners.delete(listener);
+  };
+  const view = () => part;
+  return { load, use: () => useSyncExternalStore(subscribe, view, view) };
+}

@@ -1,0 +1,57 @@
+// Markdown as elements. Any text has a rendering, at a cost linear in its length and of bounded
+// depth. What is not understood is text.
+import { memo, type ReactNode, useMemo, useState } from "react";
+
+import { loaded } from "../loaded.js";
+import type { Block } from "./parser.js";
+import { render } from "./render.js";
+
+/** Loaded beside the page, which shows plain text until it is there. */
+const parser = loaded(() => import("./growing.js"));
+
+export const loadMarkdown = parser.load;
+
+interface Props {
+  text: string;
+  /** More of it may come. */
+  isOpen?: boolean | undefined;
+}
+
+/** Renders markdown. */
+export const Markdown = memo(function Markdown({ text, isOpen }: Props): ReactNode {
+  const loaded = parser.use();
+  if (!loaded)
+    return (
+      <div className="prose plain" dir="auto">
+        {text}
+      </div>
+    );
+  return <Parsed text={text} isOpen={isOpen ?? false} parser={loaded} />;
+});
+
+interface Loaded {
+  text: string;
+  isOpen: boolean;
+  parser: typeof import("./growing.js");
+}
+
+function Parsed({ text, isOpen, parser: { Growing, parse } }: Loaded): ReactNode {
+  const [growing] = useState(() => new Growing());
+  // Once it is whole it is parsed once more: a definition may stand behind what it defines.
+  const blocks = useMemo(
+    () => (isOpen ? growing.blocks(text) : parse(text)),
+    [growing, isOpen, parse, text],
+  );
+  return (
+    <div className="prose">
+      {blocks.map((block) => (
+        <One key={block.key} block={block} />
+      ))}
+    </div>
+  );
+}
+
+/** A finished block is the same object each time, and is left alone. */
+const One = memo(function One({ block }: { block: Block }): ReactNode {
+  return render(block.tokens);
+});
