@@ -4,13 +4,14 @@
 mod body_hash;
 pub mod body_values;
 mod extras;
+mod messages;
 
 use capstan_protocol::{ChatMessage, DecodeError, Fault, FaultKind, Profile, Role};
 use uuid::Uuid;
 
-use crate::conversation::Messages;
 pub use body_hash::body_hash;
 pub use extras::{Extras, Payload, parameters_of};
+pub use messages::Messages;
 
 /// A question, whatever face and profile it came in.
 #[derive(Debug, Clone)]

@@ -16,7 +16,7 @@ use crate::live::Live;
 use crate::ports::{BeforeWork, Protocols, TenantRules};
 use crate::purge::Erased;
 use crate::readers::Readers;
-use crate::runs::Runs;
+use crate::relays::Relays;
 use crate::settings::EngineSettings;
 use crate::tenant_scheduler::TenantScheduler;
 use crate::traces::{TraceCollector, Traces};
@@ -132,7 +132,7 @@ impl EngineBuilder {
             wall: WallClock::new(self.clock.clone()),
             clock: self.clock,
             limiter: Limiter::default(),
-            runs: Runs::default(),
+            relays: Relays::default(),
             waits: Waits::default(),
             erased: Erased::default(),
             readers: Readers::default(),

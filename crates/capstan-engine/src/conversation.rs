@@ -12,47 +12,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::Engine;
-use crate::ask::{Ask, invalid};
+use crate::ask::{Ask, Messages, invalid};
 use crate::faults::journal_fault;
 
 /// What is read of a session at once.
 const PAGE_TURNS: usize = 64;
 const PAGE_BYTES: usize = 1024 * 1024;
-
-/// Messages, oldest first, split where an agent's turn begins: at the last user message. Clones
-/// share them.
-#[derive(Debug, Clone, Default)]
-pub struct Messages {
-    /// What was said before.
-    pub history: Arc<[Arc<ChatMessage>]>,
-    /// What is said now.
-    pub turn: Arc<[ChatMessage]>,
-}
-
-impl From<Vec<ChatMessage>> for Messages {
-    fn from(messages: Vec<ChatMessage>) -> Self {
-        messages.into_iter().map(Arc::new).collect::<Vec<_>>().into()
-    }
-}
-
-impl From<Vec<Arc<ChatMessage>>> for Messages {
-    fn from(mut messages: Vec<Arc<ChatMessage>>) -> Self {
-        let last = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        let turn = messages.split_off(last).into_iter().map(Arc::unwrap_or_clone).collect();
-        Self { history: messages.into(), turn }
-    }
-}
-
-impl Messages {
-    /// The messages in order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &ChatMessage> {
-        self.history.iter().map(Arc::as_ref).chain(self.turn.iter())
-    }
-
-    fn has_user(&self) -> bool {
-        self.turn.first().is_some_and(|first| first.role == Role::User)
-    }
-}
 
 /// The whole conversation for an agent. A request that does not tell it itself goes on from what is
 /// stored.

@@ -25,9 +25,11 @@ pub mod readers;
 pub(crate) mod readiness;
 pub mod recovery;
 pub mod relay;
+mod relays;
 pub mod resume;
 pub mod runs;
 pub mod settings;
+pub mod stopping;
 pub mod tenant_scheduler;
 pub mod traces;
 pub(crate) mod waits;
@@ -54,7 +56,7 @@ use live::Live;
 use ports::{BeforeWork, Protocols, TenantRules};
 use purge::Erased;
 use readers::Readers;
-use runs::Runs;
+use relays::Relays;
 use settings::EngineSettings;
 use tenant_scheduler::{ScheduledTask, TenantScheduler, work_of};
 use traces::Traces;
@@ -99,7 +101,7 @@ pub struct State {
     /// Each tenant's share of the threads.
     pub scheduler: TenantScheduler,
     /// Runs that this process works on.
-    pub runs: Runs,
+    pub(crate) relays: Relays,
     /// Runs that wait for their client.
     pub waits: Waits,
     /// Sessions that are being erased.
@@ -204,7 +206,7 @@ impl Engine {
     /// Whether the store may hold runs that run or wait, as far as can be told without asking it:
     /// whoever looks on while nothing happens costs it nothing.
     pub fn may_have_open_runs(&self) -> bool {
-        self.journal.store().is_shared() || self.runs.count() > 0 || self.waits.count() > 0
+        self.journal.store().is_shared() || self.relays.count() > 0 || self.waits.count() > 0
     }
 
     /// What goes on by itself for a tenant, as a task of that tenant's.

@@ -12,14 +12,14 @@ use capstan_protocol::{Fault, FaultKind};
 
 use crate::Engine;
 use crate::faults::journal_fault;
-use crate::runs;
+use crate::stopping;
 
 /// Runs are looked through in pages of this many.
 const PAGE: usize = 1000;
 
 /// Stops a run if it is under way, then erases its stream and its turn.
 pub async fn stream(engine: &Engine, run: Run) -> Result<Run, Fault> {
-    let run = runs::stop(engine, run).await?;
+    let run = stopping::stop(engine, run).await?;
     let purged = engine.journal.purge(run.stream_id, engine.wall.now()).await;
     // Afterwards, so that nobody remembers what was read before; and whatever became of it.
     engine.histories.forget(&run.tenant, &run.session);

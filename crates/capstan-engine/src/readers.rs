@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::Engine;
-use crate::runs;
+use crate::stopping;
 
 /// Nobody is waited for any longer, whatever was said.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -233,7 +233,7 @@ impl Vigil<'_> {
                 tracing::info!(stream = %self.stream,
                 "nobody reads the run any more, nor can come back for it; it is stopped");
                 // A run that cannot be stopped now ends by itself.
-                let _ = runs::stop(self.engine, run).await;
+                let _ = stopping::stop(self.engine, run).await;
                 return;
             }
             if !self.wait(long).await {

@@ -184,7 +184,7 @@ async fn hear_stops(engine: &Engine) {
         return std::future::pending().await;
     };
     while let Some(stream) = stops.recv().await {
-        engine.runs.ask(stream);
+        engine.relays.ask(stream);
     }
     std::future::pending().await
 }

@@ -36,7 +36,7 @@ use crate::faults::journal_fault;
 use crate::interrupts;
 use crate::limits::{MemoryReservation, Slot};
 use crate::live::Facts;
-use crate::runs::StopSender;
+use crate::relays::StopSender;
 use crate::traces::{self, RunTrace};
 use crate::{Engine, Registered};
 pub use ending::last_words_of_lost;
@@ -212,7 +212,7 @@ impl AtWork {
     fn new(engine: &Engine, run: &Run, stop: StopSender) -> Self {
         let facts = engine.live.of(run);
         facts.is_at_work.store(true, Ordering::Relaxed);
-        engine.runs.register(run.stream_id, stop);
+        engine.relays.register(run.stream_id, stop);
         engine.emit(run, Happened::TakenUp);
         Self { engine: engine.clone(), run: run.clone(), facts }
     }
@@ -221,7 +221,7 @@ impl AtWork {
 impl Drop for AtWork {
     fn drop(&mut self) {
         self.facts.is_at_work.store(false, Ordering::Relaxed);
-        self.engine.runs.forget(self.run.stream_id);
+        self.engine.relays.forget(self.run.stream_id);
         self.engine.emit(&self.run, Happened::LetGo);
     }
 }

@@ -1,13 +1,10 @@
 //! Starting, attaching, arming, stopping: what a request does to a run.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_journal::{ArmedBy, Claim, ErrorKind, Found, JournalError, Quota, Run, RunState, Step};
+use capstan_journal::{ArmedBy, Claim, ErrorKind, Found, JournalError, Quota, Run, RunState};
 use capstan_protocol::{Fault, FaultKind};
-use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
@@ -22,77 +19,6 @@ use crate::resume::ResumePoint;
 use crate::wall_clock::later;
 use crate::{Engine, Registered};
 use crate::{conversation, interrupts};
-
-/// The relays of this process, by stream: how a stop reaches the one who writes.
-#[derive(Default)]
-pub struct Runs {
-    stops: Mutex<HashMap<Uuid, StopSender>>,
-    changed: Notify,
-}
-
-/// Who wants a run to end sends what is dropped when it has ended.
-pub(crate) type StopSender = mpsc::Sender<oneshot::Sender<()>>;
-
-/// How long a stop looks for the relay of a run that is under way.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// How long a stop waits for a run that another process works on.
-const ELSEWHERE: Duration = Duration::from_secs(10);
-
-impl Runs {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, StopSender>> {
-        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn register(&self, stream: Uuid, stop: StopSender) {
-        self.lock().insert(stream, stop);
-        self.changed.notify_waiters();
-    }
-
-    /// Forgets a relay that is done. The next attempt's may have registered already, and that one
-    /// stays.
-    pub(crate) fn forget(&self, stream: Uuid) {
-        let mut stops = self.lock();
-        if stops.get(&stream).is_some_and(StopSender::is_closed) {
-            stops.remove(&stream);
-            self.changed.notify_waiters();
-        }
-    }
-
-    /// Asks the relay of a run to stop, if it is here. Nobody waits for it.
-    pub(crate) fn ask(&self, stream: Uuid) {
-        let relay = self.lock().get(&stream).cloned();
-        // One that has been asked already does.
-        let _ = relay.map(|relay| relay.try_send(oneshot::channel().0));
-    }
-
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.lock().len()
-    }
-
-    fn has(&self, stream: Uuid) -> bool {
-        self.lock().contains_key(&stream)
-    }
-
-    /// The relay of a run, once it is there; `None` if it was there, as the caller may know, and is
-    /// gone.
-    async fn wait_for(&self, stream: Uuid, mut is_ending: bool) -> Option<StopSender> {
-        loop {
-            // Listening begins before looking, so that nothing is missed in between.
-            let news = self.changed.notified();
-            tokio::pin!(news);
-            news.as_mut().enable();
-            match self.lock().get(&stream) {
-                Some(relay) if !relay.is_closed() => return Some(relay.clone()),
-                Some(_) => is_ending = true,
-                None if is_ending => return None,
-                None => {}
-            }
-            news.await;
-        }
-    }
-}
 
 /// Starts a run of the internal agent, once for its key. It mostly waits, so it takes no place of
 /// its tenant's runs.
@@ -394,102 +320,4 @@ where
         here.journal.store().run(run.stream_id).await.map_err(journal_fault)
     });
     given_up.await
-}
-
-/// Stops a run; returns when its CLOSE is in the journal. A finished one stays as it is.
-///
-/// While the journal takes no writes nobody is kept waiting: the run ends when it takes them again.
-pub async fn stop(engine: &Engine, run: Run) -> Result<Run, Fault> {
-    if run.state == RunState::Closed {
-        return Ok(run);
-    }
-    tokio::select! {
-        biased;
-        stopped = end(engine, run) => stopped,
-        () = engine.unwell_for(UNWELL) => {
-            Err(Fault::new(FaultKind::JournalUnavailable).with_retry_after(JOURNAL_RETRY))
-        }
-    }
-}
-
-async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
-    engine.is_open().await;
-    // It was there a moment ago.
-    let gone = || Fault::new(FaultKind::StreamExpired);
-    let mut is_news = false;
-    loop {
-        // Without a relay it may have ended since it was looked at, which is sooner told than
-        // waited for.
-        if run.state == RunState::Running
-            && !engine.runs.has(run.stream_id)
-            && !std::mem::replace(&mut is_news, true)
-        {
-            run = engine
-                .journal
-                .store()
-                .run(run.stream_id)
-                .await
-                .map_err(journal_fault)?
-                .ok_or_else(gone)?;
-            continue;
-        }
-        let was_asked = match run.state {
-            RunState::Closed => return Ok(run),
-            // Whoever is first wins; the next look tells.
-            RunState::Waiting => {
-                relay::close_waiting(engine, &run, relay::Ending::Cancelled).await.map(|()| true)?
-            }
-            RunState::Running
-                if engine.journal.store().is_shared() && !engine.runs.has(run.stream_id) =>
-            {
-                stop_elsewhere(engine, &run).await?
-            }
-            RunState::Running => stop_relay(engine, run.stream_id).await,
-        };
-        let now = engine
-            .journal
-            .store()
-            .run(run.stream_id)
-            .await
-            .map_err(journal_fault)?
-            .ok_or_else(gone)?;
-        // A relay that is not there may have ended since the run was looked at. If it still runs,
-        // it runs elsewhere.
-        if !was_asked && (now.state, now.attempt) == (run.state, run.attempt) {
-            return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
-        }
-        run = now;
-    }
-}
-
-/// Asks whoever works on the run to stop it; returns when the run stands still, or false if it does
-/// not for too long. What was asked stays asked.
-async fn stop_elsewhere(engine: &Engine, run: &Run) -> Result<bool, Fault> {
-    if !engine.journal.store().ask_stop(run.stream_id, run.attempt).await.map_err(journal_fault)? {
-        return Ok(false);
-    }
-    let mut reader = engine.journal.reader_of(run, run.last_seq);
-    let ended = async {
-        // Who cannot read on is told by the next look.
-        while matches!(reader.next().await, Ok(Step::Frames(_))) {}
-    };
-    Ok(tokio::time::timeout(ELSEWHERE, ended).await.is_ok())
-}
-
-/// Asks the relay to end; returns when it has, or false if there is none. A relay that has written
-/// its end has left `Running` behind.
-async fn stop_relay(engine: &Engine, stream: Uuid) -> bool {
-    let mut is_ending = false;
-    loop {
-        // A relay registers right after its claim; one of another process never does.
-        let found = tokio::time::timeout(PATIENCE, engine.runs.wait_for(stream, is_ending)).await;
-        let Ok(Some(relay)) = found else { return false };
-        let (done, stopped) = oneshot::channel();
-        if relay.send(done).await.is_ok() {
-            // The relay answers by dropping the sender.
-            let _ = stopped.await;
-            return true;
-        }
-        is_ending = true;
-    }
 }

@@ -22,7 +22,7 @@ use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
 use crate::{accounted_body, post};
-use capstan_engine::{cpu_offload, lookup, purge, runs};
+use capstan_engine::{cpu_offload, lookup, purge, stopping};
 
 /// A page holds at most this many entries.
 const PAGE: usize = 1000;
@@ -243,7 +243,7 @@ pub(crate) async fn stop(
     if !params.purge {
         let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
         let was_open = run.state != RunState::Closed;
-        let run = runs::stop(&app, run).await?;
+        let run = stopping::stop(&app, run).await?;
         if was_open {
             app.audit.stopped(&caller, &run);
         }

@@ -25,7 +25,7 @@ use crate::refusal::Refusal;
 use capstan_engine::ask::invalid;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::limits::MemoryReservation;
-use capstan_engine::runs;
+use capstan_engine::{runs, stopping};
 
 /// A request on its way: who asks whom, and how.
 pub(super) struct Asked<'a> {
@@ -218,7 +218,7 @@ impl Asked<'_> {
         let mut runs = task::runs_of(self.cx, &self.caller.tenant, self.agent, id).await?;
         let Some(run) = runs.pop() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
         let stopped = match run.state {
-            RunState::Running | RunState::Waiting => Some(runs::stop(self.cx, run).await?),
+            RunState::Running | RunState::Waiting => Some(stopping::stop(self.cx, run).await?),
             RunState::Closed => {
                 let task = runs.first().unwrap_or(&run).stream_id.to_string();
                 let given_up = self.give_up(task, &run).await?;

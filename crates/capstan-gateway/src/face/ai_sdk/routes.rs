@@ -28,7 +28,7 @@ use crate::post;
 use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
 use capstan_engine::resume::ResumePoint;
-use capstan_engine::{lookup, runs};
+use capstan_engine::{lookup, stopping};
 
 /// How long after its end a run is told again. Who was away must not hold half an answer for a
 /// whole one; with equal ids it does no harm to those who were not.
@@ -302,7 +302,7 @@ async fn stop(
         let run = chat.newest(cx, &caller.tenant).await?;
         let run = run.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
         let was_open = run.state != RunState::Closed;
-        let run = runs::stop(cx, run).await?;
+        let run = stopping::stop(cx, run).await?;
         if was_open {
             cx.audit.stopped(caller, &run);
         }

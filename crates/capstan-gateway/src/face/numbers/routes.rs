@@ -26,7 +26,7 @@ use crate::refusal::Refusal;
 use crate::scopes::Operation;
 use crate::{post, query};
 use capstan_engine::resume::ResumePoint;
-use capstan_engine::{lookup, runs};
+use capstan_engine::{lookup, stopping};
 
 const TAG: Tag = Tag { name: "Numbers", says: "A face for tests." };
 const POST: Row = Row {
@@ -194,7 +194,7 @@ async fn stop(
     let (parts, _) = request.into_parts();
     let stopped = async {
         let run = lookup::by_stream(&cx, &caller.tenant, stream_of(&id)).await?;
-        let run = runs::stop(&cx, run).await?;
+        let run = stopping::stop(&cx, run).await?;
         Ok(told(&reader::so_far(&cx, &run).await?))
     };
     stopped.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))

@@ -22,7 +22,7 @@ use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;
 use capstan_engine::faults::journal_fault;
-use capstan_engine::{purge as erase, runs};
+use capstan_engine::{purge as erase, stopping};
 
 /// What may stand in the way of whoever looks at one run.
 const OF_ONE: &[FaultKind] = &[
@@ -363,7 +363,7 @@ pub(crate) async fn stop(
 ) -> Result<Json<StoppedRun>, Refusal> {
     let run = visitor.run(&app, &id).await?;
     visitor.check_act(&app, Act::Stop, &run.tenant)?;
-    let (was_open, run) = (run.is_open(), runs::stop(&app, run).await?);
+    let (was_open, run) = (run.is_open(), stopping::stop(&app, run).await?);
     if was_open {
         visitor.did(&app, Act::Stop, &run.tenant, Target::Stream(run.stream_id));
     }

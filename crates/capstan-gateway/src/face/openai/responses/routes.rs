@@ -34,7 +34,7 @@ use crate::{accounted_body, post, query};
 use capstan_engine::ask::invalid;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::resume::ResumePoint;
-use capstan_engine::{cpu_offload, lookup, purge, runs};
+use capstan_engine::{cpu_offload, lookup, purge, stopping};
 
 pub(super) fn routes(face: Arc<Responses>) -> Routes<FaceContext> {
     let about = |face: &Arc<Responses>, answer: Answering| {
@@ -151,7 +151,7 @@ async fn cancel(about: About) -> Result<Response, Refusal> {
     let stopped = async {
         let run = about.run().await?;
         let was_open = run.state != RunState::Closed;
-        let run = runs::stop(&about.cx, run).await?;
+        let run = stopping::stop(&about.cx, run).await?;
         if was_open {
             about.cx.audit.stopped(&about.caller, &run);
         }
