@@ -49,7 +49,6 @@ use uuid::Uuid;
 use self::files::{Files, SystemFiles};
 use self::folder::Folder;
 use self::group::Reply;
-use self::index::Location;
 use self::keeper::Task;
 use self::names::Name;
 use self::open_runs::OpenRuns;
@@ -292,7 +291,11 @@ impl DiskStore {
     }
 
     /// Has the keeper overwrite what is gone, and waits for it.
-    async fn erase(&self, owners: Vec<Uuid>, turn: Option<Location>) -> Result<(), JournalError> {
+    async fn erase(
+        &self,
+        owners: Vec<Uuid>,
+        turn: Option<(Uuid, u64)>,
+    ) -> Result<(), JournalError> {
         let (reply, answer) = oneshot::channel();
         self.tasks.send(Task::Erase { owners, turn, reply }).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?

@@ -252,7 +252,7 @@ impl Store for DiskStore {
     }
 
     async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
-        let turn = self.view(move |shared| view::turn_of(shared, stream)).await?;
+        let turn = view::turn_of(&self.shared, stream);
         if !self.ask(|reply| Command::Purge { stream, now, reply }).await? {
             return Ok(false);
         }

@@ -6,6 +6,7 @@ mod clean;
 mod damage;
 mod faults;
 mod power;
+mod purge;
 mod recorder;
 mod tokens;
 

@@ -186,6 +186,7 @@ impl Index {
         let is_news = session.gone_turns.insert(entry.seq);
         let place = read_number(summary).map(|packed| ((packed >> 32) as u32, packed as u32));
         if let Some((of, turn)) = place.filter(|_| is_news && session.turns > 0) {
+            let of = self.moved.get(&of).copied().unwrap_or(of);
             let is_there =
                 session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
             // Or it was copied meanwhile, or the copy that it was erased from has not outlived a
