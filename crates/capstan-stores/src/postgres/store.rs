@@ -219,7 +219,7 @@ impl Store for PostgresStore {
         }
         let (reply, answer) = oneshot::channel();
         // Here and not in the lane, which all runs share.
-        let blocks = self.shared.blocks(&frames, turn.own.bytes());
+        let blocks = block::encode(&frames, turn.own.bytes());
         let append = Append { turn, attempt, frames, blocks, reply };
         self.shared.appends.send(append).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?

@@ -188,12 +188,15 @@ async fn who_leaves_in_good_order_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_process_has_to_do_is_known_to_the_others_unless_its_build_does_not_tell() {
+async fn what_a_process_has_to_do_is_known_to_the_others_once_it_has_told() {
     let Some((database, a, b)) = two().await else { return };
-    // One of the last release, which knows another sign of life.
-    let old = Uuid::now_v7();
-    database.sql(&format!("select capstan.join_1('{old}', null, 'old', null, '0')"));
-    assert_eq!(database.sql(&format!("select capstan.pulse_1('{old}', false)")), "t");
+    // It lives, and has told nothing yet.
+    let silent = Uuid::now_v7();
+    database.sql(&format!("select capstan.join_1('{silent}', null, 'silent', null, '0')"));
+    assert_eq!(
+        database.sql(&format!("select capstan.pulse_1('{silent}', false, null, null)")),
+        "t"
+    );
     let busy = Load { responses: 3, append_p95: Some(Duration::from_micros(2048)) };
     let idle = Load { responses: 0, append_p95: None };
     a.set_load(busy);
@@ -202,7 +205,7 @@ async fn what_a_process_has_to_do_is_known_to_the_others_unless_its_build_does_n
         let replicas = b.replicas().await.unwrap();
         replicas.into_iter().map(|replica| (replica.name, replica.load)).collect()
     };
-    let known = [("a", Some(busy)), ("b", Some(idle)), ("old", None)];
+    let known = [("a", Some(busy)), ("b", Some(idle)), ("silent", None)];
     let known = known.map(|(name, load)| (name.to_owned(), load)).into();
     while told().await != known {}
     a.close().await.unwrap();
@@ -423,7 +426,7 @@ async fn quotas_hold_across_processes_however_many_come_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_schema_is_made_once_and_a_later_one_refuses_who_knows_too_little() {
+async fn a_schema_is_made_once_and_one_from_the_future_is_refused() {
     let Some(database) = Database::create_empty() else { return };
     let open = || connect(&database.url, Options::default(), Replica::default());
     let (first, second) = tokio::join!(open(), open());
@@ -431,13 +434,22 @@ async fn a_schema_is_made_once_and_a_later_one_refuses_who_knows_too_little() {
     assert_eq!(first.secret().await.unwrap(), second.secret().await.unwrap());
     let schema = migrate(&database.url).await.unwrap();
     assert_eq!(schema.version, capstan_stores::Schema::NEWEST);
-    database.sql("update capstan.meta set schema = 99");
-    assert!(
-        begin(&open().await.unwrap(), "k").await.is_open(),
-        "what a later build has added does no harm"
+    // The next release: its migration adds to the tables under this one, which goes on.
+    database.sql(
+        "alter table capstan.runs add column mood text not null default 'calm'; update \
+         capstan.meta set schema = 2",
     );
-    database.sql("update capstan.meta set min_writer = 99");
-    assert_eq!(open().await.err().unwrap().kind(), ErrorKind::Unsupported);
+    assert!(begin(&open().await.unwrap(), "k").await.is_open());
+    // The one after it relies on what this one does not know.
+    database.sql("update capstan.meta set schema = 3, min_writer = 2");
+    let error = open().await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(
+        error.to_string(),
+        "the journal's database has schema 3 (table capstan.meta), which only builds that know \
+         schema 2 or later may use; this one knows 1. Nothing was changed; start a later release \
+         of capstan"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
