@@ -28,10 +28,6 @@ pub enum Point {
     BeforeUnlink,
     /// What was purged is overwritten, and that is not noted.
     AfterErase,
-    /// A folder of the older format is about to count as moved.
-    BeforeMove,
-    /// It does.
-    AfterMove,
 }
 
 /// Aborts the process if this is the chosen point and the chosen hit.
@@ -58,8 +54,6 @@ pub fn hit(point: Point) {
             "after_swap" => Point::AfterSwap,
             "before_unlink" => Point::BeforeUnlink,
             "after_erase" => Point::AfterErase,
-            "before_move" => Point::BeforeMove,
-            "after_move" => Point::AfterMove,
             _ => return None,
         };
         Some((point, hits.parse().ok()?))

@@ -125,8 +125,6 @@ pub(crate) struct Index {
     pub(crate) streams: BTreeMap<Uuid, Stream>,
     /// All names of all streams, claims of streams that are gone included.
     pub(crate) names: BTreeSet<(Name, Uuid)>,
-    /// Streams whose record was written by a build that knew no clues: by those they are not found.
-    pub(crate) clueless: BTreeSet<Uuid>,
     pub(crate) closed: BTreeSet<(Timestamp, Uuid)>,
     pub(crate) open: BTreeSet<Uuid>,
     pub(crate) sessions: HashMap<Uuid, Session>,
@@ -252,7 +250,6 @@ impl Index {
             self.resize(stream.tenant, stream.size, 0);
         }
         self.open.remove(&owner);
-        self.clueless.remove(&owner);
         if let Some(closed_at) = stream.closed_at {
             self.closed.remove(&(closed_at, owner));
         }

@@ -257,7 +257,7 @@ impl Keeper {
 }
 
 /// Writes the footer of a segment all of whose groups are on the disk.
-pub(crate) fn seal(segment: &Segment) -> io::Result<()> {
+fn seal(segment: &Segment) -> io::Result<()> {
     let file = segment.file()?;
     let (end, entries) = (segment.size(), segment.entries()?);
     // What was half written, or written again elsewhere, goes.

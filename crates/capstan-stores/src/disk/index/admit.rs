@@ -110,10 +110,6 @@ impl Index {
             }
             _ => drop(self.open.insert(owner)),
         }
-        match summary.has_clues {
-            true => drop(self.clueless.remove(&owner)),
-            false => drop(self.clueless.insert(owner)),
-        }
         let names = [summary.tenant, summary.key].into_iter().chain(summary.others);
         self.names.extend(names.map(|name| (name, owner)));
         self.weigh(segment, weight(entry));
