@@ -11,6 +11,7 @@ mod breakers;
 mod browse;
 mod changes;
 mod claims;
+mod cluster;
 mod followers;
 mod frames;
 mod herald;

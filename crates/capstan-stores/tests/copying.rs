@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Copied, ErrorKind, Found, Frame, NameKind, Quota, Replica, Run, RunState, Store,
-    StoredTurn, copy,
+    Claim, Copied, ErrorKind, Found, Frame, NameKind, Named, Quota, Replica, Run, RunState, Store,
+    StoredTurn, Transition, TurnRange, copy,
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
@@ -42,7 +42,12 @@ async fn ended(store: &dyn Store, run: &Run, state: RunState, said: bool) {
     let to =
         Run { state, updated_at: now, closed_at, reason: Some("completed".into()), ..run.clone() };
     let turn = said.then(|| StoredTurn::new(run.stream_id, now, 2, json!({"messages": [run.key]})));
-    assert!(store.transition((RunState::Running, 1), to, frames(300, 301), turn).await.unwrap());
+    assert!(
+        store
+            .transition(Transition::new((RunState::Running, 1), to, frames(300, 301), turn))
+            .await
+            .unwrap()
+    );
 }
 
 /// Closed, waiting and running ones of two tenants, with turns.
@@ -76,7 +81,7 @@ async fn assert_alike(a: &dyn Store, b: &dyn Store, runs: &[Run]) {
                 store.run(*stream_id).await.unwrap().map(|run| Run { owner: None, ..run }),
                 store.read(*stream_id, 0, 9999, usize::MAX).await.unwrap(),
                 store.body(*stream_id).await.unwrap(),
-                store.turns(tenant, session, 0, 99, usize::MAX).await.unwrap(),
+                store.turns(TurnRange::all(tenant, session)).await.unwrap(),
                 store.turn_count(tenant, session).await.unwrap(),
             )
         };
@@ -85,7 +90,7 @@ async fn assert_alike(a: &dyn Store, b: &dyn Store, runs: &[Run]) {
             assert!(matches!(store.find(tenant, key).await.unwrap(),
                 Some(Found::Run(run)) if run.stream_id == *stream_id));
             let id = format!("request-{key}");
-            let named = store.named(tenant, NameKind::RequestId, &id, None, 9).await.unwrap();
+            let named = store.named(Named::all(tenant, NameKind::RequestId, &id)).await.unwrap();
             assert_eq!(named.iter().map(|run| run.stream_id).collect::<Vec<_>>(), [*stream_id]);
         }
     }
@@ -124,7 +129,7 @@ async fn a_journal_is_copied_there_and_back_and_again_without_harm() {
     assert_eq!(orphans.iter().map(|run| run.stream_id).collect::<Vec<_>>(), [runs[11].stream_id]);
     assert!(postgres.is_tail_certain(runs[11].stream_id).await.unwrap());
     ended(&*postgres, &orphans[0], RunState::Closed, true).await;
-    let turns = postgres.turns("b", "session of b", 0, 99, usize::MAX).await.unwrap();
+    let turns = postgres.turns(TurnRange::all("b", "session of b")).await.unwrap();
     let numbers: Vec<_> = turns.iter().map(|turn| turn.number).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use capstan_journal::{
     Claim, ErrorKind, Found, Frame, Journal, Quota, Retention, Run, RunState, Step, Store,
-    TailLimits,
+    TailLimits, Transition,
 };
 use capstan_protocol::{Payload, StreamPacket, Timestamp, sse};
 use capstan_stores::{Durability, open};
@@ -218,7 +218,9 @@ async fn recover(store: &Arc<dyn Store>) {
     for run in store.open_runs().await.unwrap() {
         let (id, from, seq) = (run.stream_id, (run.state, run.attempt), run.last_seq + 1);
         let to = Run { state: RunState::Closed, ..run };
-        assert!(store.transition(from, to, vec![frame(id, seq)], None).await.unwrap());
+        assert!(
+            store.transition(Transition::new(from, to, vec![frame(id, seq)], None)).await.unwrap()
+        );
     }
     assert!(store.open_runs().await.unwrap().is_empty());
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use capstan_journal::{Claim, Frame, Journal, Quota, Run, RunState, StoredTurn, TailLimits};
+use capstan_journal::{
+    Claim, Frame, Journal, Quota, Run, RunState, StoredTurn, TailLimits, TurnRange,
+};
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
 use uuid::Uuid;
@@ -76,7 +78,7 @@ async fn a_rule_that_changes_loses_no_stream_and_starts_none_twice() {
         assert_eq!(listed, [runs[2], runs[1]]);
         let turns: Vec<_> = journal
             .store()
-            .turns("t", "s", 0, 99, usize::MAX)
+            .turns(TurnRange::all("t", "s"))
             .await
             .unwrap()
             .iter()
@@ -96,7 +98,7 @@ async fn a_run_knows_the_turns_from_before_the_rule_changed() {
     for (n, rule) in [false, false, true, true, false].into_iter().enumerate() {
         is_private.store(rule, Ordering::SeqCst);
         let run = run(&journal, "t", &n.to_string()).await;
-        let turns = journal.store().turns("t", "s", 0, usize::MAX, usize::MAX).await.unwrap();
+        let turns = journal.store().turns(TurnRange::all("t", "s")).await.unwrap();
         let known = turns.iter().filter(|turn| turn.number <= run.turns_before).count();
         assert_eq!(known, n, "all turns of runs that ended before");
     }

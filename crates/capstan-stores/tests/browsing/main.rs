@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use capstan_journal::{
     Attempt, Budget, Claim, Frame, Query, Quota, Retention, Run, RunState, Status, Store,
+    Transition,
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
@@ -82,7 +83,7 @@ impl Journal {
     }
 
     async fn runs(&self) -> Vec<Run> {
-        self.store().runs_after(Uuid::nil(), usize::MAX).await.unwrap()
+        self.store().transfer().unwrap().runs_after(Uuid::nil(), usize::MAX).await.unwrap()
     }
 
     async fn one(&self, at: prop::sample::Index, is_it: impl Fn(&Run) -> bool) -> Option<Run> {
@@ -97,7 +98,7 @@ impl Journal {
         let next = to.last_seq + 1;
         assert!(
             self.store()
-                .transition(from, to, vec![Frame::new(next, "data: {}\n\n")], None)
+                .transition(Transition::new(from, to, vec![Frame::new(next, "data: {}\n\n")], None))
                 .await
                 .unwrap()
         );

@@ -75,9 +75,7 @@ async fn asker(backend: &Backend, tenant: &str, session: &str) -> Run {
     let run = backend.store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
     let asked = Asked::new(vec![("q".into(), None)]);
     let to = Run { asked: Some(asked), ..moved(&run, RunState::Closed, 1) };
-    assert!(
-        backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap()
-    );
+    assert!(backend.step((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
     backend.store.run(run.stream_id).await.unwrap().unwrap()
 }
 

@@ -20,7 +20,10 @@ mod tokens;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_journal::{Claim, Frame, Journal, Quota, Run, RunState, Store, StoredTurn, TailLimits};
+use capstan_journal::{
+    Claim, Frame, Journal, Quota, Result, Run, RunState, Store, StoredTurn, TailLimits, Transition,
+    TurnRange,
+};
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
 use serde_json::json;
@@ -167,6 +170,17 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
+    /// A transition that no quota hinders.
+    async fn step(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        turn: Option<StoredTurn>,
+    ) -> Result<bool> {
+        self.store.transition(Transition::new(from, to, frames, turn)).await
+    }
+
     fn memory() -> Self {
         Self::of(open("memory:", Durability::Process).unwrap(), None)
     }
@@ -231,7 +245,12 @@ impl Backend {
         let run = self.start(tenant).await;
         self.store.append(run.stream_id, 1, frames(1, count)).await.unwrap();
         let to = Run { closed_at: Some(closed_at), ..moved(&run, RunState::Closed, 1) };
-        assert!(self.store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
+        assert!(
+            self.store
+                .transition(Transition::new((RunState::Running, 1), to, vec![], None))
+                .await
+                .unwrap()
+        );
         self.store.run(run.stream_id).await.unwrap().unwrap()
     }
 
@@ -248,14 +267,19 @@ impl Backend {
         let turn = StoredTurn::new(run.stream_id, at, 2, said);
         let to = Run { closed_at: Some(at), ..moved(&run, RunState::Closed, 1) };
         let from = (RunState::Running, 1);
-        assert!(self.store.transition(from, to, frames(1, 700), Some(turn.clone())).await.unwrap());
+        assert!(
+            self.store
+                .transition(Transition::new(from, to, frames(1, 700), Some(turn.clone())))
+                .await
+                .unwrap()
+        );
         let turns = self.turns(tenant, session).await;
         turns.into_iter().find(|found| found.stream_id == turn.stream_id).unwrap()
     }
 
     /// All turns of a session.
     async fn turns(&self, tenant: &str, session: &str) -> Vec<StoredTurn> {
-        self.store.turns(tenant, session, 0, usize::MAX, usize::MAX).await.unwrap()
+        self.store.turns(TurnRange::all(tenant, session)).await.unwrap()
     }
 }
 

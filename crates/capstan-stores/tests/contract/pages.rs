@@ -43,9 +43,7 @@ async fn failed(backend: &Backend, tenant: &str, codes: &[&str], state: RunState
     if state == RunState::Closed {
         to.closed_at = Some(to.updated_at);
     }
-    assert!(
-        backend.store.transition((RunState::Running, 1), to, frames(1, 2), None).await.unwrap()
-    );
+    assert!(backend.step((RunState::Running, 1), to, frames(1, 2), None).await.unwrap());
     backend.store.run(run.stream_id).await.unwrap().unwrap()
 }
 
@@ -101,12 +99,12 @@ pub(crate) async fn a_page_is_filtered_by_what_its_runs_are(backend: &Backend) {
     ] {
         let next =
             Run { fault: None, reason: Some("completed".into()), ..moved(&healed, to.0, to.1) };
-        assert!(backend.store.transition(from, next, vec![], None).await.unwrap());
+        assert!(backend.step(from, next, vec![], None).await.unwrap());
     }
     healed = backend.store.run(healed.stream_id).await.unwrap().unwrap();
     let stopped = backend.start("c").await;
     let to = Run { reason: Some("cancelled".into()), ..moved(&stopped, RunState::Closed, 1) };
-    assert!(backend.store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
+    assert!(backend.step((RunState::Running, 1), to, vec![], None).await.unwrap());
     let found = |query: Query| async { ids(&backend.store.page(query).await.unwrap()) };
     for (status, run) in [
         (Status::Running, &running),

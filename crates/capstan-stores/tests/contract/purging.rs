@@ -1,6 +1,6 @@
 //! What is erased on request, and what stays so that nothing starts twice.
 
-use capstan_journal::{ErrorKind, Found, Journal, Quota, Reader, RunState, Step};
+use capstan_journal::{ErrorKind, Found, Journal, Quota, Reader, RunState, Step, TurnRange};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ pub(crate) async fn a_purged_stream_is_gone_and_its_claim_stays(backend: &Backen
     assert_eq!(store.body(gone.stream_id).await.unwrap(), None);
     assert_eq!(store.read(gone.stream_id, 0, 1000, 1 << 20).await.unwrap(), vec![]);
     assert_eq!(store.list("t", None, 10).await.unwrap(), std::slice::from_ref(&kept));
-    assert_eq!(store.turns("t", "s", 0, 99, usize::MAX).await.unwrap(), [other]);
+    assert_eq!(store.turns(TurnRange::all("t", "s")).await.unwrap(), [other]);
 
     assert_eq!(store.find("t", &gone.key).await.unwrap(), Some(Found::Expired));
     assert!(store.is_expired("t", gone.stream_id).await.unwrap());
@@ -39,9 +39,7 @@ pub(crate) async fn a_purged_stream_is_gone_and_its_claim_stays(backend: &Backen
 pub(crate) async fn what_runs_or_waits_is_not_purged(backend: &Backend) {
     let (running, waiting) = (backend.start("t").await, backend.start("t").await);
     let to = moved(&waiting, RunState::Waiting, 1);
-    assert!(
-        backend.store.transition((RunState::Running, 1), to, frames(1, 3), None).await.unwrap()
-    );
+    assert!(backend.step((RunState::Running, 1), to, frames(1, 3), None).await.unwrap());
     for run in [running, waiting] {
         assert!(!backend.store.purge(run.stream_id, Timestamp::now()).await.unwrap());
         assert!(backend.store.run(run.stream_id).await.unwrap().is_some());
@@ -56,10 +54,10 @@ pub(crate) async fn a_purged_session_is_gone_with_its_turns(backend: &Backend) {
     }
     assert!(store.purge_session("t", "s").await.unwrap());
     assert!(!store.purge_session("t", "s").await.unwrap());
-    assert_eq!(store.turns("t", "s", 0, 99, usize::MAX).await.unwrap(), []);
+    assert_eq!(store.turns(TurnRange::all("t", "s")).await.unwrap(), []);
     assert!(!store.has_session("t", "s").await.unwrap());
-    assert_eq!(store.turns("t", "s2", 0, 99, usize::MAX).await.unwrap().len(), 1);
-    assert_eq!(store.turns("other", "s", 0, 99, usize::MAX).await.unwrap().len(), 1);
+    assert_eq!(store.turns(TurnRange::all("t", "s2")).await.unwrap().len(), 1);
+    assert_eq!(store.turns(TurnRange::all("other", "s")).await.unwrap().len(), 1);
 }
 
 async fn rest(mut reader: Reader) -> Result<usize, ErrorKind> {

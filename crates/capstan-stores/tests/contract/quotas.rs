@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Claimed, ErrorKind, JournalError, Over, Quota, Refused, Run, RunState, StoredTurn,
+    Claim, Claimed, ErrorKind, Frame, JournalError, Over, Quota, Refused, Run, RunState,
+    StoredTurn, Transition,
 };
 use capstan_protocol::Timestamp;
 use serde_json::json;
@@ -14,6 +15,11 @@ use uuid::Uuid;
 use super::{Backend, claim, frames, moved};
 
 const RUSH: usize = 60;
+
+/// A run that runs begins to wait, if the quota allows.
+fn to_wait(to: Run, frames: Vec<Frame>, quota: Quota) -> Transition {
+    Transition { quota, ..Transition::new((RunState::Running, 1), to, frames, None) }
+}
 
 fn new_claim(tenant: &str, session: &str) -> Claim {
     Claim { session: session.into(), ..claim(tenant, &Uuid::new_v4().to_string()) }
@@ -51,7 +57,7 @@ async fn close(backend: &Backend, run: &Run, text: &str) {
     let turn = StoredTurn::new(run.stream_id, Timestamp::now(), 2, json!({ "text": text }));
     let from = (run.state, run.attempt);
     let to = moved(run, RunState::Closed, run.attempt);
-    assert!(backend.store.transition(from, to, frames(1, 1), Some(turn)).await.unwrap());
+    assert!(backend.step(from, to, frames(1, 1), Some(turn)).await.unwrap());
 }
 
 pub(crate) async fn a_rush_does_not_get_past_runs_at_once(backend: &Backend) {
@@ -75,11 +81,11 @@ pub(crate) async fn a_rush_does_not_get_past_runs_at_once(backend: &Backend) {
     // One ends, one waits: two have room, and whoever is armed again takes it without being asked.
     close(backend, &won[0], "").await;
     let to = moved(&won[1], RunState::Waiting, 1);
-    assert!(backend.store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
+    assert!(backend.step((RunState::Running, 1), to, vec![], None).await.unwrap());
     let (next, _) = rush(backend, quota, |n| new_claim("t", &n.to_string())).await;
     assert_eq!(next.len(), 2);
     let to = moved(&won[1], RunState::Running, 2);
-    assert!(backend.store.transition((RunState::Waiting, 1), to, vec![], None).await.unwrap());
+    assert!(backend.step((RunState::Waiting, 1), to, vec![], None).await.unwrap());
     assert_eq!(backend.store.usage("t", "0").await.unwrap().running, 8);
 }
 
@@ -130,13 +136,7 @@ pub(crate) async fn a_sessions_open_runs_count_as_the_turns_they_will_be(backend
             RunState::Closed => close(backend, run, "more").await,
             RunState::Running | RunState::Waiting => {
                 let to = moved(run, state, 1);
-                assert!(
-                    backend
-                        .store
-                        .transition((RunState::Running, 1), to, vec![], None)
-                        .await
-                        .unwrap()
-                );
+                assert!(backend.step((RunState::Running, 1), to, vec![], None).await.unwrap());
             }
         }
         assert_eq!(backend.store.usage("t", "s").await.unwrap().messages, 5);
@@ -184,9 +184,7 @@ pub(crate) async fn a_rush_does_not_get_past_runs_that_wait(backend: &Backend) {
     let (runs, _) = rush(backend, quota, |_| new_claim("t", "s")).await;
     let race = |run: &Run| {
         let (store, to) = (backend.store.clone(), moved(run, RunState::Waiting, 1));
-        tokio::spawn(async move {
-            store.suspend((RunState::Running, 1), to, frames(1, 1), &quota).await
-        })
+        tokio::spawn(async move { store.transition(to_wait(to, frames(1, 1), quota)).await })
     };
     let (mut waits, mut refused) = (0, 0);
     for task in runs.iter().map(race).collect::<Vec<_>>() {
@@ -207,10 +205,10 @@ pub(crate) async fn a_rush_does_not_get_past_runs_that_wait(backend: &Backend) {
     assert_eq!((now.state, now.last_seq), (RunState::Running, 0), "it is as it was");
     // Who is armed makes room; a new run is not refused for those that wait.
     let to = moved(&waiting[0], RunState::Running, 2);
-    assert!(backend.store.transition((RunState::Waiting, 1), to, vec![], None).await.unwrap());
+    assert!(backend.step((RunState::Waiting, 1), to, vec![], None).await.unwrap());
     let suspend = |run: &Run| {
         let to = moved(run, RunState::Waiting, 1);
-        backend.store.suspend((RunState::Running, 1), to, vec![], &quota)
+        backend.store.transition(to_wait(to, vec![], quota))
     };
     assert!(suspend(refused).await.unwrap());
     assert!(

@@ -178,9 +178,7 @@ pub(crate) async fn a_reader_of_an_armed_run_is_not_told_that_it_waits(backend: 
     assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1), None).await.unwrap());
     // Armed in the store, while the wake-up is still on its way.
     let armed = moved(&run, RunState::Running, 2);
-    assert!(
-        backend.store.transition((RunState::Waiting, 1), armed, Vec::new(), None).await.unwrap()
-    );
+    assert!(backend.step((RunState::Waiting, 1), armed, Vec::new(), None).await.unwrap());
     let found = backend.store.run(id).await.unwrap().unwrap();
     let mut reader = journal.reader_of(&found, 1);
     let end = tokio::spawn(async move { reader.next().await.unwrap() });
@@ -201,7 +199,7 @@ pub(crate) async fn waiting_is_not_said_of_an_attempt_that_was_followed(backend:
     assert_eq!(viewer.next().await.unwrap(), Step::State(RunState::Waiting));
     // The next attempt is stored, but its writer has not come round to telling readers.
     let armed = moved(&run, RunState::Running, 2);
-    assert!(backend.store.transition((RunState::Waiting, 1), armed, vec![], None).await.unwrap());
+    assert!(backend.step((RunState::Waiting, 1), armed, vec![], None).await.unwrap());
     let run = backend.store.run(id).await.unwrap().unwrap();
     let mut reader = journal.reader_of(&run, 1);
     assert_eq!(now(reader.next()).await.map(Result::unwrap), None);

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capstan_journal::{Claim, ErrorKind, Found, Quota, Retention, RunState, TenantRetention};
+use capstan_journal::{
+    Claim, ErrorKind, Found, Quota, Retention, RunState, TenantRetention, Transition,
+};
 use capstan_protocol::Timestamp;
 
 use super::{Backend, claim, frames, moved};
@@ -74,7 +76,12 @@ pub(crate) async fn what_runs_or_waits_is_never_evicted(backend: &Backend) {
     let (running, waiting) = (backend.start("t").await, backend.start("t").await);
     store.append(running.stream_id, 1, frames(1, 100)).await.unwrap();
     let to = moved(&waiting, RunState::Waiting, 1);
-    assert!(store.transition((RunState::Running, 1), to, frames(1, 100), None).await.unwrap());
+    assert!(
+        store
+            .transition(Transition::new((RunState::Running, 1), to, frames(1, 100), None))
+            .await
+            .unwrap()
+    );
     backend.closed("t", 1, at(0)).await;
     for retention in [by_size(0), by_age()] {
         store.expire(&retention, at(100_000)).await.unwrap();

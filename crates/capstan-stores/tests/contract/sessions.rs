@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capstan_journal::{Claim, Quota, Retention, RunState, StoredTurn, TenantRetention};
+use capstan_journal::{Claim, Quota, Retention, RunState, StoredTurn, TenantRetention, TurnRange};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -19,9 +19,9 @@ pub(crate) async fn a_run_that_ends_leaves_its_turn_in_order(backend: &Backend) 
     let first = backend.said("t", "s", "first", at(20)).await;
     let second = backend.said("t", "s", "second", at(10)).await;
     let other = backend.said("t", "s2", "other session", at(1)).await;
-    assert_eq!(backend.store.turns("t", "s", 0, 99, usize::MAX).await.unwrap(), [first, second]);
-    assert_eq!(backend.store.turns("t", "s2", 0, 99, usize::MAX).await.unwrap(), [other]);
-    assert_eq!(backend.store.turns("other", "s", 0, 99, usize::MAX).await.unwrap(), []);
+    assert_eq!(backend.store.turns(TurnRange::all("t", "s")).await.unwrap(), [first, second]);
+    assert_eq!(backend.store.turns(TurnRange::all("t", "s2")).await.unwrap(), [other]);
+    assert_eq!(backend.store.turns(TurnRange::all("other", "s")).await.unwrap(), []);
 }
 
 pub(crate) async fn who_loses_the_race_to_end_a_run_leaves_no_turn(backend: &Backend) {
@@ -29,10 +29,8 @@ pub(crate) async fn who_loses_the_race_to_end_a_run_leaves_no_turn(backend: &Bac
     let run = backend.store.run(said.stream_id).await.unwrap().unwrap();
     let late = StoredTurn { said: "too late".into(), ..said.clone() };
     let to = moved(&run, RunState::Closed, 1);
-    assert!(
-        !backend.store.transition((RunState::Running, 1), to, vec![], Some(late)).await.unwrap()
-    );
-    assert_eq!(backend.store.turns("t", "s", 0, 99, usize::MAX).await.unwrap(), [said]);
+    assert!(!backend.step((RunState::Running, 1), to, vec![], Some(late)).await.unwrap());
+    assert_eq!(backend.store.turns(TurnRange::all("t", "s")).await.unwrap(), [said]);
 }
 
 pub(crate) async fn turns_are_numbered_counted_and_read_in_pages(backend: &Backend) {
@@ -44,17 +42,23 @@ pub(crate) async fn turns_are_numbered_counted_and_read_in_pages(backend: &Backe
         said.push(turn);
     }
     assert_eq!(store.turn_count("t", "s").await.unwrap(), 150);
-    assert_eq!(store.turns("t", "s", 1, 10, usize::MAX).await.unwrap(), said[..10]);
-    assert_eq!(store.turns("t", "s", 141, 99, usize::MAX).await.unwrap(), said[140..]);
-    assert_eq!(store.turns("t", "s", 0, 999, usize::MAX).await.unwrap(), said);
-    assert_eq!(store.turns("t", "s", 151, 9, usize::MAX).await.unwrap(), []);
+    assert_eq!(
+        store.turns(TurnRange { from: 1, limit: 10, ..TurnRange::all("t", "s") }).await.unwrap(),
+        said[..10]
+    );
+    assert_eq!(
+        store.turns(TurnRange { from: 141, ..TurnRange::all("t", "s") }).await.unwrap(),
+        said[140..]
+    );
+    assert_eq!(store.turns(TurnRange::all("t", "s")).await.unwrap(), said);
+    assert_eq!(store.turns(TurnRange { from: 151, ..TurnRange::all("t", "s") }).await.unwrap(), []);
     // A purged turn is no more, its number is not used again, and a claim notes how far the session
     // had come.
     assert!(store.purge(said[149].stream_id, Timestamp::now()).await.unwrap());
     assert!(store.purge(said[4].stream_id, Timestamp::now()).await.unwrap());
     assert_eq!(store.turn_count("t", "s").await.unwrap(), 148);
     assert_eq!(
-        store.turns("t", "s", 4, 2, usize::MAX).await.unwrap(),
+        store.turns(TurnRange { from: 4, limit: 2, ..TurnRange::all("t", "s") }).await.unwrap(),
         [said[3].clone(), said[5].clone()]
     );
     let next = Claim { session: "s".into(), ..claim("t", "next") };
@@ -87,8 +91,8 @@ pub(crate) async fn unused_sessions_expire(backend: &Backend) {
     let retention = Retention { max_age: Duration::from_secs(3600), ..Retention::default() };
     let expired = store.expire(&retention, at(10 * HOUR + 1)).await.unwrap();
     assert_eq!(expired.sessions, 1);
-    assert_eq!(store.turns("t", "old", 0, 99, usize::MAX).await.unwrap(), []);
-    assert_eq!(store.turns("t", "used", 0, 99, usize::MAX).await.unwrap().len(), 2);
+    assert_eq!(store.turns(TurnRange::all("t", "old")).await.unwrap(), []);
+    assert_eq!(store.turns(TurnRange::all("t", "used")).await.unwrap().len(), 2);
     assert_eq!(store.sessions("t").await.unwrap(), 1);
 }
 
@@ -128,12 +132,26 @@ pub(crate) async fn a_page_of_turns_is_bounded_by_bytes(backend: &Backend) {
     }
     let (mut pages, mut found) = (Vec::new(), Vec::new());
     while found.len() < said.len() {
-        let page = store.turns("t", "s", found.len() as u64 + 1, 99, 4_000).await.unwrap();
+        let page = store
+            .turns(TurnRange {
+                from: found.len() as u64 + 1,
+                max_bytes: 4_000,
+                ..TurnRange::all("t", "s")
+            })
+            .await
+            .unwrap();
         pages.push(page.len());
         found.extend(page);
     }
     assert_eq!(found, said);
     assert_eq!(pages[..3], [3, 1, 3], "at least one, and never more than there is room for");
     assert!(pages[2..].iter().all(|len| (1..=3).contains(len)), "{pages:?}");
-    assert_eq!(store.turns("t", "s", 1, 2, 4_000).await.unwrap().len(), 2);
+    assert_eq!(
+        store
+            .turns(TurnRange { tenant: "t", session: "s", from: 1, limit: 2, max_bytes: 4_000 })
+            .await
+            .unwrap()
+            .len(),
+        2
+    );
 }

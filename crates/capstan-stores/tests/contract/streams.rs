@@ -1,6 +1,8 @@
 //! Frames and states of runs.
 
-use capstan_journal::{Attempt, Claim, ErrorKind, NameKind, Quota, Run, RunState};
+use capstan_journal::{
+    Attempt, Claim, ErrorKind, NameKind, Named, Quota, Run, RunState, Transition,
+};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -36,18 +38,23 @@ pub(crate) async fn another_attempt_or_state_is_fenced(backend: &Backend) {
         ((RunState::Running, 1), (RunState::Waiting, 1)),
         ((RunState::Waiting, 1), (RunState::Running, 2)),
     ] {
-        assert!(store.transition(from, moved(&run, to.0, to.1), vec![], None).await.unwrap());
+        assert!(
+            store
+                .transition(Transition::new(from, moved(&run, to.0, to.1), vec![], None))
+                .await
+                .unwrap()
+        );
         assert_eq!(store.append(id, 1, frames(2, 2)).await.unwrap_err().kind(), ErrorKind::Fenced);
     }
     store.append(id, 2, frames(2, 2)).await.unwrap();
     assert!(
         store
-            .transition(
+            .transition(Transition::new(
                 (RunState::Running, 2),
                 moved(&run, RunState::Closed, 2),
                 frames(3, 3),
                 None
-            )
+            ))
             .await
             .unwrap()
     );
@@ -60,17 +67,27 @@ pub(crate) async fn a_transition_is_compare_and_set(backend: &Backend) {
     let (id, store) = (run.stream_id, &backend.store);
     let closed = moved(&run, RunState::Closed, 1);
     for stale in [(RunState::Waiting, 1), (RunState::Running, 2), (RunState::Closed, 1)] {
-        assert!(!store.transition(stale, closed.clone(), frames(1, 1), None).await.unwrap());
+        assert!(
+            !store
+                .transition(Transition::new(stale, closed.clone(), frames(1, 1), None))
+                .await
+                .unwrap()
+        );
     }
     let wrong = store
-        .transition((RunState::Running, 1), closed.clone(), frames(2, 2), None)
+        .transition(Transition::new((RunState::Running, 1), closed.clone(), frames(2, 2), None))
         .await
         .unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::OutOfOrder);
     assert_eq!(store.run(id).await.unwrap(), Some(run));
 
     let to = Run { reason: Some("completed".into()), ..closed.clone() };
-    assert!(store.transition((RunState::Running, 1), to, frames(1, 2), None).await.unwrap());
+    assert!(
+        store
+            .transition(Transition::new((RunState::Running, 1), to, frames(1, 2), None))
+            .await
+            .unwrap()
+    );
     let after = store.run(id).await.unwrap().unwrap();
     assert_eq!(
         (after.state, after.last_seq, after.reason.as_deref()),
@@ -80,7 +97,12 @@ pub(crate) async fn a_transition_is_compare_and_set(backend: &Backend) {
     // The end is the end.
     assert!(
         !store
-            .transition((RunState::Closed, 1), moved(&after, RunState::Running, 2), vec![], None)
+            .transition(Transition::new(
+                (RunState::Closed, 1),
+                moved(&after, RunState::Running, 2),
+                vec![],
+                None
+            ))
             .await
             .unwrap()
     );
@@ -89,12 +111,15 @@ pub(crate) async fn a_transition_is_compare_and_set(backend: &Backend) {
 pub(crate) async fn racing_transitions_have_one_winner(backend: &Backend) {
     let run = backend.start("local").await;
     let waiting = moved(&run, RunState::Waiting, 1);
-    assert!(backend.store.transition((RunState::Running, 1), waiting, vec![], None).await.unwrap());
+    assert!(backend.step((RunState::Running, 1), waiting, vec![], None).await.unwrap());
     let tasks: Vec<_> = (0..100)
         .map(|_| {
             let (store, to) = (backend.store.clone(), moved(&run, RunState::Running, 2));
             tokio::spawn(async move {
-                store.transition((RunState::Waiting, 1), to, vec![], None).await.unwrap()
+                store
+                    .transition(Transition::new((RunState::Waiting, 1), to, vec![], None))
+                    .await
+                    .unwrap()
             })
         })
         .collect();
@@ -114,9 +139,7 @@ pub(crate) async fn a_transition_keeps_what_the_claim_fixed(backend: &Backend) {
     to.last_seq = 99;
     to.not_before = Some(Timestamp::now());
     to.fault = Some("upstream_error".into());
-    assert!(
-        backend.store.transition((RunState::Running, 1), to.clone(), vec![], None).await.unwrap()
-    );
+    assert!(backend.step((RunState::Running, 1), to.clone(), vec![], None).await.unwrap());
     let expected = Run {
         state: RunState::Waiting,
         not_before: to.not_before,
@@ -138,7 +161,12 @@ pub(crate) async fn a_lost_tail_is_marked_by_the_one_gap(backend: &Backend) {
     let end = frames(2 + gap, 3 + gap);
     assert!(
         store
-            .transition((RunState::Running, 1), moved(&run, RunState::Closed, 1), end.clone(), None)
+            .transition(Transition::new(
+                (RunState::Running, 1),
+                moved(&run, RunState::Closed, 1),
+                end.clone(),
+                None
+            ))
             .await
             .unwrap()
     );
@@ -199,9 +227,7 @@ pub(crate) async fn open_runs_are_those_that_run_or_wait(backend: &Backend) {
     backend.closed("a", 2, Timestamp::now()).await;
     backend.store.append(running.stream_id, 1, frames(1, 9)).await.unwrap();
     let to = moved(&waiting, RunState::Waiting, 1);
-    assert!(
-        backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap()
-    );
+    assert!(backend.step((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
     let mut open = backend.store.open_runs().await.unwrap();
     open.sort_by_key(|run| run.stream_id);
     let found: Vec<_> = open.iter().map(|run| (run.stream_id, run.state, run.last_seq)).collect();
@@ -216,9 +242,7 @@ pub(crate) async fn orphans_run_and_the_waiting_have_waited(backend: &Backend) {
     backend.closed("a", 2, Timestamp::now()).await;
     let at = |seconds: i64| Timestamp::from_micros(1_800_000_000_000_000 + seconds * 1_000_000);
     let to = Run { updated_at: at(0), ..moved(&waiting, RunState::Waiting, 1) };
-    assert!(
-        backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap()
-    );
+    assert!(backend.step((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
     let ids = |runs: Vec<Run>| runs.into_iter().map(|run| run.stream_id).collect::<Vec<_>>();
     let store = backend.successor().await;
     assert_eq!(ids(store.orphans(0).await.unwrap()), Vec::<Uuid>::new());
@@ -240,7 +264,12 @@ pub(crate) async fn runs_are_found_by_every_name_they_have(backend: &Backend) {
     armed
         .attempts
         .push(Attempt { request_id: Some("r2".into()), ..Attempt::new(1, run.created_at) });
-    assert!(store.transition((RunState::Running, 1), armed, vec![], None).await.unwrap());
+    assert!(
+        store
+            .transition(Transition::new((RunState::Running, 1), armed, vec![], None))
+            .await
+            .unwrap()
+    );
     let hash = run.body_hash_text();
     for (kind, name, found) in [
         (NameKind::Key, "k", vec![run.stream_id]),
@@ -251,20 +280,25 @@ pub(crate) async fn runs_are_found_by_every_name_they_have(backend: &Backend) {
         (NameKind::BodyHash, &hash, vec![run.stream_id]),
         (NameKind::Chat, "s", vec![]),
     ] {
-        let named = store.named("t", kind, name, None, 9).await.unwrap();
+        let named = store.named(Named::all("t", kind, name)).await.unwrap();
         assert_eq!(
             named.iter().map(|run| run.stream_id).collect::<Vec<_>>(),
             found,
             "{kind:?} {name}"
         );
-        assert_eq!(store.named("other", kind, name, None, 9).await.unwrap(), []);
+        assert_eq!(store.named(Named::all("other", kind, name)).await.unwrap(), []);
     }
-    let older = store.named("t", NameKind::Session, "s", Some(second.stream_id), 9).await.unwrap();
+    let older = store
+        .named(Named { before: Some(second.stream_id), ..Named::all("t", NameKind::Session, "s") })
+        .await
+        .unwrap();
     assert_eq!(older.len(), 1);
     let to = moved(&second, RunState::Closed, 1);
-    assert!(store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
+    assert!(
+        store.transition(Transition::new((RunState::Running, 1), to, vec![], None)).await.unwrap()
+    );
     assert!(store.purge(second.stream_id, Timestamp::now()).await.unwrap());
-    assert_eq!(store.named("t", NameKind::Session, "s", None, 9).await.unwrap().len(), 1);
+    assert_eq!(store.named(Named::all("t", NameKind::Session, "s")).await.unwrap().len(), 1);
 }
 
 pub(crate) async fn what_a_later_build_has_added_survives(backend: &Backend) {
@@ -272,15 +306,15 @@ pub(crate) async fn what_a_later_build_has_added_survives(backend: &Backend) {
     let mut to = moved(&run, RunState::Waiting, 1);
     to.more.insert("mood".into(), "good".into());
     to.attempts = (1..=40).map(|n| Attempt::new(n, run.created_at)).collect();
-    assert!(backend.store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
+    assert!(backend.step((RunState::Running, 1), to, vec![], None).await.unwrap());
     let to = moved(&run, RunState::Running, 2);
     assert!(to.more.is_empty());
-    assert!(backend.store.transition((RunState::Waiting, 1), to, vec![], None).await.unwrap());
+    assert!(backend.step((RunState::Waiting, 1), to, vec![], None).await.unwrap());
     let found = backend.store.run(run.stream_id).await.unwrap().unwrap();
     assert_eq!(found.more.get("mood"), Some(&"good".into()));
     let to = Run { attempts: (1..=40).map(|n| Attempt::new(n, run.created_at)).collect(), ..found };
     let to = moved(&to, RunState::Waiting, 2);
-    assert!(backend.store.transition((RunState::Running, 2), to, vec![], None).await.unwrap());
+    assert!(backend.step((RunState::Running, 2), to, vec![], None).await.unwrap());
     let kept = backend.store.run(run.stream_id).await.unwrap().unwrap().attempts;
     let numbers: Vec<_> = kept.iter().map(|attempt| attempt.n).collect();
     assert_eq!((numbers.len(), numbers[0], numbers[1], numbers[31]), (Attempt::KEPT, 1, 10, 40));
@@ -294,7 +328,10 @@ pub(crate) async fn unknown_streams_are_not_found(backend: &Backend) {
     assert_eq!(store.read(id, 0, 10, 10).await.unwrap(), vec![]);
     assert_eq!(store.append(id, 1, frames(1, 1)).await.unwrap_err().kind(), ErrorKind::NotFound);
     let to = claim("local", "k").to_run();
-    let error = store.transition((RunState::Running, 1), to, vec![], None).await.unwrap_err();
+    let error = store
+        .transition(Transition::new((RunState::Running, 1), to, vec![], None))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 

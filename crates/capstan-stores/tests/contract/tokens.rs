@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use capstan_journal::{Claim, ErrorKind, JournalError, Over, Quota, Refused, Run, RunState};
+use capstan_journal::{
+    Claim, ErrorKind, JournalError, Over, Quota, Refused, Run, RunState, Transition,
+};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -47,7 +49,7 @@ async fn moves(
 ) -> Run {
     let from = (run.state, run.attempt);
     let to = Run { tokens, updated_at: now, ..moved(run, to.0, to.1) };
-    assert!(backend.store.transition(from, to, vec![], None).await.unwrap());
+    assert!(backend.step(from, to, vec![], None).await.unwrap());
     backend.store.run(run.stream_id).await.unwrap().unwrap()
 }
 
@@ -70,13 +72,16 @@ pub(crate) async fn tokens_are_counted_at_each_attempts_end(backend: &Backend) {
     assert!(
         backend
             .store
-            .suspend((RunState::Running, 2), to.clone(), frames(1, 1), &quota)
+            .transition(Transition {
+                quota,
+                ..Transition::new((RunState::Running, 2), to.clone(), frames(1, 1), None)
+            })
             .await
             .unwrap()
     );
     assert_eq!(used("t").await, (70, 70));
     // Who comes too late counts nothing.
-    assert!(!backend.store.transition((RunState::Running, 2), to, vec![], None).await.unwrap());
+    assert!(!backend.step((RunState::Running, 2), to, vec![], None).await.unwrap());
     let run = backend.store.run(run.stream_id).await.unwrap().unwrap();
     let run = moves(backend, &run, (RunState::Running, 3), 70, now).await;
     assert_eq!(used("t").await, (70, 70));
@@ -156,7 +161,10 @@ pub(crate) async fn what_ends_at_once_is_all_counted(backend: &Backend) {
         let store = backend.store.clone();
         let to = Run { tokens: 3, updated_at: now, ..moved(&run, RunState::Closed, 1) };
         tasks.push(tokio::spawn(async move {
-            store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap()
+            store
+                .transition(Transition::new((RunState::Running, 1), to, frames(1, 1), None))
+                .await
+                .unwrap()
         }));
     }
     for task in tasks {

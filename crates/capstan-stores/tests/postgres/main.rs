@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use capstan_journal::{
     Claim, Elsewhere, ErrorKind, Frame, Journal, Load, Over, Quota, Reader, Refused, Replica, Run,
-    RunState, Standing, Step, Store, TailLimits,
+    RunState, Standing, Step, Store, TailLimits, Transition,
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, Options, connect, migrate};
@@ -112,13 +112,23 @@ async fn only_the_owner_of_a_run_writes_to_it() {
     a.append(stream, 1, frames(1, 3)).await.unwrap();
     assert_eq!(b.append(stream, 1, frames(4, 4)).await.unwrap_err().kind(), ErrorKind::Fenced);
     let closed = moved(&run, RunState::Closed, 1);
-    assert!(!b.transition((RunState::Running, 1), closed, frames(4, 4), None).await.unwrap());
+    assert!(
+        !b.transition(Transition::new((RunState::Running, 1), closed, frames(4, 4), None))
+            .await
+            .unwrap()
+    );
     assert_eq!(b.orphans(9).await.unwrap(), [], "its owner lives");
     // A run that waits is anybody's.
     let waiting = moved(&run, RunState::Waiting, 1);
-    assert!(a.transition((RunState::Running, 1), waiting, frames(4, 4), None).await.unwrap());
+    assert!(
+        a.transition(Transition::new((RunState::Running, 1), waiting, frames(4, 4), None))
+            .await
+            .unwrap()
+    );
     let armed = moved(&run, RunState::Running, 2);
-    assert!(b.transition((RunState::Waiting, 1), armed, vec![], None).await.unwrap());
+    assert!(
+        b.transition(Transition::new((RunState::Waiting, 1), armed, vec![], None)).await.unwrap()
+    );
     assert_eq!(a.append(stream, 2, frames(5, 5)).await.unwrap_err().kind(), ErrorKind::Fenced);
     b.append(stream, 2, frames(5, 6)).await.unwrap();
     assert_eq!(a.read(stream, 0, 99, 9999).await.unwrap(), frames(1, 6));
@@ -135,7 +145,11 @@ async fn who_is_fenced_writes_no_more_and_its_runs_are_taken_over() {
     database.sql("select capstan.leave_1(id) from capstan.replicas where name = 'a'");
     assert_eq!(a.append(stream, 1, frames(4, 4)).await.unwrap_err().kind(), ErrorKind::Fenced);
     let closed = moved(&run, RunState::Closed, 1);
-    assert!(!a.transition((RunState::Running, 1), closed, frames(4, 4), None).await.unwrap());
+    assert!(
+        !a.transition(Transition::new((RunState::Running, 1), closed, frames(4, 4), None))
+            .await
+            .unwrap()
+    );
     tenure.changed().await.unwrap();
     let orphans = b.orphans(9).await.unwrap();
     assert_eq!(
@@ -145,7 +159,11 @@ async fn who_is_fenced_writes_no_more_and_its_runs_are_taken_over() {
     assert_eq!(b.orphans(9).await.unwrap().len(), 1, "told again until it is ended");
     assert!(b.is_tail_certain(stream).await.unwrap());
     let waiting = moved(&run, RunState::Waiting, 1);
-    assert!(b.transition((RunState::Running, 1), waiting, frames(4, 4), None).await.unwrap());
+    assert!(
+        b.transition(Transition::new((RunState::Running, 1), waiting, frames(4, 4), None))
+            .await
+            .unwrap()
+    );
     assert_eq!(b.orphans(9).await.unwrap(), []);
     assert_eq!(
         a.read(stream, 0, 99, 9999).await.unwrap(),
@@ -221,7 +239,9 @@ async fn a_stop_reaches_whoever_works_on_the_run() {
     assert_eq!(stops.recv().await, Some(run.stream_id));
     assert!(a.is_stop_asked(run.stream_id).await.unwrap());
     let closed = moved(&run, RunState::Closed, 1);
-    assert!(a.transition((RunState::Running, 1), closed, vec![], None).await.unwrap());
+    assert!(
+        a.transition(Transition::new((RunState::Running, 1), closed, vec![], None)).await.unwrap()
+    );
     assert!(!b.ask_stop(run.stream_id, 1).await.unwrap(), "it has ended");
 }
 
@@ -481,7 +501,10 @@ async fn goes_on(durability: Durability, signal: &str, settings: &[&str]) {
                 store.append(stream, 1, frames(seq, seq)).await.unwrap();
             }
             let closed = moved(&run, RunState::Closed, 1);
-            store.transition((RunState::Running, 1), closed, frames(61, 61), None).await.unwrap()
+            store
+                .transition(Transition::new((RunState::Running, 1), closed, frames(61, 61), None))
+                .await
+                .unwrap()
         }
     });
     engine.start_again();
@@ -519,7 +542,12 @@ async fn use_all_lanes(store: &Arc<dyn Store>) {
     let run = begin(store, &Uuid::new_v4().to_string()).await;
     store.append(run.stream_id, 1, frames(1, 1)).await.unwrap();
     let waiting = moved(&run, RunState::Waiting, 1);
-    assert!(store.transition((RunState::Running, 1), waiting, frames(2, 2), None).await.unwrap());
+    assert!(
+        store
+            .transition(Transition::new((RunState::Running, 1), waiting, frames(2, 2), None))
+            .await
+            .unwrap()
+    );
 }
 
 /// A claim, packets and an end, each of which the server carries out and answers in vain.
@@ -560,7 +588,9 @@ async fn answers_are_lost(replica: Replica, end: impl Fn(&Network)) {
     let ending = {
         let (store, closed) = (store.clone(), moved(&run, RunState::Closed, 1));
         let ended = async move {
-            store.transition((RunState::Running, 1), closed, frames(7, 7), None).await
+            store
+                .transition(Transition::new((RunState::Running, 1), closed, frames(7, 7), None))
+                .await
         };
         swallowed(&database, &network, is_closed, ended).await
     };

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use capstan_journal::{NameKind, Run, RunState};
+use capstan_journal::{NameKind, Named, Run, RunState};
 use capstan_protocol::{Close, Fault};
 use http::request::Parts;
 use uuid::Uuid;
@@ -62,8 +62,11 @@ fn is_repeat(parts: &Parts) -> bool {
 /// The newest run of this very body that may be what is repeated, and that nobody reads.
 async fn repeated(app: &App, request: &Request<'_>, face: &str) -> Result<Option<Run>, Fault> {
     let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
-    let named =
-        app.journal.store().named(request.tenant, NameKind::BodyHash, &hash, None, MOST).await;
+    let named = app
+        .journal
+        .store()
+        .named(Named { limit: MOST, ..Named::all(request.tenant, NameKind::BodyHash, &hash) })
+        .await;
     let now = app.wall.now();
     let is_candidate = |run: &Run| {
         run.face == face

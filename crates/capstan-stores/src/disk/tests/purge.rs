@@ -1,6 +1,6 @@
 //! A purge meets a compaction: what it erases may just have been copied.
 
-use capstan_journal::Quota;
+use capstan_journal::{Quota, Transition};
 
 use super::super::writer::Command;
 use super::recorder::{Op, Pause, Recorder};
@@ -28,7 +28,10 @@ async fn copied(recorder: &Recorder, store: &DiskStore) -> (Uuid, Pause) {
         let claim = Claim { body, ..claim(stream) };
         let run = store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
         assert!(
-            store.transition((RunState::Running, 1), closed(&run), vec![], None).await.unwrap()
+            store
+                .transition(Transition::new((RunState::Running, 1), closed(&run), vec![], None))
+                .await
+                .unwrap()
         );
         streams.push(stream);
     }
