@@ -1,13 +1,9 @@
 //! What every store promises, run against every store there is. A new backend is a line in
 //! `backends!`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod claims;
 mod gated;
 mod pages;
-#[cfg(feature = "postgres")]
-#[path = "../common/postgres.rs"]
-mod postgres_server;
 mod purging;
 mod quotas;
 mod readers;
@@ -50,7 +46,7 @@ macro_rules! contract {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $promise() {
                 if let Some(backend) = super::Backend::postgres($durability).await {
-                    crate::$file::$promise(&backend).await;
+                    crate::contract::$file::$promise(&backend).await;
                 }
             })*
         }
@@ -59,7 +55,7 @@ macro_rules! contract {
         mod $backend {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $promise() {
-                crate::$file::$promise(&$open).await;
+                crate::contract::$file::$promise(&$open).await;
             })*
         }
     };
@@ -166,7 +162,7 @@ pub(crate) struct Backend {
     // After the store, which uses them.
     _folder: Option<TempDir>,
     #[cfg(feature = "postgres")]
-    database: Option<postgres_server::Database>,
+    database: Option<crate::postgres_server::Database>,
 }
 
 impl Backend {
@@ -210,7 +206,7 @@ impl Backend {
 
     #[cfg(feature = "postgres")]
     async fn postgres(durability: Durability) -> Option<Self> {
-        let database = postgres_server::Database::create()?;
+        let database = crate::postgres_server::Database::create()?;
         let store = database.store(durability, capstan_journal::Replica::default()).await;
         Some(Self { store, _folder: None, database: Some(database) })
     }

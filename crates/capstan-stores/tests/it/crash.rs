@@ -3,13 +3,7 @@
 //!
 //! The child is this test binary, started anew with the test `child` chosen and a folder in its
 //! environment.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout
-)]
+#![allow(clippy::print_stdout)]
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Lines};
@@ -103,7 +97,7 @@ struct Writer {
 impl Writer {
     fn start(folder: &Path, failpoint: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "crash::child", "--nocapture", "--test-threads=1"])
             .env(FOLDER, folder)
             .env("CAPSTAN_FAILPOINT", failpoint)
             .stdout(Stdio::piped())

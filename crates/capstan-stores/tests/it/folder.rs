@@ -1,5 +1,4 @@
 //! The folder of a disk journal: private, versioned, never somebody else's.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::fs;
 use std::path::Path;

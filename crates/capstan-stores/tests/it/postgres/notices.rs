@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use capstan_journal::{Journal, Step, TailLimits};
 use uuid::Uuid;
 
+use super::{begin, frames, two};
 use crate::postgres_server::{Database, path_of};
-use crate::{begin, frames, two};
 
 struct Listener {
     child: Child,

@@ -1,30 +1,24 @@
 //! Two processes, one database: who may write, who takes over, who hears of it.
-#![cfg(feature = "postgres")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[cfg(planted_bugs)]
 mod bites;
 mod blocks;
 mod costs;
-#[path = "../common/network.rs"]
-mod network;
 mod notices;
-#[path = "../common/postgres.rs"]
-mod postgres_server;
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::network::{Network, Weather};
+use crate::postgres_server::{Database, Engine};
 use capstan_journal::{
     Claim, Elsewhere, ErrorKind, Frame, Journal, Load, Over, Quota, Reader, Refused, Replica, Run,
     RunState, Standing, Step, Store, TailLimits, Transition,
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, Options, connect, migrate};
-use network::{Network, Weather};
-use postgres_server::{Database, Engine};
 use uuid::Uuid;
 
 const UNLIMITED: Quota = Quota::UNLIMITED;

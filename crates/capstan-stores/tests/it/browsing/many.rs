@@ -8,8 +8,8 @@ use capstan_journal::{Budget, Query, Run, Status, Store};
 use capstan_stores::{Durability, open};
 use uuid::Uuid;
 
+use super::says;
 use crate::filled::{AGENTS, Filling, OFTEN, SELDOM, TURNS};
-use crate::says;
 
 /// What a person asks of a list, and whether an index leads straight to it on disk.
 fn questions(filling: &Filling) -> Vec<(Query, bool)> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use capstan_journal::{Replica, Store};
 use capstan_stores::Durability;
 
+use super::{begin, frames};
 use crate::postgres_server::Database;
-use crate::{begin, frames};
 
 const EVERYTHING: usize = usize::MAX;
 

@@ -1,12 +1,8 @@
 //! A journal is copied whole, there and back, and again without harm.
-#![cfg(feature = "postgres")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
-
-#[path = "common/postgres.rs"]
-mod postgres_server;
 
 use std::sync::Arc;
 
+use crate::postgres_server::Database;
 use bytes::Bytes;
 use capstan_journal::{
     Claim, Copied, ErrorKind, Found, Frame, NameKind, Named, Quota, Replica, Run, RunState, Store,
@@ -14,7 +10,6 @@ use capstan_journal::{
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
-use postgres_server::Database;
 use serde_json::json;
 use uuid::Uuid;
 

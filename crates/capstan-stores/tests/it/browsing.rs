@@ -1,14 +1,8 @@
 //! Whatever happens to runs, what is found by an index is what their records say.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-#[path = "../common/filled.rs"]
-mod filled;
 mod many;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(feature = "postgres")]
-#[path = "../common/postgres.rs"]
-mod postgres_server;
 
 use std::sync::Arc;
 use std::time::Duration;

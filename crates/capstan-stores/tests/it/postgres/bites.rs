@@ -13,7 +13,7 @@ fn is_found(bug: &str, test: &str) {
         child
             .arg(limit.as_secs_f64().to_string())
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", test])
+            .args(["--exact", &format!("postgres::{test}")])
             .env("CAPSTAN_BUG", bug);
         child.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
     };

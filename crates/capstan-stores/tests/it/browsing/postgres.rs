@@ -6,8 +6,8 @@ use std::sync::Arc;
 use capstan_journal::{Budget, Replica, Store};
 use capstan_stores::Durability;
 
+use super::many::{ask_all, assert_quick, filling, patient};
 use crate::filled::Filling;
-use crate::many::{ask_all, assert_quick, filling, patient};
 use crate::postgres_server::Database;
 
 async fn filled(count: usize) -> Option<(Database, Arc<dyn Store>, Filling)> {

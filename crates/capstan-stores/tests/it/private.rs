@@ -1,6 +1,5 @@
 //! Tenants of whom nothing may be stored: their streams live in memory, and no rule that changes
 //! makes one vanish.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
