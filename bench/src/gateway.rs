@@ -23,7 +23,7 @@ use serde_json::json;
 use crate::environment;
 use process::Server;
 
-const CRATES: &[&str] = &["axum", "hyper", "tokio", "fjall", "serde_json"];
+const CRATES: &[&str] = &["axum", "hyper", "tokio", "serde_json"];
 
 /// Who serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

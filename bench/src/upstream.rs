@@ -32,7 +32,7 @@ pub const PROVIDER: &str = "upstream-provider";
 pub const GATEWAY: &str = "upstream-gateway";
 
 const CRATES: &[&str] =
-    &["capstan-gateway", "capstan-upstream", "reqwest", "axum", "tokio", "fjall"];
+    &["capstan-gateway", "capstan-upstream", "reqwest", "axum", "tokio"];
 
 const PERCENTILES: [(&str, f64); 2] = [("p50", 0.50), ("p99", 0.99)];
 

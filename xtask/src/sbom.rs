@@ -47,14 +47,7 @@ pub(crate) fn write(root: &Path, platform: &str) -> Result<String, String> {
 fn metadata(root: &Path, platform: &str) -> Result<Value, String> {
     let mut cargo = Command::new("cargo");
     cargo
-        .args([
-            "metadata",
-            "--locked",
-            "--format-version=1",
-            "--features=capstan/format-2",
-            "--filter-platform",
-            platform,
-        ])
+        .args(["metadata", "--locked", "--format-version=1", "--filter-platform", platform])
         .current_dir(root);
     let output = cargo.output().map_err(|error| format!("cargo cannot be started: {error}"))?;
     if !output.status.success() {

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use capstan_journal::StoredTurn;
+use capstan_journal::{StoredTurn, TurnRange};
 use capstan_protocol::{Arguments, ChatMessage, DecodeError, Fault, Part, Role, Timestamp};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,13 @@ pub(crate) async fn check_results(
             let page = engine
                 .journal
                 .store()
-                .turns(tenant, &ask.session, from, PAGE_TURNS, PAGE_BYTES)
+                .turns(TurnRange {
+                    tenant,
+                    session: &ask.session,
+                    from,
+                    limit: PAGE_TURNS,
+                    max_bytes: PAGE_BYTES,
+                })
                 .await;
             let page = page.map_err(journal_fault)?;
             let Some(last) = page.last().map(|turn| turn.number) else { break };

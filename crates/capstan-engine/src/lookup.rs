@@ -1,6 +1,6 @@
 //! Finding a tenant's own run: by its stream, its key, or another name that it has.
 
-use capstan_journal::{Found, NameKind, Run};
+use capstan_journal::{Found, NameKind, Named, Run};
 use capstan_protocol::{Fault, FaultKind};
 use uuid::Uuid;
 
@@ -36,7 +36,11 @@ pub async fn newest(
     kind: NameKind,
     name: &str,
 ) -> Result<Option<Run>, Fault> {
-    let named =
-        engine.journal.store().named(tenant, kind, name, None, 1).await.map_err(journal_fault)?;
+    let named = engine
+        .journal
+        .store()
+        .named(Named { limit: 1, ..Named::all(tenant, kind, name) })
+        .await
+        .map_err(journal_fault)?;
     Ok(named.into_iter().next())
 }

@@ -7,7 +7,7 @@ use std::hash::BuildHasher as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capstan_journal::{NameKind, Run};
+use capstan_journal::{NameKind, Named, Run};
 use capstan_protocol::{Fault, FaultKind};
 
 use crate::Engine;
@@ -35,7 +35,7 @@ pub async fn session(engine: &Engine, tenant: &str, session: &str) -> Result<usi
     let (mut before, mut count) = (None, 0);
     loop {
         let page = store
-            .named(tenant, NameKind::Session, session, before, PAGE)
+            .named(Named { tenant, kind: NameKind::Session, name: session, before, limit: PAGE })
             .await
             .map_err(journal_fault)?;
         let Some(last) = page.last() else { break };

@@ -24,7 +24,7 @@ use cap::Cap;
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_demo::Demo;
 use capstan_gateway::{Gateway, Limits, Settings, Timeouts, serve};
-use capstan_journal::{Claim, Journal, Quota, Run, RunState, StoredTurn, TailLimits};
+use capstan_journal::{Claim, Journal, Quota, Run, RunState, StoredTurn, TailLimits, Transition};
 use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, Timestamp, UserContext};
 use capstan_stores::{Durability, open};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -250,7 +250,10 @@ fn long_session(folder: &std::path::Path, session: &str, turns: usize, turn_byte
             let turn = StoredTurn::new(run.stream_id, now, 1, said);
             let to = Run { state: RunState::Closed, ..run };
             assert!(
-                store.transition((RunState::Running, 1), to, Vec::new(), Some(turn)).await.unwrap()
+                store
+                    .transition(Transition::new((RunState::Running, 1), to, Vec::new(), Some(turn)))
+                    .await
+                    .unwrap()
             );
         }
         store.close().await.unwrap();

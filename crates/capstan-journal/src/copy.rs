@@ -8,7 +8,9 @@ use bytes::Bytes;
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
-use crate::{ErrorKind, Frame, JournalError, Run, RunState, Standing, Store, StoredTurn};
+use crate::{
+    ErrorKind, Frame, JournalError, Run, RunState, Standing, Store, StoredTurn, Transfer, TurnRange,
+};
 
 /// What is read at once.
 const RUNS: usize = 256;
@@ -27,7 +29,7 @@ pub struct Kept {
     pub frames: Vec<Frame>,
     /// The number of the turn that it left to its session; 0 if it left none.
     pub turn: u64,
-    /// Whether no packet can be missing; see [`Store::is_tail_certain`].
+    /// Whether no packet can be missing; see [`Records::is_tail_certain`](crate::Records::is_tail_certain).
     pub is_tail_certain: bool,
 }
 
@@ -89,16 +91,17 @@ pub async fn copy(
     to: &dyn Store,
     mut told: impl FnMut(&Copied) + Send,
 ) -> Result<Copied, JournalError> {
+    let (source, target) = (transfer(from)?, transfer(to)?);
     check_unused(from).await?;
     let (mut copied, mut sessions, mut after) = (Copied::default(), HashMap::new(), Uuid::nil());
     loop {
-        let runs = from.runs_after(after, RUNS).await?;
+        let runs = source.runs_after(after, RUNS).await?;
         let Some(last) = runs.last() else { return Ok(copied) };
         after = last.stream_id;
         for run in runs {
             let name = (run.tenant.clone(), run.session.clone());
             if !sessions.contains_key(&name) {
-                let numbers = copy_session(from, to, &run, &mut copied).await?;
+                let numbers = copy_session(from, target, &run, &mut copied).await?;
                 sessions.insert(name.clone(), numbers);
             }
             let turn = sessions.get(&name).and_then(|numbers| numbers.get(&run.stream_id)).copied();
@@ -122,7 +125,7 @@ async fn check_unused(store: &dyn Store) -> Result<(), JournalError> {
 /// All turns of a run's session; their numbers by the runs that left them.
 async fn copy_session(
     from: &dyn Store,
-    to: &dyn Store,
+    to: &dyn Transfer,
     run: &Run,
     copied: &mut Copied,
 ) -> Result<HashMap<Uuid, u64>, JournalError> {
@@ -130,7 +133,9 @@ async fn copy_session(
     let (mut next, mut numbers, mut last_turn) = (0, HashMap::new(), run.turns_before);
     let mut used_at = run.closed_at.unwrap_or(run.created_at).max(run.created_at);
     loop {
-        let turns = from.turns(tenant, session, next, TURNS, BYTES).await?;
+        let turns = from
+            .turns(TurnRange { tenant, session, from: next, limit: TURNS, max_bytes: BYTES })
+            .await?;
         let is_last = turns.is_empty();
         for turn in &turns {
             (next, last_turn) = (turn.number + 1, last_turn.max(turn.number));
@@ -160,7 +165,7 @@ async fn copy_run(
     let is_tail_certain = from.is_tail_certain(stream).await?;
     let body = from.body(stream).await?.unwrap_or_default();
     let kept = Kept { run, body, frames, turn, is_tail_certain };
-    let is_new = to.import(kept.clone()).await?;
+    let is_new = transfer(to)?.import(kept.clone()).await?;
     if !is_same(to, &kept).await? {
         if is_new {
             let message = format!("stream {stream} reads otherwise than it was written");
@@ -197,12 +202,11 @@ async fn frames_of(store: &dyn Store, stream: Uuid) -> Result<Vec<Frame>, Journa
     }
 }
 
-/// For stores that are not worth it.
-pub(crate) fn not_copied() -> JournalError {
-    JournalError::new(
-        ErrorKind::Unsupported,
-        "only journals on disk and in PostgreSQL can be copied",
-    )
+fn transfer(store: &dyn Store) -> Result<&dyn Transfer, JournalError> {
+    store.transfer().ok_or_else(|| {
+        let message = "only journals on disk and in PostgreSQL can be copied";
+        JournalError::new(ErrorKind::Unsupported, message)
+    })
 }
 
 impl Kept {

@@ -35,6 +35,9 @@ pub enum ErrorKind {
     Unsupported,
 }
 
+/// What an operation of the journal comes to.
+pub type Result<T, E = JournalError> = std::result::Result<T, E>;
+
 /// A failed operation of the journal.
 #[derive(Debug, Clone)]
 pub struct JournalError {

@@ -13,7 +13,8 @@ use crate::hold::Hold;
 use crate::split::SplitStore;
 use crate::tails::{Lease, TailLimits, Tails};
 use crate::{
-    Claim, Claimed, ErrorKind, Frame, JournalError, Quota, Reader, Run, RunState, Store, StoredTurn,
+    Claim, Claimed, ErrorKind, Frame, JournalError, Quota, Reader, Run, RunState, Store,
+    StoredTurn, Transition,
 };
 
 /// A store whose readers are woken. Cheap to clone.
@@ -53,7 +54,7 @@ impl Journal {
         &self.store
     }
 
-    /// Claims a key; see [`Store::claim`]. Once begun it is carried out, even if the future is
+    /// Claims a key; see [`Records::claim`]. Once begun it is carried out, even if the future is
     /// dropped.
     pub async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
         let (store, lease, quota) = (self.store.clone(), self.lease(claim.stream_id), *quota);
@@ -68,7 +69,7 @@ impl Journal {
         .await
     }
 
-    /// Appends frames, then wakes readers; see [`Store::append`]. Once begun it is carried out,
+    /// Appends frames, then wakes readers; see [`Records::append`]. Once begun it is carried out,
     /// even if the future is dropped. While the store cannot write it is held back.
     pub async fn append(
         &self,
@@ -97,7 +98,7 @@ impl Journal {
         .await
     }
 
-    /// Moves a run on, then wakes readers; see [`Store::transition`]. Once begun it is carried out,
+    /// Moves a run on, then wakes readers; see [`Records::transition`]. Once begun it is carried out,
     /// even if the future is dropped. While the store cannot write it is held back.
     pub async fn transition(
         &self,
@@ -106,10 +107,10 @@ impl Journal {
         frames: Vec<Frame>,
         turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
-        self.step(from, to, frames, turn, None).await
+        self.step(Transition::new(from, to, frames, turn)).await
     }
 
-    /// Lets a run wait, if one more of its tenant's may; see [`Store::suspend`]. Else as
+    /// Lets a run wait, if one more of its tenant's may; see [`Records::transition`]. Else as
     /// `transition`.
     pub async fn suspend(
         &self,
@@ -118,30 +119,19 @@ impl Journal {
         frames: Vec<Frame>,
         quota: &Quota,
     ) -> Result<bool, JournalError> {
-        self.step(from, to, frames, None, Some(*quota)).await
+        self.step(Transition { quota: *quota, ..Transition::new(from, to, frames, None) }).await
     }
 
-    async fn step(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        turn: Option<StoredTurn>,
-        quota: Option<Quota>,
-    ) -> Result<bool, JournalError> {
-        let (store, lease) = (self.store.clone(), self.lease(to.stream_id));
-        let standing = (to.attempt, to.state);
+    async fn step(&self, step: Transition) -> Result<bool, JournalError> {
+        let (store, lease) = (self.store.clone(), self.lease(step.to.stream_id));
+        let standing = (step.to.attempt, step.to.state);
         Finish::new(async move {
             let (mut hold, mut has_failed) = (Hold::new(&*store), false);
             let is_done = loop {
-                let outcome = match &quota {
-                    Some(quota) => store.suspend(from, to.clone(), frames.clone(), quota).await,
-                    None => store.transition(from, to.clone(), frames.clone(), turn.clone()).await,
-                };
-                let outcome = match outcome {
+                let outcome = match store.transition(step.clone()).await {
                     // What was written and could not be synced is in force once the store has
                     // mended itself.
-                    Ok(false) if has_failed => is_as(&*store, &to).await,
+                    Ok(false) if has_failed => is_as(&*store, &step.to).await,
                     outcome => outcome,
                 };
                 match outcome {
@@ -152,7 +142,7 @@ impl Journal {
             };
             if is_done {
                 failpoint::hit(Point::BeforeWake);
-                lease.note(standing, &frames);
+                lease.note(standing, &step.frames);
             } else {
                 lease.follow();
             }
@@ -162,7 +152,7 @@ impl Journal {
     }
 
     /// Erases a closed stream for good, then what this process remembers of it; see
-    /// [`Store::purge`]. Once begun it is carried out, even if the future is dropped. Readers that
+    /// [`Records::purge`]. Once begun it is carried out, even if the future is dropped. Readers that
     /// are not through find nothing more.
     pub async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
         let (store, lease) = (self.store.clone(), self.lease(stream));

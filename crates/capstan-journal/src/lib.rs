@@ -31,7 +31,7 @@ mod tokens;
 
 pub use clock_steps::ClockSteps;
 pub use copy::{Copied, Kept, KeptSession, copy};
-pub use error::{ErrorKind, JournalError};
+pub use error::{ErrorKind, JournalError, Result};
 pub use frames::Frames;
 pub use health::{Health, SharedStats, Stats};
 pub use journal::Journal;
@@ -49,6 +49,9 @@ pub use run::{
     ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, RunState, StoredTurn, Viewers,
 };
 pub use secret::Secret;
-pub use store::{Claimed, Found, Store};
+pub use store::{
+    Catalog, Claimed, Cluster, Found, Layer, Named, Piece, Records, Sessions, Store, Transfer,
+    Transition, TurnRange,
+};
 pub use tails::TailLimits;
 pub use tokens::{Spent, Tokens};

@@ -18,8 +18,9 @@ use crate::retention::Judge;
 use crate::rollup::Hours;
 use crate::tokens::TokensBy;
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Query, Quota,
-    Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
+    ArmedBy, Catalog, Claim, Claimed, Cluster, ErrorKind, Expired, Found, Frame, Health,
+    JournalError, Layer, Named, Piece, Query, Quota, Records, Result, Retention, Rollup, Run,
+    RunPage, RunState, Secret, Sessions, Stats, Store, StoredTurn, Transition, TurnRange, Usage,
 };
 
 /// A store that is gone with its process.
@@ -184,14 +185,8 @@ impl State {
     }
 
     /// Moves a run on; false if somebody was first.
-    fn transition(
-        &mut self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        turn: Option<StoredTurn>,
-        quota: &Quota,
-    ) -> Result<bool, JournalError> {
+    fn transition(&mut self, step: Transition) -> Result<bool, JournalError> {
+        let Transition { from, to, frames, turn, quota } = step;
         let Self { streams, open, tokens, .. } = self;
         let stream = streams.get_mut(&to.stream_id).ok_or_else(|| not_found(to.stream_id))?;
         if !rules::check_transition(&stream.run, from, &frames)? {
@@ -333,59 +328,35 @@ impl Stream {
     }
 }
 
+impl Layer for MemoryStore {}
+
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
-impl Store for MemoryStore {
-    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+impl Records for MemoryStore {
+    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed> {
         self.write()?.claim(claim, quota)
     }
 
-    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
+    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>> {
         Ok(self.lock().streams.get(&stream).map(|stream| stream.body.clone()))
     }
 
-    async fn append(
-        &self,
-        stream: Uuid,
-        attempt: u32,
-        frames: Vec<Frame>,
-    ) -> Result<(), JournalError> {
+    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<()> {
         self.write()?.append(stream, attempt, frames)
     }
 
-    async fn transition(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        turn: Option<StoredTurn>,
-    ) -> Result<bool, JournalError> {
-        self.write()?.transition(from, to, frames, turn, &Quota::UNLIMITED)
+    async fn transition(&self, step: Transition) -> Result<bool> {
+        self.write()?.transition(step)
     }
 
-    async fn suspend(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        quota: &Quota,
-    ) -> Result<bool, JournalError> {
-        self.write()?.transition(from, to, frames, None, quota)
-    }
-
-    async fn read(
-        &self,
-        stream: Uuid,
-        after: u64,
-        max_packets: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<Frame>, JournalError> {
+    async fn read(&self, id: Uuid, after: u64, most: usize, bytes: usize) -> Result<Vec<Frame>> {
         let state = self.lock();
-        let Some(stream) = state.streams.get(&stream) else { return Ok(Vec::new()) };
+        let Some(stream) = state.streams.get(&id) else { return Ok(Vec::new()) };
         let start = stream.frames.partition_point(|frame| frame.seq <= after);
-        let (mut found, mut bytes) = (Vec::new(), 0);
-        for frame in stream.frames.iter().skip(start).take(max_packets.max(1)) {
-            bytes += frame.bytes.len();
-            if bytes > max_bytes && !found.is_empty() {
+        let (mut found, mut size) = (Vec::new(), 0);
+        for frame in stream.frames.iter().skip(start).take(most.max(1)) {
+            size += frame.bytes.len();
+            if size > bytes && !found.is_empty() {
                 break;
             }
             found.push(frame.clone());
@@ -393,11 +364,19 @@ impl Store for MemoryStore {
         Ok(found)
     }
 
-    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+    async fn read_on(&self, id: Uuid, after: u64, most: usize, bytes: usize) -> Result<Piece> {
+        Ok(rules::piece(self.read(id, after, most, bytes).await?))
+    }
+
+    async fn run(&self, stream: Uuid) -> Result<Option<Run>> {
         Ok(self.lock().streams.get(&stream).map(|stream| shown(stream.run.clone())))
     }
 
-    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+    async fn is_tail_certain(&self, _stream: Uuid) -> Result<bool> {
+        Ok(true)
+    }
+
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>> {
         let state = self.lock();
         let Some(held) = state.claims.get(&(tenant.to_owned(), key.to_owned())) else {
             return Ok(None);
@@ -406,19 +385,86 @@ impl Store for MemoryStore {
         Ok(Some(stream.map_or(Found::Expired, |stream| Found::Run(shown(stream.run.clone())))))
     }
 
-    async fn list(
-        &self,
-        tenant: &str,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> Result<Vec<Run>, JournalError> {
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool> {
+        Ok(self.lock().gone.get(&stream).is_some_and(|(owner, _)| owner == tenant))
+    }
+
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool> {
+        let mut state = self.write()?;
+        let closed =
+            state.streams.get(&stream).map(|stream| &stream.run).filter(|run| !run.is_open());
+        let Some(Run { tenant, session, .. }) = closed.cloned() else { return Ok(false) };
+        state.retire(stream, now);
+        let key = (tenant, session);
+        let freed = state.sessions.get_mut(&key).map_or(0, |session| session.forget(stream));
+        state.weigh(&key.0, freed, 0);
+        Ok(true)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Sessions for MemoryStore {
+    async fn turns(&self, range: TurnRange<'_>) -> Result<Vec<StoredTurn>> {
+        let TurnRange { tenant, session, from, limit, max_bytes } = range;
+        let state = self.lock();
+        let session = state.sessions.get(&(tenant.to_owned(), session.to_owned()));
+        let turns = session.into_iter().flat_map(|session| &session.turns);
+        let (mut room, mut is_first) = (max_bytes, true);
+        let fits = |turn: &&KeptTurn| {
+            let left = room.checked_sub(turn.text.len());
+            room = left.unwrap_or(0);
+            std::mem::take(&mut is_first) || left.is_some()
+        };
+        let turns = turns.filter(|turn| turn.number >= from).take(limit).take_while(fits);
+        turns.map(|turn| serde_json::from_str(&turn.text).map_err(unreadable)).collect()
+    }
+
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64> {
+        let key = (tenant.to_owned(), session.to_owned());
+        Ok(self.lock().sessions.get(&key).map_or(0, |session| session.turns.len() as u64))
+    }
+
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool> {
+        Ok(self.lock().sessions.contains_key(&(tenant.to_owned(), session.to_owned())))
+    }
+
+    async fn sessions(&self, tenant: &str) -> Result<u64> {
+        Ok(self.lock().held.get(tenant).map_or(0, |held| held.sessions))
+    }
+
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage> {
+        Ok(self.lock().usage(tenant, session))
+    }
+
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool> {
+        Ok(self.write()?.forget(&(tenant.to_owned(), session.to_owned())))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Catalog for MemoryStore {
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>> {
         let state = self.lock();
         let older = state.streams.range(..before.unwrap_or(Uuid::max())).rev();
         let own = older.filter(|(_, stream)| stream.run.tenant == tenant);
         Ok(own.take(limit).map(|(_, stream)| shown(stream.run.clone())).collect())
     }
 
-    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+    async fn named(&self, named: Named<'_>) -> Result<Vec<Run>> {
+        let state = self.lock();
+        let Named { tenant, kind, name, before, limit } = named;
+        let older = state
+            .streams
+            .range(..before.unwrap_or(Uuid::max()))
+            .rev()
+            .map(|(_, stream)| &stream.run);
+        let own = older.filter(|run| run.tenant == tenant && kind.names(run, name));
+        Ok(own.take(limit).map(|run| shown(run.clone())).collect())
+    }
+
+    async fn page(&self, query: Query) -> Result<RunPage> {
         let (state, mut pager) = (self.lock(), Pager::new(&query));
         let range = query.range(None).map(|range| state.streams.range(range).rev());
         // Those that ended are passed by where they cannot be meant, and do not count.
@@ -433,97 +479,40 @@ impl Store for MemoryStore {
         Ok(pager.page(true))
     }
 
-    async fn named(
-        &self,
-        tenant: &str,
-        kind: NameKind,
-        name: &str,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> Result<Vec<Run>, JournalError> {
-        let state = self.lock();
-        let older = state
-            .streams
-            .range(..before.unwrap_or(Uuid::max()))
-            .rev()
-            .map(|(_, stream)| &stream.run);
-        let own = older.filter(|run| run.tenant == tenant && kind.names(run, name));
-        Ok(own.take(limit).map(|run| shown(run.clone())).collect())
-    }
-
-    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>> {
         Ok(self.lock().open_in(RunState::Running, limit, |_| true))
     }
 
-    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
+    async fn unarmed(&self, limit: usize) -> Result<Vec<Run>> {
+        let is_unarmed = |run: &Run| run.armed_by == ArmedBy::Gateway;
+        Ok(self.lock().open_in(RunState::Waiting, limit, is_unarmed))
+    }
+
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>> {
         Ok(self.lock().open_in(RunState::Waiting, limit, |run| run.updated_at < before))
     }
 
-    async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
+    async fn open_runs(&self) -> Result<Vec<Run>> {
         let state = self.lock();
         let open = state.streams.values().filter(|stream| stream.run.is_open());
         Ok(open.map(|stream| shown(stream.run.clone())).collect())
     }
 
-    async fn turns(
-        &self,
-        tenant: &str,
-        session: &str,
-        from: u64,
-        limit: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<StoredTurn>, JournalError> {
-        let state = self.lock();
-        let session = state.sessions.get(&(tenant.to_owned(), session.to_owned()));
-        let turns = session.into_iter().flat_map(|session| &session.turns);
-        let (mut room, mut is_first) = (max_bytes, true);
-        let fits = |turn: &&KeptTurn| {
-            let left = room.checked_sub(turn.text.len());
-            room = left.unwrap_or(0);
-            std::mem::take(&mut is_first) || left.is_some()
-        };
-        let turns = turns.filter(|turn| turn.number >= from).take(limit).take_while(fits);
-        turns.map(|turn| serde_json::from_str(&turn.text).map_err(unreadable)).collect()
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<()> {
+        self.hours.lock().unwrap_or_else(PoisonError::into_inner).add(rollups);
+        Ok(())
     }
 
-    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
-        let key = (tenant.to_owned(), session.to_owned());
-        Ok(self.lock().sessions.get(&key).map_or(0, |session| session.turns.len() as u64))
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>> {
+        Ok(self.hours.lock().unwrap_or_else(PoisonError::into_inner).between(from, to))
     }
+}
 
-    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
-        Ok(self.lock().gone.get(&stream).is_some_and(|(owner, _)| owner == tenant))
-    }
+impl Cluster for MemoryStore {}
 
-    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
-        Ok(self.lock().sessions.contains_key(&(tenant.to_owned(), session.to_owned())))
-    }
-
-    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
-        Ok(self.lock().held.get(tenant).map_or(0, |held| held.sessions))
-    }
-
-    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
-        Ok(self.lock().usage(tenant, session))
-    }
-
-    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
-        let mut state = self.write()?;
-        let closed =
-            state.streams.get(&stream).map(|stream| &stream.run).filter(|run| !run.is_open());
-        let Some(Run { tenant, session, .. }) = closed.cloned() else { return Ok(false) };
-        state.retire(stream, now);
-        let key = (tenant, session);
-        let freed = state.sessions.get_mut(&key).map_or(0, |session| session.forget(stream));
-        state.weigh(&key.0, freed, 0);
-        Ok(true)
-    }
-
-    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
-        Ok(self.write()?.forget(&(tenant.to_owned(), session.to_owned())))
-    }
-
-    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
+#[async_trait]
+impl Store for MemoryStore {
+    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired> {
         let state = &mut *self.write()?;
         let mut report = Expired::default();
         for (kept, size) in state.due(retention, now) {
@@ -545,16 +534,7 @@ impl Store for MemoryStore {
         Ok(report)
     }
 
-    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
-        self.hours.lock().unwrap_or_else(PoisonError::into_inner).add(rollups);
-        Ok(())
-    }
-
-    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
-        Ok(self.hours.lock().unwrap_or_else(PoisonError::into_inner).between(from, to))
-    }
-
-    async fn secret(&self) -> Result<Secret, JournalError> {
+    async fn secret(&self) -> Result<Secret> {
         let made = Secret::random().map_err(|error| {
             JournalError::new(ErrorKind::Unavailable, "the system has no random numbers")
                 .caused_by(error)
@@ -562,17 +542,17 @@ impl Store for MemoryStore {
         Ok(self.secret.get_or_init(|| made).clone())
     }
 
-    fn stats(&self) -> Stats {
-        Stats { streams: self.lock().streams.len() as u64, ..Stats::default() }
+    async fn close(&self) -> Result<()> {
+        self.lock().is_closed = true;
+        self.health.send_replace(Health::Unavailable("the journal is closed".into()));
+        Ok(())
     }
 
     fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }
 
-    async fn close(&self) -> Result<(), JournalError> {
-        self.lock().is_closed = true;
-        self.health.send_replace(Health::Unavailable("the journal is closed".into()));
-        Ok(())
+    fn stats(&self) -> Stats {
+        Stats { streams: self.lock().streams.len() as u64, ..Stats::default() }
     }
 }

@@ -56,7 +56,7 @@ pub struct Claim {
     /// The conversation as a chat service calls it.
     pub chat: Option<String>,
     /// Whether whoever claims it reads it, which the other processes know as soon as they know of
-    /// the run. From then on it is for [`crate::Store::mark_read`].
+    /// the run. From then on it is for [`crate::Cluster::mark_read`].
     pub is_read: bool,
 }
 

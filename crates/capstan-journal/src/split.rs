@@ -7,25 +7,23 @@
 //! and nothing is asked there.
 //!
 //! Where several processes share the store such a tenant lives in the memory of one of them
-//! ([`Store::home`]), and the store notes which of its keys are taken, as hashes: a duplicate
+//! ([`Cluster::home`]), and the store notes which of its keys are taken, as hashes: a duplicate
 //! starts no second run even if that process is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use capstan_protocol::Timestamp;
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::backend::rules::expired;
 use crate::memory::MemoryStore;
 use crate::{
-    BreakerNotice, Claim, Claimed, Elsewhere, Expired, Found, Frame, Frames, Health, Home,
-    JournalError, Load, NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run,
-    RunPage, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
+    Catalog, Claim, Claimed, Cluster, Expired, Found, JournalError, Layer, Named, Noted, Piece,
+    Query, Quota, Records, Result, Retention, Run, RunPage, Sessions, Stats, Store, StoredTurn,
+    Transition, TurnRange, Usage,
 };
 
 /// Says of whom nothing may be stored.
@@ -112,9 +110,19 @@ impl SplitStore {
     }
 }
 
+impl Layer for SplitStore {
+    fn below(&self) -> Option<&dyn Store> {
+        Some(&*self.stored)
+    }
+
+    fn at(&self, stream: Uuid) -> Option<&dyn Store> {
+        Some(self.home_of(stream))
+    }
+}
+
 #[async_trait]
-impl Store for SplitStore {
-    async fn claim(&self, mut claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+impl Records for SplitStore {
+    async fn claim(&self, mut claim: Claim, quota: &Quota) -> Result<Claimed> {
         let is_private = (self.is_private)(&claim.tenant);
         if is_private {
             self.is_used.store(true, Ordering::Release);
@@ -141,72 +149,23 @@ impl Store for SplitStore {
         }
     }
 
-    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
-        self.home_of(stream).body(stream).await
+    /// What may wait is counted in both.
+    async fn transition(&self, mut step: Transition) -> Result<bool> {
+        let to = &step.to;
+        if step.quota.waiting.is_some() {
+            let is_here = self.memory.holds(to.stream_id);
+            let other: &dyn Store = if is_here { &*self.stored } else { &self.memory };
+            let elsewhere = other.usage(&to.tenant, &to.session).await?;
+            step.quota = step.quota.less(&elsewhere, to.updated_at);
+        }
+        self.home_of(to.stream_id).transition(step).await
     }
 
-    async fn append(
-        &self,
-        stream: Uuid,
-        attempt: u32,
-        frames: Vec<Frame>,
-    ) -> Result<(), JournalError> {
-        self.home_of(stream).append(stream, attempt, frames).await
+    async fn read_on(&self, id: Uuid, after: u64, most: usize, bytes: usize) -> Result<Piece> {
+        self.home_of(id).read_on(id, after, most, bytes).await
     }
 
-    async fn transition(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        turn: Option<StoredTurn>,
-    ) -> Result<bool, JournalError> {
-        self.home_of(to.stream_id).transition(from, to, frames, turn).await
-    }
-
-    async fn suspend(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        quota: &Quota,
-    ) -> Result<bool, JournalError> {
-        let is_here = self.memory.holds(to.stream_id);
-        let other: &dyn Store = if is_here { &*self.stored } else { &self.memory };
-        let elsewhere = other.usage(&to.tenant, &to.session).await?;
-        let left = quota.less(&elsewhere, to.updated_at);
-        self.home_of(to.stream_id).suspend(from, to, frames, &left).await
-    }
-
-    async fn read(
-        &self,
-        stream: Uuid,
-        after: u64,
-        max_packets: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<Frame>, JournalError> {
-        self.home_of(stream).read(stream, after, max_packets, max_bytes).await
-    }
-
-    async fn read_on(
-        &self,
-        stream: Uuid,
-        after: u64,
-        max_packets: usize,
-        max_bytes: usize,
-    ) -> Result<Option<(Frames, u64)>, JournalError> {
-        self.home_of(stream).read_on(stream, after, max_packets, max_bytes).await
-    }
-
-    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
-        self.home_of(stream).run(stream).await
-    }
-
-    async fn is_tail_certain(&self, stream: Uuid) -> Result<bool, JournalError> {
-        self.home_of(stream).is_tail_certain(stream).await
-    }
-
-    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>> {
         if self.stored.is_shared() && (self.is_private)(tenant) {
             return self.find_noted(tenant, key).await;
         }
@@ -217,120 +176,51 @@ impl Store for SplitStore {
         }
     }
 
-    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool> {
         Ok(self.memory.is_expired(tenant, stream).await?
             || self.stored.is_expired(tenant, stream).await?)
     }
+}
 
-    async fn list(
-        &self,
-        tenant: &str,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> Result<Vec<Run>, JournalError> {
-        let Some(memory) = self.memory() else {
-            return self.stored.list(tenant, before, limit).await;
-        };
-        let runs = memory.list(tenant, before, limit).await?;
-        Ok(newest(runs, self.stored.list(tenant, before, limit).await?, limit))
-    }
-
-    async fn named(
-        &self,
-        tenant: &str,
-        kind: NameKind,
-        name: &str,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> Result<Vec<Run>, JournalError> {
-        let Some(memory) = self.memory() else {
-            return self.stored.named(tenant, kind, name, before, limit).await;
-        };
-        let runs = memory.named(tenant, kind, name, before, limit).await?;
-        Ok(newest(runs, self.stored.named(tenant, kind, name, before, limit).await?, limit))
-    }
-
-    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
-        let Some(memory) = self.memory() else { return self.stored.page(query).await };
-        let here = memory.page(query.clone()).await?;
-        let limit = query.limit.clamp(1, Query::MOST);
-        Ok(here.and(self.stored.page(query).await?, limit))
-    }
-
-    /// What lives in memory has no other process. Where the store is asked again and again for what
-    /// others have left, that is never theirs.
-    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
-        if self.stored.is_shared() {
-            return self.stored.orphans(limit).await;
-        }
-        let mut runs = self.memory.orphans(limit).await?;
-        runs.extend(self.stored.orphans(limit - runs.len()).await?);
-        Ok(runs)
-    }
-
-    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
-        let mut runs = self.memory.waiting(before, limit).await?;
-        runs.extend(self.stored.waiting(before, limit - runs.len()).await?);
-        Ok(runs)
-    }
-
-    async fn unarmed(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
-        let mut runs = self.memory.unarmed(limit).await?;
-        runs.extend(self.stored.unarmed(limit - runs.len()).await?);
-        Ok(runs)
-    }
-
-    async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
-        let mut runs = self.memory.open_runs().await?;
-        runs.extend(self.stored.open_runs().await?);
-        Ok(runs)
-    }
-
+#[async_trait]
+impl Sessions for SplitStore {
     /// A session that lives in both, since the rule was changed under it, is put in order of its
     /// runs, by ids that no clock that is set puts out of order, and numbered anew.
-    async fn turns(
-        &self,
-        tenant: &str,
-        session: &str,
-        from: u64,
-        limit: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<StoredTurn>, JournalError> {
-        let Some(memory) = self.memory() else {
-            return self.stored.turns(tenant, session, from, limit, max_bytes).await;
-        };
+    async fn turns(&self, range: TurnRange<'_>) -> Result<Vec<StoredTurn>> {
+        let TurnRange { tenant, session, from, limit, .. } = range;
+        let Some(memory) = self.memory() else { return self.stored.turns(range).await };
         if memory.turn_count(tenant, session).await? == 0 {
-            return self.stored.turns(tenant, session, from, limit, max_bytes).await;
+            return self.stored.turns(range).await;
         }
         if self.stored.turn_count(tenant, session).await? == 0 {
-            return memory.turns(tenant, session, from, limit, max_bytes).await;
+            return memory.turns(range).await;
         }
-        let mut turns = memory.turns(tenant, session, 0, usize::MAX, usize::MAX).await?;
-        turns.extend(self.stored.turns(tenant, session, 0, usize::MAX, usize::MAX).await?);
+        let mut turns = memory.turns(TurnRange::all(tenant, session)).await?;
+        turns.extend(self.stored.turns(TurnRange::all(tenant, session)).await?);
         turns.sort_by_key(|turn| turn.stream_id);
         let numbered =
             turns.into_iter().zip(1..).map(|(turn, number)| StoredTurn { number, ..turn });
         Ok(numbered.filter(|turn| turn.number >= from).take(limit).collect())
     }
 
-    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64> {
         let stored = self.stored.turn_count(tenant, session).await?;
         let Some(memory) = self.memory() else { return Ok(stored) };
         Ok(stored + memory.turn_count(tenant, session).await?)
     }
 
-    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool> {
         Ok(self.memory.has_session(tenant, session).await?
             || self.stored.has_session(tenant, session).await?)
     }
 
     /// A session from before and after a change of the rule counts twice, until its older half
     /// expires.
-    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
+    async fn sessions(&self, tenant: &str) -> Result<u64> {
         Ok(self.memory.sessions(tenant).await? + self.stored.sessions(tenant).await?)
     }
 
-    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage> {
         let (here, stored) =
             (self.memory.usage(tenant, session).await?, self.stored.usage(tenant, session).await?);
         Ok(Usage {
@@ -345,145 +235,82 @@ impl Store for SplitStore {
         })
     }
 
-    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
-        self.home_of(stream).purge(stream, now).await
-    }
-
-    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool> {
         let here = self.memory.purge_session(tenant, session).await?;
         Ok(self.stored.purge_session(tenant, session).await? || here)
     }
+}
 
-    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
+#[async_trait]
+impl Catalog for SplitStore {
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>> {
+        let stored = self.stored.list(tenant, before, limit).await?;
+        let Some(memory) = self.memory() else { return Ok(stored) };
+        Ok(newest(memory.list(tenant, before, limit).await?, stored, limit))
+    }
+
+    async fn named(&self, named: Named<'_>) -> Result<Vec<Run>> {
+        let stored = self.stored.named(named).await?;
+        let Some(memory) = self.memory() else { return Ok(stored) };
+        Ok(newest(memory.named(named).await?, stored, named.limit))
+    }
+
+    async fn page(&self, query: Query) -> Result<RunPage> {
+        let Some(memory) = self.memory() else { return self.stored.page(query).await };
+        let here = memory.page(query.clone()).await?;
+        let limit = query.limit.clamp(1, Query::MOST);
+        Ok(here.and(self.stored.page(query).await?, limit))
+    }
+
+    /// What lives in memory has no other process. Where the store is asked again and again for what
+    /// others have left, that is never theirs.
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>> {
+        if self.stored.is_shared() {
+            return self.stored.orphans(limit).await;
+        }
+        let mut runs = self.memory.orphans(limit).await?;
+        runs.extend(self.stored.orphans(limit - runs.len()).await?);
+        Ok(runs)
+    }
+
+    async fn unarmed(&self, limit: usize) -> Result<Vec<Run>> {
+        let mut runs = self.memory.unarmed(limit).await?;
+        runs.extend(self.stored.unarmed(limit - runs.len()).await?);
+        Ok(runs)
+    }
+
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>> {
+        let mut runs = self.memory.waiting(before, limit).await?;
+        runs.extend(self.stored.waiting(before, limit - runs.len()).await?);
+        Ok(runs)
+    }
+
+    async fn open_runs(&self) -> Result<Vec<Run>> {
+        let mut runs = self.memory.open_runs().await?;
+        runs.extend(self.stored.open_runs().await?);
+        Ok(runs)
+    }
+}
+
+/// No lease ends what lives in this process's memory, and nobody else reads it.
+impl Cluster for SplitStore {}
+
+#[async_trait]
+impl Store for SplitStore {
+    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired> {
         let mut report = self.memory.expire(retention, now).await?;
         report += self.stored.expire(retention, now).await?;
         Ok(report)
     }
 
-    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
-        self.stored.add_rollups(rollups).await
-    }
-
-    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
-        self.stored.rollups(from, to).await
-    }
-
-    async fn secret(&self) -> Result<Secret, JournalError> {
-        self.stored.secret().await
-    }
-
-    fn is_shared(&self) -> bool {
-        self.stored.is_shared()
-    }
-
-    fn news(&self) -> Option<mpsc::Receiver<News>> {
-        self.stored.news()
-    }
-
-    fn watch(&self, stream: Uuid) -> Option<Watch> {
-        self.home_of(stream).watch(stream)
-    }
-
-    fn tenure(&self) -> Tenure {
-        self.stored.tenure()
-    }
-
-    /// No lease ends what lives in this process's memory.
-    fn tenure_of(&self, stream: Uuid) -> Tenure {
-        self.home_of(stream).tenure_of(stream)
-    }
-
-    async fn home(&self, tenant: &str, may_move_in: bool) -> Result<Home, JournalError> {
-        self.stored.home(tenant, may_move_in).await
-    }
-
-    async fn note(
-        &self,
-        tenant: &str,
-        key: &str,
-        stream: Uuid,
-        now: Timestamp,
-    ) -> Result<Noted, JournalError> {
-        self.stored.note(tenant, key, stream, now).await
-    }
-
-    async fn unnote(&self, tenant: &str, key: &str, stream: Uuid) -> Result<(), JournalError> {
-        self.stored.unnote(tenant, key, stream).await
-    }
-
-    async fn breakers(&self) -> Result<Vec<BreakerNotice>, JournalError> {
-        self.stored.breakers().await
-    }
-
-    async fn set_breaker(&self, notice: &BreakerNotice) -> Result<(), JournalError> {
-        self.stored.set_breaker(notice).await
-    }
-
-    fn outdated(&self) -> watch::Receiver<bool> {
-        self.stored.outdated()
-    }
-
-    fn replica_name(&self) -> Option<&str> {
-        self.stored.replica_name()
-    }
-
-    async fn ask_stop(&self, stream: Uuid, attempt: u32) -> Result<bool, JournalError> {
-        self.home_of(stream).ask_stop(stream, attempt).await
-    }
-
-    async fn is_stop_asked(&self, stream: Uuid) -> Result<bool, JournalError> {
-        self.home_of(stream).is_stop_asked(stream).await
-    }
-
-    /// Who lives in memory is read there alone.
-    fn mark_read(&self, stream: Uuid, is_read: bool) {
-        self.home_of(stream).mark_read(stream, is_read);
-    }
-
-    async fn take_unread(&self, stream: Uuid) -> Result<bool, JournalError> {
-        self.home_of(stream).take_unread(stream).await
-    }
-
-    async fn elsewhere(&self, stream: Uuid, tenant: &str) -> Result<Elsewhere, JournalError> {
-        self.home_of(stream).elsewhere(stream, tenant).await
-    }
-
-    fn expect(&self, tenant: &str, within: Duration) {
-        self.stored.expect(tenant, within);
-    }
-
-    fn stops(&self) -> Option<mpsc::Receiver<Uuid>> {
-        self.stored.stops()
-    }
-
-    async fn replicas(&self) -> Result<Vec<ReplicaState>, JournalError> {
-        self.stored.replicas().await
-    }
-
-    fn set_load(&self, load: Load) {
-        self.stored.set_load(load);
-    }
-
-    fn drain(&self) {
-        self.stored.drain();
-    }
-
-    fn health(&self) -> watch::Receiver<Health> {
-        self.stored.health()
-    }
-
-    fn newest(&self) -> Option<Timestamp> {
-        self.stored.newest()
+    async fn close(&self) -> Result<()> {
+        self.memory.close().await?;
+        self.stored.close().await
     }
 
     fn stats(&self) -> Stats {
         let stored = self.stored.stats();
         Stats { streams: stored.streams + self.memory.stats().streams, ..stored }
-    }
-
-    async fn close(&self) -> Result<(), JournalError> {
-        self.memory.close().await?;
-        self.stored.close().await
     }
 }
 
@@ -502,7 +329,7 @@ async fn last_turn(store: &dyn Store, tenant: &str, session: &str) -> Result<u64
     if store.turn_count(tenant, session).await? == 0 {
         return Ok(0);
     }
-    let turns = store.turns(tenant, session, 0, usize::MAX, usize::MAX).await?;
+    let turns = store.turns(TurnRange::all(tenant, session)).await?;
     Ok(turns.last().map_or(0, |turn| turn.number))
 }
 

@@ -19,7 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use capstan_journal::{Claim, Frame, Quota, Retention, Run, RunState, Store, TenantRetention};
+use capstan_journal::{
+    Claim, Frame, Quota, Retention, Run, RunState, Store, TenantRetention, Transition,
+};
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
 use uuid::Uuid;
@@ -101,7 +103,12 @@ impl Load {
             }
             let to = Run { state: RunState::Closed, updated_at: Timestamp::now(), ..run };
             let start = Instant::now();
-            assert!(self.store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
+            assert!(
+                self.store
+                    .transition(Transition::new((RunState::Running, 1), to, vec![], None))
+                    .await
+                    .unwrap()
+            );
             syncs.push(start.elapsed().as_micros() as u32);
             if random.below(50) == 0 && self.store.purge(id, Timestamp::now()).await.unwrap() {
                 purged.push(id);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capstan_journal::{Claim, Frame, Quota, Run, RunState, Store};
+use capstan_journal::{Claim, Frame, Quota, Run, RunState, Store, Transition};
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
 use uuid::Uuid;
@@ -37,7 +37,7 @@ async fn end(store: Arc<dyn Store>, run: Run) {
     let from = (run.state, run.attempt);
     let frames = vec![Frame::new(run.last_seq + 1, vec![b'x'; 150])];
     let to = Run { state: RunState::Closed, updated_at: Timestamp::now(), ..run };
-    assert!(store.transition(from, to, frames, None).await.unwrap());
+    assert!(store.transition(Transition::new(from, to, frames, None)).await.unwrap());
 }
 
 async fn all<T: Send + 'static>(

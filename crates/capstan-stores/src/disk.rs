@@ -15,7 +15,6 @@ mod index;
 mod keeper;
 mod log;
 mod manifest;
-mod moving;
 mod names;
 mod open_runs;
 mod packets;
@@ -49,7 +48,6 @@ use uuid::Uuid;
 use self::files::{Files, SystemFiles};
 use self::folder::Folder;
 use self::group::Reply;
-use self::index::Location;
 use self::keeper::Task;
 use self::names::Name;
 use self::open_runs::OpenRuns;
@@ -76,13 +74,6 @@ const BROWSERS: usize = READS / 4;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 pub use self::repair::{check, repair};
-
-/// Whether this build moves a folder of the format before this one; the feature `format-2` brings
-/// it.
-#[must_use]
-pub const fn moves_format_2() -> bool {
-    moving::CARRY.is_some()
-}
 
 pub(crate) struct DiskStore {
     shared: Arc<Shared>,
@@ -130,7 +121,6 @@ impl DiskStore {
         files: Arc<dyn Files>,
     ) -> Result<Self, JournalError> {
         let folder = Folder::open(path, &*files)?;
-        moving::move_old(&folder, path, &files, settings, moving::CARRY)?;
         let scan = scan::scan(&files, path, settings.boot)?;
         let opened = open_scanned(scan, path, &*files)?;
         let secret = folder.secret()?;
@@ -148,7 +138,7 @@ impl DiskStore {
         let boot = Some(settings.boot)
             .filter(|boot| *boot != [0; 16])
             .map(|boot| Uuid::from_bytes(boot).to_string());
-        let shared = Arc::new(Shared::new(files, path, Some(folder), settings, opened));
+        let shared = Arc::new(Shared::new(files, path, folder, settings, opened));
         let mut open = OpenRuns::default();
         let streams: Vec<_> = shared.index().open.iter().copied().collect();
         for stream in streams {
@@ -292,7 +282,11 @@ impl DiskStore {
     }
 
     /// Has the keeper overwrite what is gone, and waits for it.
-    async fn erase(&self, owners: Vec<Uuid>, turn: Option<Location>) -> Result<(), JournalError> {
+    async fn erase(
+        &self,
+        owners: Vec<Uuid>,
+        turn: Option<(Uuid, u64)>,
+    ) -> Result<(), JournalError> {
         let (reply, answer) = oneshot::channel();
         self.tasks.send(Task::Erase { owners, turn, reply }).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?

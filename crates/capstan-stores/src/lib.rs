@@ -11,7 +11,7 @@ mod packing;
 mod postgres;
 mod report;
 
-pub use disk::{check, moves_format_2, repair};
+pub use disk::{check, repair};
 pub use open::{Durability, Options, check_url, connect, open, open_with};
 #[cfg(feature = "postgres")]
 pub use postgres::{Schema, migrate};

@@ -11,6 +11,7 @@ mod breakers;
 mod browse;
 mod changes;
 mod claims;
+mod cluster;
 mod followers;
 mod frames;
 mod herald;
@@ -33,17 +34,16 @@ mod target;
 mod tls;
 mod wire;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use capstan_journal::{ErrorKind, Frame, Health, JournalError, Load, Replica};
+use capstan_journal::{ErrorKind, Health, JournalError, Load, Replica};
 use capstan_journal::{News, Watched};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use self::block::Block;
 use self::changes::Change;
 use self::claims::ClaimJob;
 use self::frames::Append;
@@ -113,8 +113,6 @@ struct Shared {
     behind: Notify,
     /// Other processes that live.
     peers: AtomicUsize,
-    /// What the database asks of whoever writes to it.
-    min_writer: AtomicU32,
     /// Other processes are heard.
     hears: AtomicBool,
     /// When the last sign of life was sent that arrived.
@@ -138,14 +136,13 @@ impl PostgresStore {
         let listen =
             replica.listen_url.as_deref().map_or_else(|| Ok(target.clone()), Target::parse)?;
         let link = Link::open_with(&target, MIGRATION, None).await.map_err(unreachable)?;
-        let schema = schema::prepare(&link).await?;
+        schema::prepare(&link).await?;
         let seat = Seat { id: Uuid::new_v4(), is_held: true };
         pulse::join(&link, seat.id, None, &replica).await.map_err(Failure::into_error)?;
-        Ok(Self::start(schema, target, listen, options, replica, seat))
+        Ok(Self::start(target, listen, options, replica, seat))
     }
 
     fn start(
-        schema: Schema,
         target: Target,
         listen: Target,
         options: Options,
@@ -181,7 +178,6 @@ impl PostgresStore {
             unsettled: Notify::new(),
             behind: Notify::new(),
             peers: AtomicUsize::new(0),
-            min_writer: AtomicU32::new(schema.min_writer),
             hears: AtomicBool::new(false),
             pulsed: Mutex::new(Instant::now()),
             load: Mutex::default(),
@@ -278,21 +274,6 @@ impl Shared {
         if self.peers.load(Ordering::Relaxed) > 0 {
             let _ = self.notices.try_send(notice);
         }
-    }
-
-    /// Frames as they are stored. `total` is what their stream held before them.
-    fn blocks(&self, frames: &[Frame], total: u64) -> Vec<Block> {
-        block::encode(frames, total, self.all_know(Schema::PACKED))
-    }
-
-    /// Whether every process of this journal knows this migration.
-    fn all_know(&self, migration: u32) -> bool {
-        self.min_writer.load(Ordering::Relaxed) >= migration
-    }
-
-    /// Whether it is known of which streams somebody elsewhere waits for more.
-    fn knows_who_waits(&self) -> bool {
-        self.hears.load(Ordering::Relaxed) && self.all_know(Schema::AWAITED)
     }
 
     fn lock_pulsed(&self) -> MutexGuard<'_, Instant> {

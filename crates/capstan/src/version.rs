@@ -15,11 +15,9 @@ fn written() -> String {
         option_env!("CAPSTAN_COMMIT").map_or_else(String::new, |commit| format!("{commit}, "));
     let page = if has_page() { "playground" } else { "none; web/playground/dist was not built" };
     let faces = capstan_gateway::faces().join(", ");
-    let old =
-        if capstan_stores::moves_format_2() { "moves format 2" } else { "does not move format 2" };
     format!(
-        "{} ({commit}{})\npage: {page}\nfaces: {faces}\njournals: memory, disk ({old}), \
-         postgres\ntraces: OpenTelemetry",
+        "{} ({commit}{})\npage: {page}\nfaces: {faces}\njournals: memory, disk, postgres\n\
+         traces: OpenTelemetry",
         env!("CARGO_PKG_VERSION"),
         env!("CAPSTAN_PLATFORM"),
     )

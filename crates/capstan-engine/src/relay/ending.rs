@@ -4,7 +4,9 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use capstan_agent::{CancelReason, END_LIMIT};
-use capstan_journal::{Asked, ErrorKind, Frame, JournalError, Quota, Run, RunState, StoredTurn};
+use capstan_journal::{
+    Asked, ErrorKind, Frame, JournalError, Quota, Run, RunState, StoredTurn, TurnRange,
+};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{ChatMessage, Close, ErrorSeverity, Fault, FaultKind, Payload};
 use futures_util::FutureExt as _;
@@ -411,7 +413,11 @@ async fn last_messages(
     let turns = engine
         .journal
         .store()
-        .turns(&run.tenant, &run.session, run.turns_before, usize::MAX, LAST_TURNS)
+        .turns(TurnRange {
+            from: run.turns_before,
+            max_bytes: LAST_TURNS,
+            ..TurnRange::all(&run.tenant, &run.session)
+        })
         .await?;
     Ok(turns
         .into_iter()

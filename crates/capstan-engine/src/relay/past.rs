@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use capstan_journal::{JournalError, Run, StoredTurn};
+use capstan_journal::{JournalError, Run, StoredTurn, TurnRange};
 use capstan_protocol::Fault;
 
 use crate::Engine;
@@ -117,7 +117,9 @@ impl Reader<'_> {
             // What comes is a page at most, or one turn.
             let held = self.load.held();
             self.load.grow(PAGE * COPIES, &self.engine.settings.limits)?;
-            let page = store.turns(tenant, session, from, usize::MAX, PAGE).await?;
+            let page = store
+                .turns(TurnRange { from, max_bytes: PAGE, ..TurnRange::all(tenant, session) })
+                .await?;
             let bytes = page.iter().map(StoredTurn::said_bytes).sum::<usize>();
             self.load.shrink_to(held);
             self.load.grow_anyway(bytes.saturating_mul(COPIES));

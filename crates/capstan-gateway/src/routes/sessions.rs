@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use capstan_journal::StoredTurn;
+use capstan_journal::{StoredTurn, TurnRange};
 use capstan_protocol::{Fault, FaultKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -92,13 +92,27 @@ pub(crate) async fn turns(
     let store = app.journal.store();
     // Before anything is read: many that read at once must not hold a page each.
     let _one = app.limiter.cpu_offload.answer(&caller.tenant).await;
-    let page = store.turns(&caller.tenant, &id, after.saturating_add(1), limit, PAGE_BYTES).await?;
+    let page = store
+        .turns(TurnRange {
+            tenant: &caller.tenant,
+            session: &id,
+            from: after.saturating_add(1),
+            limit,
+            max_bytes: PAGE_BYTES,
+        })
+        .await?;
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
     let mut load = app.limiter.load(&caller.tenant);
     load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
     let last = page.last().map_or(after, |turn| turn.number);
-    let has_more =
-        !store.turns(&caller.tenant, &id, last.saturating_add(1), 1, 1).await?.is_empty();
+    let has_more = !store
+        .turns(TurnRange {
+            from: last.saturating_add(1),
+            limit: 1,
+            ..TurnRange::all(&caller.tenant, &id)
+        })
+        .await?
+        .is_empty();
     let next = Some(last).filter(|_| has_more);
     let mut turns = Vec::new();
     for turn in page {

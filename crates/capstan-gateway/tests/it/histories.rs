@@ -8,7 +8,7 @@ use crate::common::odd_store::OddStore;
 use crate::common::{Server, all, ask_in, serve_gateway, stream_of, text};
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::Gateway;
-use capstan_journal::{Claim, Quota, Run, RunState, StoredTurn};
+use capstan_journal::{Claim, Quota, Run, RunState, StoredTurn, Transition};
 use capstan_protocol::{ChatMessage, Role, Timestamp};
 use serde_json::json;
 use uuid::Uuid;
@@ -39,7 +39,12 @@ async fn leave(store: &OddStore, session: Uuid, question: &str) -> Uuid {
     "is_partial": false});
     let turn = StoredTurn::new(run.stream_id, now, 2, said);
     let to = Run { state: RunState::Closed, closed_at: Some(now), ..run.clone() };
-    assert!(store.transition((RunState::Running, 1), to, Vec::new(), Some(turn)).await.unwrap());
+    assert!(
+        store
+            .transition(Transition::new((RunState::Running, 1), to, Vec::new(), Some(turn)))
+            .await
+            .unwrap()
+    );
     run.stream_id
 }
 

@@ -4,7 +4,7 @@
 use crate::common::{all, ask, disk, journal, serve_gateway, start_on, stream_of};
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, Settings};
-use capstan_journal::{Claim, Frame, Journal, NameKind, Run, RunState};
+use capstan_journal::{Claim, Frame, Journal, NameKind, Named, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, Payload, StreamPacket, Timestamp, sse};
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ async fn record(journal: &Journal, stream: &str) -> Run {
 /// The streams that a request's id leads to.
 async fn found(journal: &Journal, request_id: &str) -> Vec<String> {
     let runs =
-        journal.store().named("local", NameKind::RequestId, request_id, None, 9).await.unwrap();
+        journal.store().named(Named::all("local", NameKind::RequestId, request_id)).await.unwrap();
     runs.into_iter().map(|run| run.stream_id.to_string()).collect()
 }
 

@@ -31,10 +31,6 @@ pub enum Point {
     BeforeUnlink,
     /// What was purged is overwritten, and that is not noted.
     AfterErase,
-    /// A folder of the older format is about to count as moved.
-    BeforeMove,
-    /// It does.
-    AfterMove,
 }
 
 /// Aborts the process if this is the chosen point and the chosen hit.
@@ -77,8 +73,6 @@ fn chosen() -> Option<(Point, u64)> {
             "after_swap" => Point::AfterSwap,
             "before_unlink" => Point::BeforeUnlink,
             "after_erase" => Point::AfterErase,
-            "before_move" => Point::BeforeMove,
-            "after_move" => Point::AfterMove,
             _ => return None,
         };
         Some((point, hits.parse().ok()?))

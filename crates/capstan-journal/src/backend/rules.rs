@@ -3,7 +3,19 @@
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 
 use crate::backend::planted_bug::{self, Bug};
-use crate::{Attempt, Claim, ErrorKind, Frame, JournalError, Run, RunState};
+use crate::{ArmedBy, Attempt, Claim, ErrorKind, Frame, JournalError, Piece, Run, RunState};
+
+/// Frames that were read one by one as one piece.
+pub fn piece(frames: Vec<Frame>) -> Piece {
+    let last = frames.last()?.seq;
+    Some((frames.into_iter().collect(), last))
+}
+
+/// Those of the open runs that wait for a gateway.
+pub fn unarmed(open: Vec<Run>, limit: usize) -> Vec<Run> {
+    let is_unarmed = |run: &Run| run.state == RunState::Waiting && run.armed_by == ArmedBy::Gateway;
+    open.into_iter().filter(is_unarmed).take(limit).collect()
+}
 
 /// Whether `frames` may be appended to the run by `attempt`.
 pub fn check_append(run: &Run, attempt: u32, frames: &[Frame]) -> Result<(), JournalError> {

@@ -281,7 +281,9 @@ impl Writer {
         if !self.put_gone(stream, now, true, group) {
             return Ok(false);
         }
-        if let Some(place) = view::turn_of(&self.shared, stream)? {
+        if let Some((session, number)) = view::turn_of(&self.shared, stream)
+            && let Some(place) = view::turn_place(&self.shared, session, number)?
+        {
             let packed =
                 u64::from(place.segment) << 32 | u64::from(super::index::weight(&place.entry));
             group.put(

@@ -168,6 +168,7 @@ fn swap(
     }
     if let Some(segment) = segment {
         let id = segment.id;
+        index.note_moved(victims.iter().map(|victim| victim.id), id);
         index.segments.insert(id, Held::new(segment).with_contents(&contents.entries));
         for ((entry, summary), is_live) in contents.each().zip(live) {
             match is_live {

@@ -19,12 +19,12 @@ use super::files::{Files, create_own, private};
 use super::manifest::Manifest;
 use crate::Damage;
 
-/// Raised when an older build could misread what this one writes.
-const FORMAT: &str = "capstan-journal 5\n";
-/// The same, without bare packets, and without packed ones: what is there is read as it is.
-const EARLIER_FORMATS: [&str; 2] = ["capstan-journal 4\n", "capstan-journal 3\n"];
-/// What is moved when it is opened.
-const OLD_FORMAT: &str = "capstan-journal 2\n";
+/// The version of everything in the folder: raised when an older build could misread what this one
+/// writes. A change that keeps reading folders of the version before handles that version in
+/// `format`.
+const VERSION: u32 = 1;
+/// What the format file says before the version.
+const FORMAT_NAME: &str = "capstan-journal";
 
 /// A folder that this process holds until it is dropped.
 #[derive(Debug)]
@@ -47,13 +47,11 @@ impl Folder {
         restrict(path).map_err(fail)?;
         let folder = Self { path: path.to_owned(), _lock: lock(path)? };
         match format(path)? {
-            Format::Known | Format::Old => {}
-            // Before anything is written that an older build could not read.
-            Format::Earlier => folder.write_format().map_err(fail)?,
+            Format::Known => {}
             Format::Damaged(damage) => return Err(damaged(path, &[damage])),
             // The format comes last: with it the folder is a journal.
             Format::None => {
-                folder.begin_files(files).and_then(|_| folder.write_format()).map_err(fail)?
+                folder.begin_files(files).and_then(|()| folder.write_format()).map_err(fail)?
             }
         }
         Ok(folder)
@@ -72,27 +70,21 @@ impl Folder {
     pub(crate) fn damage(&self) -> Result<Option<Damage>, JournalError> {
         Ok(match format(&self.path)? {
             Format::Damaged(damage) => Some(damage),
-            Format::Known | Format::Earlier | Format::Old | Format::None => None,
+            Format::Known | Format::None => None,
         })
     }
 
-    /// Whether it is of the format before this one.
-    pub(crate) fn is_old(&self) -> Result<bool, JournalError> {
-        Ok(matches!(format(&self.path)?, Format::Old))
-    }
-
     /// Segments and their record: none.
-    pub(crate) fn begin_files(&self, files: &dyn Files) -> io::Result<Manifest> {
+    fn begin_files(&self, files: &dyn Files) -> io::Result<()> {
         create_private(&self.path.join("log"))?;
         let mut salt = [0; 16];
         getrandom::fill(&mut salt).map_err(|error| io::Error::other(error.to_string()))?;
         let manifest = Manifest { next: 1, salt, ..Manifest::default() };
-        manifest.save(files, &self.path)?;
-        Ok(manifest)
+        manifest.save(files, &self.path)
     }
 
     pub(crate) fn write_format(&self) -> io::Result<()> {
-        write_whole(&self.path, "format", FORMAT.as_bytes())
+        write_whole(&self.path, "format", format!("{FORMAT_NAME} {VERSION}\n").as_bytes())
     }
 }
 
@@ -151,8 +143,6 @@ fn locked(folder: &Path, file: &mut File) -> JournalError {
 
 enum Format {
     Known,
-    Earlier,
-    Old,
     None,
     /// There is a journal, and the file is not what was written.
     Damaged(Damage),
@@ -163,22 +153,15 @@ fn format(folder: &Path) -> Result<Format, JournalError> {
     let path = folder.join("format");
     let damaged =
         |what: &str| Format::Damaged(Damage { file: path.clone(), offset: 0, what: what.into() });
-    match fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
-        Ok(text) if text == FORMAT => Ok(Format::Known),
-        Ok(text) if EARLIER_FORMATS.contains(&&*text) => Ok(Format::Earlier),
-        Ok(text) if text == OLD_FORMAT => Ok(Format::Old),
-        Ok(text) if !is_some_format(&text) && has_segments(folder) => {
-            Ok(damaged("the file that tells the format is not what was written"))
-        }
-        Ok(text) => {
-            let message = format!(
-                "the journal folder {} has format {:?}; this build reads {:?}",
-                folder.display(),
-                text.trim(),
-                FORMAT.trim()
-            );
-            Err(JournalError::new(ErrorKind::Unsupported, message))
-        }
+    match fs::read(&path) {
+        Ok(bytes) => match version(&bytes) {
+            Some(VERSION) => Ok(Format::Known),
+            Some(other) => Err(unknown(folder, &path, &format!("is of version {other}"))),
+            None if has_segments(folder) => {
+                Ok(damaged("the file that tells the format is not what was written"))
+            }
+            None => Err(unknown(folder, &path, "is not a journal's format file")),
+        },
         Err(error) if error.kind() == io::ErrorKind::NotFound && has_segments(folder) => {
             Ok(damaged("the file that tells the format is missing"))
         }
@@ -187,10 +170,23 @@ fn format(folder: &Path) -> Result<Format, JournalError> {
     }
 }
 
-/// Whether it is what this build or any other would write.
-fn is_some_format(text: &str) -> bool {
-    let number = text.strip_prefix("capstan-journal ").and_then(|rest| rest.strip_suffix('\n'));
-    number.is_some_and(|number| number.parse::<u32>().is_ok())
+/// The version that a format file names, if it is one that any build would write.
+fn version(bytes: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let version = text.strip_prefix(FORMAT_NAME)?.strip_prefix(' ')?.strip_suffix('\n')?;
+    version.parse().ok()
+}
+
+fn unknown(folder: &Path, path: &Path, what: &str) -> JournalError {
+    let folder = folder.display();
+    let message = format!(
+        "the journal folder {folder} cannot be opened: {} {what}, and this build reads version \
+         {VERSION}; nothing was changed. Open it with the release that wrote it, which can also \
+         copy it into PostgreSQL for this one (`capstan journal copy disk:{folder} \
+         postgres://…`), or begin a new journal in an empty folder",
+        path.display()
+    );
+    JournalError::new(ErrorKind::Unsupported, message)
 }
 
 /// Whether streams lie here: then it is no folder to begin a journal in.

@@ -14,7 +14,7 @@ use super::format::{In, Kind, sum};
 
 pub(crate) const ENTRY: usize = 36;
 pub(crate) const TAIL: usize = 40;
-const MAGIC: [u8; 8] = *b"CAPFOOT\x03";
+const MAGIC: [u8; 8] = *b"CAPFOOT\x01";
 
 /// Where a frame is: its head at `offset`, its payload behind that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

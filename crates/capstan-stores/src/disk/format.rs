@@ -19,12 +19,12 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) const HEADER: usize = 64;
 pub(crate) const GROUP_HEAD: usize = 40;
 pub(crate) const FRAME_HEAD: usize = 40;
-pub(crate) const GROUP_MAGIC: [u8; 4] = *b"GRP\x03";
+pub(crate) const GROUP_MAGIC: [u8; 4] = *b"GRP\x01";
 
-const HEADER_MAGIC: [u8; 8] = *b"CAPSTAN\x03";
-const FORMAT: u16 = 3;
-/// Of payloads. A build that raises one keeps reading those before.
-pub(crate) const VERSION: u8 = 1;
+const HEADER_MAGIC: [u8; 8] = *b"CAPSTAN\x01";
+/// Of segments and of payloads. What raises one raises the folder's version as well.
+const FORMAT: u16 = 1;
+const VERSION: u8 = 1;
 
 /// What a frame is about. The order is that of a footer's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

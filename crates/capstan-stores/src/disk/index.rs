@@ -119,11 +119,12 @@ impl Gone {
 #[derive(Default)]
 pub(crate) struct Index {
     pub(crate) segments: BTreeMap<u32, Held>,
+    /// The cleaned segments that took the place of others since the last group was written: what
+    /// the writer looked up for the group under way may have moved there.
+    moved: HashMap<u32, u32>,
     pub(crate) streams: BTreeMap<Uuid, Stream>,
     /// All names of all streams, claims of streams that are gone included.
     pub(crate) names: BTreeSet<(Name, Uuid)>,
-    /// Streams whose record was written by a build that knew no clues: by those they are not found.
-    pub(crate) clueless: BTreeSet<Uuid>,
     pub(crate) closed: BTreeSet<(Timestamp, Uuid)>,
     pub(crate) open: BTreeSet<Uuid>,
     pub(crate) sessions: HashMap<Uuid, Session>,
@@ -230,12 +231,9 @@ impl Session {
         }
     }
 
-    /// Turns that are gone, and each segment in which they may still lie.
-    pub(crate) fn lost_turns(&self, index: &Index) -> impl Iterator<Item = (Arc<Segment>, u64)> {
-        let segments = self.parts.0.iter().filter_map(|part| index.segments.get(&part.segment));
-        let each = segments
-            .flat_map(|held| self.gone_turns.iter().map(|turn| (held.segment.clone(), *turn)));
-        each.collect::<Vec<_>>().into_iter()
+    /// Turns that are gone.
+    pub(crate) fn lost_turns(&self) -> impl Iterator<Item = u64> {
+        self.gone_turns.iter().copied()
     }
 
     pub(crate) fn has_lost(&self, turn: u64) -> bool {
@@ -252,7 +250,6 @@ impl Index {
             self.resize(stream.tenant, stream.size, 0);
         }
         self.open.remove(&owner);
-        self.clueless.remove(&owner);
         if let Some(closed_at) = stream.closed_at {
             self.closed.remove(&(closed_at, owner));
         }
@@ -336,6 +333,28 @@ impl Index {
                 gone.segments.remove(&id);
                 gone.own.retain(|(segment, _)| *segment != id);
             }
+        }
+    }
+
+    /// What lay in these segments lies in another one now.
+    pub(crate) fn note_moved(&mut self, from: impl Iterator<Item = u32>, to: u32) {
+        for from in from {
+            self.moved.values_mut().filter(|place| **place == from).for_each(|place| *place = to);
+            self.moved.insert(from, to);
+        }
+    }
+
+    /// A group was written: whatever is looked up from now on is found where it lies.
+    pub(crate) fn settle_moved(&mut self) {
+        self.moved.clear();
+    }
+
+    /// Segments that hold something of a session, be it gone or not.
+    pub(crate) fn segments_of_session(&self, session: Uuid) -> Vec<u32> {
+        match (self.sessions.get(&session), self.gone.get(&session)) {
+            (Some(session), _) => session.parts.0.iter().map(|part| part.segment).collect(),
+            (None, Some(gone)) => gone.segments.iter().copied().collect(),
+            (None, None) => Vec::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! which files there are, and has a journal that failed tried again. One thread, so that nothing is
 //! copied while it is being erased.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,9 +19,8 @@ use uuid::Uuid;
 use super::clean;
 use super::footer::Contents;
 use super::format::{FRAME_HEAD, Kind};
-use super::index::Location;
 use super::record::split_summary;
-use super::segment::{Payload, Segment};
+use super::segment::Segment;
 use super::shared::{MB, Shared, io_failure};
 use super::walk;
 use super::writer::Command;
@@ -38,10 +38,11 @@ pub(crate) const ASIDE: &str = "damaged";
 pub(crate) enum Task {
     /// The segment is full.
     Seal(Arc<Segment>),
-    /// Overwrites what is left of owners that are gone, and this turn.
+    /// Overwrites what is left of owners that are gone, and this turn of a session, by its number:
+    /// where they lie is looked up when it is done, since they may be copied until then.
     Erase {
         owners: Vec<Uuid>,
-        turn: Option<Location>,
+        turn: Option<(Uuid, u64)>,
         reply: oneshot::Sender<Result<(), JournalError>>,
     },
     /// Something may be worth cleaning.
@@ -63,7 +64,7 @@ struct Keeper {
     retry: Option<(Instant, Duration)>,
 }
 
-type Erasing = (Vec<Uuid>, Option<Location>, oneshot::Sender<Result<(), JournalError>>);
+type Erasing = (Vec<Uuid>, Option<(Uuid, u64)>, oneshot::Sender<Result<(), JournalError>>);
 
 pub(crate) fn spawn(
     shared: Arc<Shared>,
@@ -238,7 +239,7 @@ impl Keeper {
 
     fn finish_erasing(&mut self) -> io::Result<()> {
         if !self.to_erase.is_empty() {
-            let turns = lost_turns(&self.shared)?;
+            let turns = lost_turns(&self.shared);
             erase(&self.shared, &self.to_erase, &turns).map_err(io::Error::other)?;
             let owners = std::mem::take(&mut self.to_erase);
             self.note_erased(owners);
@@ -256,7 +257,7 @@ impl Keeper {
 }
 
 /// Writes the footer of a segment all of whose groups are on the disk.
-pub(crate) fn seal(segment: &Segment) -> io::Result<()> {
+fn seal(segment: &Segment) -> io::Result<()> {
     let file = segment.file()?;
     let (end, entries) = (segment.size(), segment.entries()?);
     // What was half written, or written again elsewhere, goes.
@@ -280,31 +281,36 @@ pub(crate) fn seal(segment: &Segment) -> io::Result<()> {
 
 const CONTENT: [Kind; 5] = [Kind::Body, Kind::Packets, Kind::Record, Kind::Turn, Kind::Session];
 
-fn erase(shared: &Shared, owners: &[Uuid], turns: &[Location]) -> Result<(), JournalError> {
-    let mut by_segment: std::collections::BTreeMap<u32, (Arc<Segment>, Vec<_>)> =
-        std::collections::BTreeMap::new();
+fn erase(shared: &Shared, owners: &[Uuid], turns: &[(Uuid, u64)]) -> Result<(), JournalError> {
+    // By segment: whose frames, of which kind, and which of them if not all.
+    let mut wanted: BTreeMap<u32, (Arc<Segment>, Vec<(Uuid, Kind, Option<u64>)>)> = BTreeMap::new();
     {
         let index = shared.index();
-        let held = |id: u32| index.segments.get(&id).map(|held| (held.segment.clone(), Vec::new()));
-        for place in turns {
-            if let Some(new) = held(place.segment) {
-                by_segment.entry(place.segment).or_insert(new).1.push(place.entry);
+        let mut want = |id: u32, what: (Uuid, Kind, Option<u64>)| {
+            if let Some(held) = index.segments.get(&id) {
+                let new = || (held.segment.clone(), Vec::new());
+                wanted.entry(id).or_insert_with(new).1.push(what);
+            }
+        };
+        for (session, turn) in turns {
+            for id in index.segments_of_session(*session) {
+                want(id, (*session, Kind::Turn, Some(*turn)));
             }
         }
         for owner in owners {
             for id in index.gone.get(owner).map(|gone| &gone.segments).into_iter().flatten() {
-                if let Some(new) = held(*id) {
-                    by_segment.entry(*id).or_insert(new);
-                }
+                CONTENT.iter().for_each(|kind| want(*id, (*owner, *kind, None)));
             }
         }
     }
-    for (segment, mut entries) in by_segment.into_values() {
+    for (segment, wanted) in wanted.into_values() {
         let fail = |error| io_failure("erase in", &segment.path, error);
-        for owner in owners {
-            for kind in CONTENT {
-                entries.extend(segment.find(*owner, kind, 0, usize::MAX).map_err(fail)?);
-            }
+        let mut entries = Vec::new();
+        for (owner, kind, seq) in wanted {
+            let (after, limit) = seq.map_or((0, usize::MAX), |seq| (seq - 1, 1));
+            let found = segment.find(owner, kind, after, limit).map_err(fail)?;
+            entries
+                .extend(found.into_iter().filter(|entry| seq.is_none_or(|seq| entry.seq == seq)));
         }
         segment.erase(&entries).map_err(fail)?;
     }
@@ -321,24 +327,11 @@ fn erase(shared: &Shared, owners: &[Uuid], turns: &[Location]) -> Result<(), Jou
 }
 
 /// Turns that are gone and may not have been overwritten.
-fn lost_turns(shared: &Shared) -> io::Result<Vec<Location>> {
-    let lost: Vec<_> = {
-        let index = shared.index();
-        let sessions = index.sessions.iter();
-        sessions
-            .flat_map(|(id, session)| {
-                session.lost_turns(&index).map(|(segment, turn)| (*id, segment, turn))
-            })
-            .collect()
-    };
-    let mut places = Vec::new();
-    for (session, segment, turn) in lost {
-        let entry = segment.find(session, Kind::Turn, turn - 1, 1)?;
-        for entry in entry.into_iter().filter(|entry| entry.seq == turn) {
-            if let Payload::Whole(_) = segment.payload(&*segment.file()?, &entry)? {
-                places.push(Location { segment: segment.id, entry });
-            }
-        }
-    }
-    Ok(places)
+fn lost_turns(shared: &Shared) -> Vec<(Uuid, u64)> {
+    let index = shared.index();
+    let each = index
+        .sessions
+        .iter()
+        .flat_map(|(session, lost)| lost.lost_turns().map(move |turn| (*session, turn)));
+    each.collect()
 }

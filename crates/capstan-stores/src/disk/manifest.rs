@@ -14,7 +14,7 @@ use super::files::{Files, read_range};
 use super::format::sum;
 
 const NAME: &str = "files";
-const FIRST_LINE: &str = "capstan-journal files 3";
+const FIRST_LINE: &str = "capstan-journal files 1";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {

@@ -57,8 +57,6 @@ pub(crate) struct RunSummary {
     pub(crate) key: Name,
     /// By what else the run is found, its session first.
     pub(crate) others: Vec<Name>,
-    /// Whether clues are among them, if there are any.
-    pub(crate) has_clues: bool,
 }
 
 /// What is left of an owner that is gone.
@@ -121,7 +119,6 @@ impl Record {
             tenant: names.tenant(&run.tenant),
             key: names.of(&run.tenant, NameKind::Key, &run.key),
             others,
-            has_clues: true,
         }
     }
 }
@@ -150,8 +147,6 @@ impl RunSummary {
             .chain(&self.others)
             .take(2 + usize::from(u8::MAX));
         names.for_each(|name| bytes.extend(name));
-        // Builds that know no clues read on to the last name and no further.
-        bytes.push(u8::from(self.has_clues));
         with_length(bytes)
     }
 
@@ -177,7 +172,6 @@ impl RunSummary {
             tenant: from.take()?,
             key: from.take()?,
             others: (0..count).map(|_| from.take()).collect::<Option<_>>()?,
-            has_clues: from.take() == Some([1]),
         })
     }
 }

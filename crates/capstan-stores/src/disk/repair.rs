@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use capstan_journal::{ErrorKind, JournalError, RunState};
+use capstan_journal::{JournalError, RunState};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use uuid::Uuid;
 
@@ -93,12 +93,7 @@ fn boot() -> [u8; 16] {
 }
 
 fn hold(folder: &Path) -> Result<(Folder, Arc<dyn Files>), JournalError> {
-    let held = Folder::hold(folder)?;
-    if held.is_old()? {
-        let message = "the journal has an older format; opening it once moves it to this one";
-        return Err(JournalError::new(ErrorKind::Unsupported, message));
-    }
-    Ok((held, Arc::new(SystemFiles)))
+    Ok((Folder::hold(folder)?, Arc::new(SystemFiles)))
 }
 
 fn report_of(scan: &Scan) -> Report {

@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     /// Files that nothing needs any more and that are still there.
     doomed: Mutex<Vec<PathBuf>>,
     // Last: the folder is given back when nobody writes to it any more.
-    _held: Option<Folder>,
+    _held: Folder,
 }
 
 /// What was found in a folder.
@@ -94,7 +94,7 @@ impl Shared {
     pub(crate) fn new(
         files: Arc<dyn Files>,
         folder: &Path,
-        held: Option<Folder>,
+        held: Folder,
         settings: Settings,
         opened: Opened,
     ) -> Self {

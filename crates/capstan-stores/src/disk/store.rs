@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use capstan_journal::backend::rules;
 use capstan_journal::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Frames, Health, JournalError, Kept,
-    KeptSession, NameKind, Query, Quota, Retention, Rollup, Run, RunPage, RunState, Secret, Stats,
-    Store, StoredTurn, Usage,
+    Catalog, Claim, Claimed, Cluster, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept,
+    KeptSession, Layer, NameKind, Named, Piece, Query, Quota, Records, Result, Retention, Rollup,
+    Run, RunPage, RunState, Secret, Sessions, Stats, Store, StoredTurn, Transfer, Transition,
+    TurnRange, Usage,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::{oneshot, watch};
@@ -25,9 +27,12 @@ const SHORT_LIST: usize = 16;
 /// Bytes of a turn that are written down in no time.
 const SHORT_TURN: usize = 64 * 1024;
 
+impl Layer for DiskStore {}
+
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
-impl Store for DiskStore {
-    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+impl Records for DiskStore {
+    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed> {
         let stream = claim.stream_id;
         let claimed = self.ask(|reply| Command::Claim(Box::new(claim), *quota, reply)).await?;
         let settled = self.shared.syncs.settled(claimed.run.stream_id).await;
@@ -38,80 +43,55 @@ impl Store for DiskStore {
         settled.map(|()| claimed)
     }
 
-    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
+    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>> {
         self.view_much_of(self.owner_of(stream), LARGE_READ, move |shared| {
             view::body(shared, stream)
         })
         .await
     }
 
-    async fn append(
-        &self,
-        stream: Uuid,
-        attempt: u32,
-        frames: Vec<Frame>,
-    ) -> Result<(), JournalError> {
+    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<()> {
         match self.append_at_once(stream, attempt, &frames) {
             Some(appended) => appended,
             None => self.ask(|reply| Command::Append { stream, attempt, frames, reply }).await,
         }
     }
 
-    async fn transition(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        turn: Option<StoredTurn>,
-    ) -> Result<bool, JournalError> {
-        self.step(from, to, frames, turn, Quota::UNLIMITED).await
-    }
-
-    async fn suspend(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        quota: &Quota,
-    ) -> Result<bool, JournalError> {
-        self.step(from, to, frames, None, *quota).await
-    }
-
-    async fn read(
-        &self,
-        stream: Uuid,
-        after: u64,
-        max_packets: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<Frame>, JournalError> {
-        let read = move |shared: &Shared| view::read(shared, stream, after, max_packets, max_bytes);
-        let frames = self.view_of(self.owner_of(stream), read).await?;
+    async fn transition(&self, step: Transition) -> Result<bool> {
+        let Transition { from, to, frames, turn, quota } = step;
+        let turn = match turn {
+            Some(turn) => Some(Box::new(written(turn).await?)),
+            None => None,
+        };
+        let (stream, to) = (to.stream_id, Box::new(to));
+        let is_done =
+            self.ask(|reply| Command::Transition { from, to, frames, turn, quota, reply }).await?;
         self.shared.syncs.settled(stream).await?;
+        Ok(is_done)
+    }
+
+    async fn read(&self, id: Uuid, after: u64, most: usize, bytes: usize) -> Result<Vec<Frame>> {
+        let read = move |shared: &Shared| view::read(shared, id, after, most, bytes);
+        let frames = self.view_of(self.owner_of(id), read).await?;
+        self.shared.syncs.settled(id).await?;
         Ok(frames)
     }
 
-    async fn read_on(
-        &self,
-        stream: Uuid,
-        after: u64,
-        max_packets: usize,
-        max_bytes: usize,
-    ) -> Result<Option<(Frames, u64)>, JournalError> {
-        let read =
-            move |shared: &Shared| view::read_on(shared, stream, after, max_packets, max_bytes);
-        let frames = self.view_of(self.owner_of(stream), read).await?;
-        self.shared.syncs.settled(stream).await?;
+    async fn read_on(&self, id: Uuid, after: u64, most: usize, bytes: usize) -> Result<Piece> {
+        let read = move |shared: &Shared| view::read_on(shared, id, after, most, bytes);
+        let frames = self.view_of(self.owner_of(id), read).await?;
+        self.shared.syncs.settled(id).await?;
         Ok(frames)
     }
 
-    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+    async fn run(&self, stream: Uuid) -> Result<Option<Run>> {
         let run =
             self.view_of(self.owner_of(stream), move |shared| view::run(shared, stream)).await?;
         self.shared.syncs.settled(stream).await?;
         Ok(run)
     }
 
-    async fn is_tail_certain(&self, stream: Uuid) -> Result<bool, JournalError> {
+    async fn is_tail_certain(&self, stream: Uuid) -> Result<bool> {
         let boot = self.boot.clone();
         self.view(move |shared| {
             let Some(record) = view::record(shared, stream)? else { return Ok(true) };
@@ -122,7 +102,7 @@ impl Store for DiskStore {
         .await
     }
 
-    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>> {
         let reader = self.shared.names.tenant(tenant);
         let (tenant, key) = (tenant.to_owned(), key.to_owned());
         let found =
@@ -133,84 +113,29 @@ impl Store for DiskStore {
         Ok(found)
     }
 
-    async fn list(
-        &self,
-        tenant: &str,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> Result<Vec<Run>, JournalError> {
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool> {
         let tenant = self.shared.names.tenant(tenant);
-        self.listed(tenant, tenant, before, limit).await
+        let index = self.shared.index();
+        let gone = index.gone.get(&stream).filter(|gone| gone.is_claim_kept());
+        Ok(gone.and_then(|gone| gone.summary).is_some_and(|summary| summary.tenant == tenant))
     }
 
-    async fn named(
-        &self,
-        tenant: &str,
-        kind: NameKind,
-        name: &str,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> Result<Vec<Run>, JournalError> {
-        let name = self.shared.names.of(tenant, kind, name);
-        self.listed(self.shared.names.tenant(tenant), name, before, limit).await
-    }
-
-    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
-        let _turn = self.browsers.acquire().await.map_err(|_| closed())?;
-        let page = self.view(move |shared| browse::page(shared, &query)).await?;
-        for run in &page.runs {
-            self.shared.syncs.settled(run.stream_id).await?;
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool> {
+        let turn = view::turn_of(&self.shared, stream);
+        if !self.ask(|reply| Command::Purge { stream, now, reply }).await? {
+            return Ok(false);
         }
-        Ok(page)
+        self.shared.syncs.settled(stream).await?;
+        self.erase(vec![stream], turn).await?;
+        Ok(true)
     }
+}
 
-    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
-        self.open_in(RunState::Running, None, limit).await
-    }
-
-    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
-        self.open_in(RunState::Waiting, Some(before), limit).await
-    }
-
-    async fn runs_after(&self, after: Uuid, limit: usize) -> Result<Vec<Run>, JournalError> {
-        self.view(move |shared| {
-            let range = (Bound::Excluded(after), Bound::Unbounded);
-            let streams: Vec<_> = shared
-                .index()
-                .streams
-                .range(range)
-                .take(limit)
-                .map(|(stream, _)| *stream)
-                .collect();
-            streams.into_iter().filter_map(|stream| view::run(shared, stream).transpose()).collect()
-        })
-        .await
-    }
-
-    async fn import(&self, kept: Kept) -> Result<bool, JournalError> {
-        self.ask(|reply| Command::Import(Box::new(kept), reply)).await
-    }
-
-    async fn import_session(&self, kept: KeptSession) -> Result<(), JournalError> {
-        self.ask(|reply| Command::ImportSession(Box::new(kept), reply)).await
-    }
-
-    async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
-        self.view(|shared| {
-            let streams: Vec<_> = shared.index().open.iter().copied().collect();
-            streams.into_iter().filter_map(|stream| view::run(shared, stream).transpose()).collect()
-        })
-        .await
-    }
-
-    async fn turns(
-        &self,
-        tenant: &str,
-        session: &str,
-        from: u64,
-        limit: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<StoredTurn>, JournalError> {
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Sessions for DiskStore {
+    async fn turns(&self, range: TurnRange<'_>) -> Result<Vec<StoredTurn>> {
+        let TurnRange { tenant, session, from, limit, max_bytes } = range;
         let reader = self.shared.names.tenant(tenant);
         let (tenant, session) = (tenant.to_owned(), session.to_owned());
         let read =
@@ -222,46 +147,29 @@ impl Store for DiskStore {
         Ok(turns)
     }
 
-    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64> {
         let name = self.shared.names.of(tenant, NameKind::Session, session);
         let index = self.shared.index();
         let session = index.session_ids.get(&name).and_then(|id| index.sessions.get(id));
         Ok(session.map_or(0, |session| session.turns))
     }
 
-    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
-        let tenant = self.shared.names.tenant(tenant);
-        let index = self.shared.index();
-        let gone = index.gone.get(&stream).filter(|gone| gone.is_claim_kept());
-        Ok(gone.and_then(|gone| gone.summary).is_some_and(|summary| summary.tenant == tenant))
-    }
-
-    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool> {
         let name = self.shared.names.of(tenant, NameKind::Session, session);
         Ok(self.shared.index().session_ids.contains_key(&name))
     }
 
-    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
+    async fn sessions(&self, tenant: &str) -> Result<u64> {
         let tenant = self.shared.names.tenant(tenant);
         Ok(self.shared.index().sessions_of.get(&tenant).copied().unwrap_or(0))
     }
 
-    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage> {
         let (tenant, session) = (tenant.to_owned(), session.to_owned());
         self.view(move |shared| Ok(view::usage(shared, &tenant, &session))).await
     }
 
-    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
-        let turn = self.view(move |shared| view::turn_of(shared, stream)).await?;
-        if !self.ask(|reply| Command::Purge { stream, now, reply }).await? {
-            return Ok(false);
-        }
-        self.shared.syncs.settled(stream).await?;
-        self.erase(vec![stream], turn).await?;
-        Ok(true)
-    }
-
-    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool> {
         let name = self.shared.names.of(tenant, NameKind::Session, session);
         // What had expired of it was not overwritten.
         let leftovers = self.shared.index().leftovers(name);
@@ -280,24 +188,81 @@ impl Store for DiskStore {
         self.erase(vec![session], None).await?;
         Ok(true)
     }
+}
 
-    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
-        self.expire_all(retention, now).await
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Catalog for DiskStore {
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>> {
+        let tenant = self.shared.names.tenant(tenant);
+        self.listed(tenant, tenant, before, limit).await
     }
 
-    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
+    async fn named(&self, named: Named<'_>) -> Result<Vec<Run>> {
+        let Named { tenant, kind, name, before, limit } = named;
+        let name = self.shared.names.of(tenant, kind, name);
+        self.listed(self.shared.names.tenant(tenant), name, before, limit).await
+    }
+
+    async fn page(&self, query: Query) -> Result<RunPage> {
+        let _turn = self.browsers.acquire().await.map_err(|_| closed())?;
+        let page = self.view(move |shared| browse::page(shared, &query)).await?;
+        for run in &page.runs {
+            self.shared.syncs.settled(run.stream_id).await?;
+        }
+        Ok(page)
+    }
+
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>> {
+        self.open_in(RunState::Running, None, limit).await
+    }
+
+    async fn unarmed(&self, limit: usize) -> Result<Vec<Run>> {
+        Ok(rules::unarmed(self.open_runs().await?, limit))
+    }
+
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>> {
+        self.open_in(RunState::Waiting, Some(before), limit).await
+    }
+
+    async fn open_runs(&self) -> Result<Vec<Run>> {
+        self.view(|shared| {
+            let streams: Vec<_> = shared.index().open.iter().copied().collect();
+            streams.into_iter().filter_map(|stream| view::run(shared, stream).transpose()).collect()
+        })
+        .await
+    }
+
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<()> {
         let here = self.rollups.clone();
         self.view(move |_| here.add(rollups)).await
     }
 
-    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>> {
         let _turn = self.browsers.acquire().await.map_err(|_| closed())?;
         let here = self.rollups.clone();
         self.view(move |_| Ok(here.between(from, to))).await
     }
+}
 
-    async fn secret(&self) -> Result<Secret, JournalError> {
+impl Cluster for DiskStore {}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Store for DiskStore {
+    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired> {
+        self.expire_all(retention, now).await
+    }
+
+    async fn secret(&self) -> Result<Secret> {
         Ok(self.secret.clone())
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.ask(Command::Close).await?;
+        let (reply, answer) = oneshot::channel();
+        self.tasks.send(Task::Save(reply)).map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
     }
 
     fn health(&self) -> watch::Receiver<Health> {
@@ -324,11 +289,34 @@ impl Store for DiskStore {
         }
     }
 
-    async fn close(&self) -> Result<(), JournalError> {
-        self.ask(Command::Close).await?;
-        let (reply, answer) = oneshot::channel();
-        self.tasks.send(Task::Save(reply)).map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())?
+    fn transfer(&self) -> Option<&dyn Transfer> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Transfer for DiskStore {
+    async fn runs_after(&self, after: Uuid, limit: usize) -> Result<Vec<Run>> {
+        self.view(move |shared| {
+            let range = (Bound::Excluded(after), Bound::Unbounded);
+            let streams: Vec<_> = shared
+                .index()
+                .streams
+                .range(range)
+                .take(limit)
+                .map(|(stream, _)| *stream)
+                .collect();
+            streams.into_iter().filter_map(|stream| view::run(shared, stream).transpose()).collect()
+        })
+        .await
+    }
+
+    async fn import(&self, kept: Kept) -> Result<bool> {
+        self.ask(|reply| Command::Import(Box::new(kept), reply)).await
+    }
+
+    async fn import_session(&self, kept: KeptSession) -> Result<()> {
+        self.ask(|reply| Command::ImportSession(Box::new(kept), reply)).await
     }
 }
 
@@ -344,25 +332,6 @@ async fn written(turn: StoredTurn) -> Result<WrittenTurn, JournalError> {
 }
 
 impl DiskStore {
-    async fn step(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        turn: Option<StoredTurn>,
-        quota: Quota,
-    ) -> Result<bool, JournalError> {
-        let turn = match turn {
-            Some(turn) => Some(Box::new(written(turn).await?)),
-            None => None,
-        };
-        let (stream, to) = (to.stream_id, Box::new(to));
-        let is_done =
-            self.ask(|reply| Command::Transition { from, to, frames, turn, quota, reply }).await?;
-        self.shared.syncs.settled(stream).await?;
-        Ok(is_done)
-    }
-
     /// Whose stream it is, by the name in the index.
     fn owner_of(&self, stream: Uuid) -> Option<names::Name> {
         self.shared.index().streams.get(&stream).map(|stream| stream.tenant)

@@ -6,6 +6,7 @@ mod clean;
 mod damage;
 mod faults;
 mod power;
+mod purge;
 mod recorder;
 mod tokens;
 
@@ -14,7 +15,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_journal::{Claim, Frame, Quota, Run, RunState, Store, StoredTurn};
+use capstan_journal::{
+    Catalog, Claim, Frame, Quota, Records, Run, RunState, Sessions, Store, StoredTurn, Transition,
+    TurnRange,
+};
 use capstan_protocol::{Payload, StreamPacket, Timestamp, sse};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -146,7 +150,16 @@ async fn run_once(
         now.last += some;
         told(id, now);
     }
-    assert!(store.transition((RunState::Running, 1), closed(&run), vec![], Some(turn(id))).await?);
+    assert!(
+        store
+            .transition(Transition::new(
+                (RunState::Running, 1),
+                closed(&run),
+                vec![],
+                Some(turn(id))
+            ))
+            .await?
+    );
     now.is_closed = true;
     told(id, now);
     Ok(id)
@@ -174,7 +187,7 @@ async fn assert_kept(store: &DiskStore, all: &All) {
         assert_eq!(store.body(id).await.unwrap().unwrap(), claim(id).body);
         assert!(!store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().is_new, "{id} runs once");
     }
-    let turns = store.turns("t", "session", 0, usize::MAX, usize::MAX).await.unwrap();
+    let turns = store.turns(TurnRange::all("t", "session")).await.unwrap();
     assert!(turns.windows(2).all(|pair| pair[0].number < pair[1].number));
     assert_eq!(store.turn_count("t", "session").await.unwrap(), turns.len() as u64);
     // What claims are measured by says the same.
@@ -238,7 +251,12 @@ async fn is_certain_after(durability: Durability, state: RunState, boot: [u8; 16
         let run = store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().run;
         store.append(id, 1, frames(id, 1, 1)).await.unwrap();
         let to = Run { state, ..run };
-        assert!(store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
+        assert!(
+            store
+                .transition(Transition::new((RunState::Running, 1), to, vec![], None))
+                .await
+                .unwrap()
+        );
     }
     let settings = Settings { boot, ..settings(durability) };
     let store = DiskStore::open_with(folder.path(), settings, Arc::new(SystemFiles)).unwrap();

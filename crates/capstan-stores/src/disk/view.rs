@@ -370,18 +370,11 @@ pub(crate) fn turn_place(
     })
 }
 
-/// Where the turn is that a stream left.
-pub(crate) fn turn_of(shared: &Shared, stream: Uuid) -> Result<Option<Location>, JournalError> {
-    let turn = {
-        let index = shared.index();
-        index
-            .streams
-            .get(&stream)
-            .map(|stream| (stream.session_id, stream.turn))
-            .filter(|(_, turn)| *turn > 0)
-    };
-    let Some((session, number)) = turn else { return Ok(None) };
-    turn_place(shared, session, number)
+/// The turn that a stream left: its session, and its number.
+pub(crate) fn turn_of(shared: &Shared, stream: Uuid) -> Option<(Uuid, u64)> {
+    let index = shared.index();
+    let stream = index.streams.get(&stream)?;
+    Some((stream.session_id, stream.turn)).filter(|(_, turn)| *turn > 0)
 }
 
 /// A session's turns from a number on.

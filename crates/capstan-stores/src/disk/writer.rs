@@ -369,6 +369,7 @@ impl Writer {
             index.forget_names(owner, names);
         }
         entries.iter().for_each(|(entry, summary)| index.admit(segment.id, entry, summary));
+        index.settle_moved();
         Ok(())
     }
 

@@ -27,17 +27,12 @@ pub(super) struct Block {
 }
 
 /// Cuts frames into blocks. `total` is what the stream held before them.
-pub(super) fn encode(frames: &[Frame], mut total: u64, may_pack: bool) -> Vec<Block> {
-    let pieces: Vec<_> = if may_pack {
-        cut(frames, PACKED_BYTES).flat_map(packed).collect()
-    } else {
-        cut(frames, BLOCK_BYTES).map(|some| (some, plain(some))).collect()
-    };
+pub(super) fn encode(frames: &[Frame], mut total: u64) -> Vec<Block> {
     let block = |(some, data): (&[Frame], Bytes)| {
         total += size(some) as u64;
         Block { last_seq: some.last().map_or(0, |frame| frame.seq), total, data }
     };
-    pieces.into_iter().map(block).collect()
+    cut(frames, PACKED_BYTES).flat_map(packed).map(block).collect()
 }
 
 /// Neighbours that take no more than this together, or one that takes more.
@@ -207,31 +202,25 @@ mod tests {
         ] {
             let all = frames(lengths);
             let total: usize = 100 + lengths.iter().sum::<usize>();
-            for may_pack in [false, true] {
-                let blocks = encode(&all, 100, may_pack);
-                assert_eq!(read(&blocks), all);
-                assert_eq!(blocks.last().map_or(100, |block| block.total), total as u64);
-                assert!(
-                    blocks
-                        .iter()
-                        .all(|block| block.data.len() <= 8100 || block.data.len() > 20_000)
-                );
-            }
+            let blocks = encode(&all, 100);
+            assert_eq!(read(&blocks), all);
+            assert_eq!(blocks.last().map_or(100, |block| block.total), total as u64);
+            assert!(
+                blocks.iter().all(|block| block.data.len() <= 8100 || block.data.len() > 20_000)
+            );
         }
     }
 
     #[test]
     fn packets_of_one_append_take_a_fraction_of_their_size_and_fewer_blocks() {
         let all = packets(1000);
-        let (plain, packed) = (encode(&all, 0, false), encode(&all, 0, true));
-        let stored = |blocks: &[Block]| blocks.iter().map(|block| block.data.len()).sum::<usize>();
-        assert!(stored(&packed) * 5 < stored(&plain), "{} of {}", stored(&packed), stored(&plain));
-        assert!(
-            packed.len() * 3 < plain.len()
-                && packed.iter().all(|block| block.data.len() <= BLOCK_BYTES)
-        );
-        assert_eq!(read(&packed), all);
-        assert_eq!(packed.last().map(|block| block.total), plain.last().map(|block| block.total));
+        let blocks = encode(&all, 0);
+        let stored: usize = blocks.iter().map(|block| block.data.len()).sum();
+        assert!(stored * 5 < size(&all), "{stored} of {}", size(&all));
+        assert!(blocks.len() * 3 < size(&all) / BLOCK_BYTES);
+        assert!(blocks.iter().all(|block| block.data.len() <= BLOCK_BYTES));
+        assert_eq!(read(&blocks), all);
+        assert_eq!(blocks.last().map(|block| block.total), Some(size(&all) as u64));
     }
 
     #[test]
@@ -240,25 +229,29 @@ mod tests {
             .zip(noise(40_000).chunks(1000))
             .map(|(seq, some)| Frame::new(seq, some.to_vec()))
             .collect();
-        assert_eq!(encode(&all, 0, true), encode(&all, 0, false));
-        let token = packets(1);
-        assert_eq!(encode(&token, 0, true), encode(&token, 0, false));
+        for all in [all, packets(1)] {
+            let blocks = encode(&all, 0);
+            assert!(
+                blocks.iter().all(|block| {
+                    block.data[0] == PLAIN && block.data.len() <= BLOCK_BYTES + 64
+                })
+            );
+            assert_eq!(read(&blocks), all);
+        }
     }
 
     #[test]
     fn a_gap_begins_a_block() {
         let mut all = frames(&[1, 1]);
         all[1].seq = 1 << 20;
-        for may_pack in [false, true] {
-            let blocks = encode(&all, 0, may_pack);
-            assert_eq!(blocks.iter().map(|block| block.last_seq).collect::<Vec<_>>(), [5, 1 << 20]);
-        }
+        let blocks = encode(&all, 0);
+        assert_eq!(blocks.iter().map(|block| block.last_seq).collect::<Vec<_>>(), [5, 1 << 20]);
     }
 
     #[test]
     fn what_is_no_block_is_said_to_be_damaged() {
-        let whole = encode(&frames(&[3, 4]), 0, false).remove(0).data;
-        let packed = encode(&packets(20), 0, true).remove(0);
+        let whole = encode(&frames(&[3, 4]), 0).remove(0).data;
+        let packed = encode(&packets(20), 0).remove(0);
         assert_eq!(packed.data[0], PACKED);
         for length in 0..packed.data.len() {
             assert!(

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::link::Failure;
 use super::rows::{self, column, is_name};
-use super::store::most;
+use super::store::as_limit;
 use super::{PostgresStore, closed};
 
 /// Rows that one statement looks at: the time is looked at between two.
@@ -121,7 +121,7 @@ impl PostgresStore {
     ) -> Result<(usize, Option<Uuid>, Vec<Run>), JournalError> {
         let (statement, word) = narrowest(query);
         let status = query.status.map(number);
-        let (window, wanted) = (most(window), most(pager.wanted().max(1)));
+        let (window, wanted) = (as_limit(window), as_limit(pager.wanted().max(1)));
         let found = self
             .shared
             .reads

@@ -10,12 +10,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::Shared;
 use super::link::{Failure, FailureKind};
 use super::notice::{Notice, number_of};
 use super::own::Turn;
 use super::rows::{self, column};
 use super::wire::Wire;
+use super::{Shared, block};
 
 /// What a group may hold.
 const GROUP: usize = 256;
@@ -180,8 +180,7 @@ async fn change(
         .iter()
         .flat_map(|job| {
             let stream = job.after.stream_id;
-            wire.shared
-                .blocks(&job.frames, job.before.bytes)
+            block::encode(&job.frames, job.before.bytes)
                 .into_iter()
                 .map(move |block| (stream, block))
         })

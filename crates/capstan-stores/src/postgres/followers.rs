@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::notice::Notice;
-use super::schema::Schema;
 
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -24,9 +23,6 @@ pub(super) async fn run(shared: Arc<Shared>) {
             again = Instant::now() + EVERY;
             awaited = shared.watched.awaited();
         }
-        // Who does not know of it would take it for something that has to be looked for.
-        if shared.all_know(Schema::AWAITED) {
-            awaited.into_iter().for_each(|stream| shared.tell(Notice::Awaited(stream)));
-        }
+        awaited.into_iter().for_each(|stream| shared.tell(Notice::Awaited(stream)));
     }
 }

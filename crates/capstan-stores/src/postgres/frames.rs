@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use capstan_journal::backend::failpoint::{self, Point};
 use capstan_journal::backend::planted_bug::{self, Bug};
@@ -10,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::Shared;
-use super::block::Block;
+use super::block::{self, Block};
 use super::link::{Failure, FailureKind, Link};
 use super::notice::Notice;
 use super::own::{OwnRun, Turn};
@@ -51,7 +52,7 @@ impl Append {
         // The turn goes first: whoever is told may write on at once.
         drop(self.turn);
         let _ = self.reply.send(Ok(()));
-        if own.is_awaited() || !shared.knows_who_waits() {
+        if own.is_awaited() || !shared.hears.load(Ordering::Relaxed) {
             let standing = (self.attempt, RunState::Running);
             shared.tell(Notice::Frames { stream: own.stream, standing, frames: self.frames });
         }
@@ -263,7 +264,7 @@ async fn restore(
 ) -> Result<(), Failure> {
     let stream = own.stream;
     if let Some((frames, total)) = own.since(last) {
-        let blocks = shared.blocks(&frames, total);
+        let blocks = block::encode(&frames, total);
         let blocks: Vec<_> = blocks.iter().map(|block| (stream, block)).collect();
         return match write(link, me, started, &blocks).await {
             Ok(_) => {

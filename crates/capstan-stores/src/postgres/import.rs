@@ -4,6 +4,7 @@ use capstan_journal::{ArmedBy, JournalError, Kept, KeptSession};
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::block;
 use super::link::{Failure, Params};
 use super::notice::number_of;
 use super::rows::{self, check_name, column};
@@ -40,7 +41,7 @@ impl PostgresStore {
         let run = kept.counted();
         [&run.tenant, &run.key, &run.session].into_iter().try_for_each(|name| check_name(name))?;
         let record = rows::record(&run)?;
-        let blocks = self.shared.blocks(&kept.frames, 0);
+        let blocks = block::encode(&kept.frames, 0);
         let asked = run.asked.as_ref();
         let params: Params<'_> = &[
             &run.tenant,

@@ -25,7 +25,7 @@ const LOOK: f64 = 0.3;
 /// Signs of life are not given more often than this.
 const LONGEST: Duration = Duration::from_secs(1);
 
-const PULSE: &str = "select capstan.pulse_2($1, $2, $3, $4), \
+const PULSE: &str = "select capstan.pulse_1($1, $2, $3, $4), \
     array(select stream from capstan.runs where owner = $1 and state = 1 and is_stop_asked limit \
     1000), \
     (select count(*) from capstan.replicas where id <> $1 and state < 3), (select min_writer from \
@@ -124,9 +124,8 @@ impl Pulse {
             let _ = self.shared.stops.try_send(stream);
         }
         self.shared.peers.store(column::<i64>(row, 2)?.try_into().unwrap_or(0), Ordering::Relaxed);
-        let min_writer = column::<i32>(row, 3)?.try_into().unwrap_or(u32::MAX);
-        self.shared.min_writer.store(min_writer, Ordering::Relaxed);
-        if min_writer > Schema::newest() && !self.shared.outdated.send_replace(true) {
+        let min_writer: u32 = column::<i32>(row, 3)?.try_into().unwrap_or(u32::MAX);
+        if min_writer > Schema::NEWEST && !self.shared.outdated.send_replace(true) {
             tracing::warn!(
                 min_writer,
                 "the journal asks for a newer build than this one, which leaves"

@@ -5,16 +5,7 @@ use capstan_journal::{ErrorKind, JournalError, Secret};
 use super::link::{Failure, Link};
 
 /// What this build writes. A file more is a number more.
-const MIGRATIONS: [&str; 8] = [
-    include_str!("migrations/0001_tables.sql"),
-    include_str!("migrations/0002_steps.sql"),
-    include_str!("migrations/0003_homes.sql"),
-    include_str!("migrations/0004_console.sql"),
-    include_str!("migrations/0005_readers.sql"),
-    include_str!("migrations/0006_claims.sql"),
-    include_str!("migrations/0007_packed.sql"),
-    include_str!("migrations/0008_load.sql"),
-];
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_journal.sql")];
 /// One process migrates at a time: a number of our own for PostgreSQL's advisory locks.
 const LOCK: &str = "select pg_advisory_xact_lock(8206372187465)";
 
@@ -30,55 +21,28 @@ pub struct Schema {
 impl Schema {
     /// What this build brings a database to.
     pub const NEWEST: u32 = MIGRATIONS.len() as u32;
-    /// Who knows this migration reads packed blocks.
-    pub(super) const PACKED: u32 = 7;
-    /// And says of which streams somebody there waits for more.
-    pub(super) const AWAITED: u32 = 7;
-
-    /// The same, with what a test build adds.
-    pub(super) fn newest() -> u32 {
-        Self::NEWEST + later().len() as u32
-    }
-}
-
-/// Migrations of releases to come, made up for tests (`CAPSTAN_SCHEMA=next`, and a release later
-/// `after_next`): one that adds, and one from which on who does not know the first must not write.
-#[cfg(debug_assertions)]
-fn later() -> &'static [&'static str] {
-    const LATER: [&str; 2] = [include_str!("later/1_adds.sql"), include_str!("later/2_raises.sql")];
-    static CHOSEN: std::sync::OnceLock<&[&str]> = std::sync::OnceLock::new();
-    CHOSEN.get_or_init(|| match std::env::var("CAPSTAN_SCHEMA").as_deref() {
-        Ok("next") => &LATER[..1],
-        Ok("after_next") => &LATER,
-        _ => &[],
-    })
-}
-
-/// None, in this build.
-#[cfg(not(debug_assertions))]
-const fn later() -> &'static [&'static str] {
-    &[]
 }
 
 /// Whether this build may write to the database; if it lacks tables that this build needs they are
 /// made.
 pub(super) async fn prepare(link: &Link) -> Result<Schema, JournalError> {
     let schema = match read(link).await.map_err(Failure::into_error)? {
-        Some(schema) if schema.version >= Schema::newest() => schema,
+        Some(schema) if schema.version >= Schema::NEWEST => schema,
         _ => migrate(link).await?,
     };
     check(schema)?;
     Ok(schema)
 }
 
-pub(super) fn check(schema: Schema) -> Result<(), JournalError> {
-    if schema.min_writer > Schema::newest() {
+fn check(schema: Schema) -> Result<(), JournalError> {
+    if schema.min_writer > Schema::NEWEST {
         let message = format!(
-            "the journal is of schema {}, which no build may write that knows less than {}; this \
-             one knows {}",
+            "the journal's database has schema {} (table capstan.meta), which only builds that \
+             know schema {} or later may use; this one knows {}. Nothing was changed; start a \
+             later release of capstan",
             schema.version,
             schema.min_writer,
-            Schema::newest()
+            Schema::NEWEST
         );
         return Err(JournalError::new(ErrorKind::Unsupported, message));
     }
@@ -113,23 +77,22 @@ async fn steps(link: &Link, secret: &Secret) -> Result<Schema, Failure> {
             if link.query(HAS_SCHEMA, &[]).await?.is_empty() {
                 link.batch("create schema capstan").await?;
             }
-            // No older build has ever been here.
-            Schema { version: 0, min_writer: Schema::PACKED }
+            Schema { version: 0, min_writer: 1 }
         }
     };
-    for (migration, version) in MIGRATIONS.into_iter().chain(later().iter().copied()).zip(1_u32..) {
+    for (migration, version) in MIGRATIONS.into_iter().zip(1_u32..) {
         if version > schema.version {
             link.batch(migration).await?;
         }
     }
     if schema.version == 0 {
-        let numbers = [Schema::newest() as i32, schema.min_writer as i32];
+        let numbers = [Schema::NEWEST as i32, schema.min_writer as i32];
         link.execute(FIRST, &[&numbers[0], &numbers[1], &&secret.as_bytes()[..]]).await?;
     } else {
-        link.execute(NEXT, &[&(Schema::newest() as i32)]).await?;
+        link.execute(NEXT, &[&(Schema::NEWEST as i32)]).await?;
     }
     link.batch("commit").await?;
-    Ok(Schema { version: schema.version.max(Schema::newest()), ..schema })
+    Ok(Schema { version: schema.version.max(Schema::NEWEST), ..schema })
 }
 
 /// By a look at the catalogue itself: a name that was looked up before stays unknown to a
@@ -143,7 +106,7 @@ const FIRST: &str = "insert into capstan.meta (schema, min_writer, secret) value
 const NEXT: &str = "update capstan.meta set schema = greatest(schema, $1)";
 
 /// How far the database has come; `None` if it holds no journal.
-pub(super) async fn read(link: &Link) -> Result<Option<Schema>, Failure> {
+async fn read(link: &Link) -> Result<Option<Schema>, Failure> {
     if link.query(HAS_META, &[]).await?.is_empty() {
         return Ok(None);
     }

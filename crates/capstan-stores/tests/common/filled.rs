@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_journal::{Attempt, Claim, Frame, Quota, Run, RunState, Store};
+use capstan_journal::{Attempt, Claim, Frame, Quota, Run, RunState, Store, Transition};
 use capstan_protocol::Timestamp;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -116,7 +116,12 @@ impl Filling {
         }
         let frames = packets(claim.stream_id, claim.created_at);
         assert!(store.claim(claim, &Quota::UNLIMITED).await.unwrap().is_new);
-        assert!(store.transition((RunState::Running, 1), self.run(n), frames, None).await.unwrap());
+        assert!(
+            store
+                .transition(Transition::new((RunState::Running, 1), self.run(n), frames, None))
+                .await
+                .unwrap()
+        );
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use capstan_agent::Turn;
-use capstan_journal::{NameKind, Run, RunState};
+use capstan_journal::{NameKind, Named, Run, RunState};
 use capstan_protocol::{DecodeError, Fault, FaultKind};
 use http::{HeaderValue, Uri};
 use serde::{Deserialize, Serialize};
@@ -238,7 +238,10 @@ pub(super) async fn promise(
 
 async fn deliveries(cx: &FaceContext, tenant: &str, task: &str) -> Result<Vec<Run>, Fault> {
     let (store, tenant) = (cx.journal.store(), tenants::deliveries_of(tenant));
-    store.named(&tenant, NameKind::Chat, &place(task), None, PAGE).await.map_err(journal_fault)
+    store
+        .named(Named { limit: PAGE, ..Named::all(&tenant, NameKind::Chat, &place(task)) })
+        .await
+        .map_err(journal_fault)
 }
 
 async fn of_run(cx: &FaceContext, run: &Run) -> Result<Option<Delivery>, Fault> {

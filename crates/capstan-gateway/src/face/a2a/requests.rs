@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use bytes::Bytes;
-use capstan_journal::{ArmedBy, Asked as Questions, Claim, Found, NameKind, Run, RunState};
+use capstan_journal::{ArmedBy, Asked as Questions, Claim, Found, NameKind, Named, Run, RunState};
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{Fault, FaultKind, RawJson, RawObject};
 use http::request::Parts;
@@ -195,7 +195,11 @@ impl Asked<'_> {
         let (store, tenant) = (self.cx.journal.store(), &self.caller.tenant);
         let _one = self.cx.limiter.cpu_offload.answer(tenant).await;
         let runs = match params.context_id.as_deref().filter(|context| !context.is_empty()) {
-            Some(context) => store.named(tenant, NameKind::Session, context, before, limit).await,
+            Some(context) => {
+                store
+                    .named(Named { tenant, kind: NameKind::Session, name: context, before, limit })
+                    .await
+            }
             None => store.list(tenant, before, limit).await,
         };
         let runs = runs.map_err(journal_fault)?;

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use capstan_journal::{NameKind, Run, RunState};
+use capstan_journal::{NameKind, Named, Run, RunState};
 use capstan_protocol::{Close, Fault};
 use http::request::Parts;
 use uuid::Uuid;
@@ -71,8 +71,11 @@ async fn repeated(
     face: &str,
 ) -> Result<Option<Run>, Fault> {
     let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
-    let named =
-        cx.journal.store().named(request.tenant, NameKind::BodyHash, &hash, None, MOST).await;
+    let named = cx
+        .journal
+        .store()
+        .named(Named { limit: MOST, ..Named::all(request.tenant, NameKind::BodyHash, &hash) })
+        .await;
     let now = cx.wall.now();
     let is_candidate = |run: &Run| {
         run.face == face

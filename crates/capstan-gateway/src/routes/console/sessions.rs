@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use capstan_journal::{NameKind, StoredTurn};
+use capstan_journal::{NameKind, Named, StoredTurn, TurnRange};
 use capstan_protocol::FaultKind;
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -81,17 +81,34 @@ pub(crate) async fn read(
     visitor.look(&app, Look::Session, &tenant, None)?;
     let (store, after) = (app.journal.store(), params.from.unwrap_or(0));
     let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
-    let page = store.turns(&tenant, &session, after.saturating_add(1), PAGE, PAGE_BYTES).await?;
+    let page = store
+        .turns(TurnRange {
+            tenant: &tenant,
+            session: &session,
+            from: after.saturating_add(1),
+            limit: PAGE,
+            max_bytes: PAGE_BYTES,
+        })
+        .await?;
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
     let mut load = app.limiter.load(&tenant);
     load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
     let last = page.last().map_or(after, |turn| turn.number);
-    let has_more = !store.turns(&tenant, &session, last.saturating_add(1), 1, 1).await?.is_empty();
+    let has_more = !store
+        .turns(TurnRange {
+            from: last.saturating_add(1),
+            limit: 1,
+            ..TurnRange::all(&tenant, &session)
+        })
+        .await?
+        .is_empty();
     let mut turns = Vec::new();
     for turn in page {
         turns.push(NumberedTurn { n: turn.number, turn: shown(&app, turn).await? });
     }
-    let runs = store.named(&tenant, NameKind::Session, &session, None, PAGE).await?;
+    let runs = store
+        .named(Named { limit: PAGE, ..Named::all(&tenant, NameKind::Session, &session) })
+        .await?;
     let mut usage = Map::new();
     runs.iter().filter_map(|run| run.usage.as_ref()).for_each(|used| add(&mut usage, used));
     let runs = runs.iter().map(|run| RunRow::new(&app, &visitor, run)).collect();

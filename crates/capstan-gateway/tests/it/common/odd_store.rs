@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, Journal, JournalError, NameKind,
-    Query, Quota, Retention, Run, RunPage, RunState, Secret, Store, StoredTurn, TailLimits, Usage,
+    Catalog, Claim, Claimed, Cluster, ErrorKind, Found, Frame, Health, Journal, JournalError,
+    Layer, Named, Query, Quota, Records, Result, Run, RunPage, RunState, Sessions, Store,
+    StoredTurn, TailLimits, Transition, TurnRange, Usage,
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
@@ -89,40 +89,20 @@ impl OddStore {
         self.reading.fetch_sub(1, Ordering::Relaxed);
     }
 
-    async fn before_transition(&self) -> Result<(), JournalError> {
-        if let Some(together) = &self.together {
-            together.wait().await;
-        }
-        self.check()
-    }
-
     pub(crate) fn journal(self: &Arc<Self>) -> Journal {
         Journal::new(Arc::clone(self) as Arc<dyn Store>, TailLimits::default())
     }
 }
 
+impl Layer for OddStore {
+    fn below(&self) -> Option<&dyn Store> {
+        Some(&*self.store)
+    }
+}
+
 #[async_trait]
-impl Store for OddStore {
-    async fn transition(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        turn: Option<StoredTurn>,
-    ) -> Result<bool, JournalError> {
-        if to.state == RunState::Closed && to.session == self.never_ends {
-            return Err(JournalError::new(ErrorKind::NotFound, "on purpose"));
-        }
-        self.before_transition().await?;
-        self.store.transition(from, to, frames, turn).await
-    }
-
-    async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
-        self.scans.fetch_add(1, Ordering::Relaxed);
-        self.store.open_runs().await
-    }
-
-    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+impl Records for OddStore {
+    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed> {
         self.check()?;
         let claimed = self.store.claim(claim, quota).await;
         let late = self.late_claim.lock().unwrap().take();
@@ -132,16 +112,7 @@ impl Store for OddStore {
         claimed
     }
 
-    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
-        self.store.body(stream).await
-    }
-
-    async fn append(
-        &self,
-        stream: Uuid,
-        attempt: u32,
-        frames: Vec<Frame>,
-    ) -> Result<(), JournalError> {
+    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<()> {
         for _ in 0..if self.is_slow { 1000 } else { 0 } {
             tokio::task::yield_now().await;
         }
@@ -149,41 +120,30 @@ impl Store for OddStore {
         self.store.append(stream, attempt, frames).await
     }
 
-    async fn suspend(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        quota: &Quota,
-    ) -> Result<bool, JournalError> {
-        self.before_transition().await?;
-        self.store.suspend(from, to, frames, quota).await
+    async fn transition(&self, step: Transition) -> Result<bool> {
+        if step.to.state == RunState::Closed && step.to.session == self.never_ends {
+            return Err(JournalError::new(ErrorKind::NotFound, "on purpose"));
+        }
+        if let Some(together) = &self.together {
+            together.wait().await;
+        }
+        self.check()?;
+        self.store.transition(step).await
     }
 
-    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
-        self.looks.fetch_add(1, Ordering::Relaxed);
-        self.store.usage(tenant, session).await
-    }
-
-    async fn read(
-        &self,
-        stream: Uuid,
-        after: u64,
-        max_packets: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<Frame>, JournalError> {
+    async fn read(&self, id: Uuid, after: u64, most: usize, bytes: usize) -> Result<Vec<Frame>> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         let damaged_from = self.damaged_from.load(Ordering::Relaxed);
         if after + 1 >= damaged_from {
             return Err(JournalError::new(ErrorKind::Corrupt, "on purpose"));
         }
-        let mut frames = self.store.read(stream, after, max_packets, max_bytes).await?;
+        let mut frames = self.store.read(id, after, most, bytes).await?;
         frames.retain(|frame| frame.seq < damaged_from);
         self.frames.fetch_add(frames.len(), Ordering::Relaxed);
         Ok(frames)
     }
 
-    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+    async fn run(&self, stream: Uuid) -> Result<Option<Run>> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         if let Some(old) = self.old_looks.lock().unwrap().pop_front() {
             return Ok(Some(old));
@@ -191,45 +151,47 @@ impl Store for OddStore {
         self.store.run(stream).await
     }
 
-    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.store.find(tenant, key).await
     }
+}
 
-    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
-        self.store.is_expired(tenant, stream).await
+#[async_trait]
+impl Sessions for OddStore {
+    async fn turns(&self, range: TurnRange<'_>) -> Result<Vec<StoredTurn>> {
+        self.take_time().await;
+        let turns = self.store.turns(range).await?;
+        self.turns.fetch_add(turns.len(), Ordering::Relaxed);
+        Ok(turns)
     }
 
-    async fn list(
-        &self,
-        tenant: &str,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> Result<Vec<Run>, JournalError> {
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.store.usage(tenant, session).await
+    }
+}
+
+#[async_trait]
+impl Catalog for OddStore {
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.take_time().await;
         self.store.list(tenant, before, limit).await
     }
 
-    async fn named(
-        &self,
-        tenant: &str,
-        kind: NameKind,
-        name: &str,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> Result<Vec<Run>, JournalError> {
+    async fn named(&self, named: Named<'_>) -> Result<Vec<Run>> {
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.store.named(tenant, kind, name, before, limit).await
+        self.store.named(named).await
     }
 
-    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+    async fn page(&self, query: Query) -> Result<RunPage> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.take_time().await;
         self.store.page(query).await
     }
 
-    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>> {
         self.scans.fetch_add(1, Ordering::Relaxed);
         if let Some(fails_after) = &self.fails_after {
             fails_after.notified().await;
@@ -238,58 +200,21 @@ impl Store for OddStore {
         self.store.orphans(limit).await
     }
 
-    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>> {
         self.scans.fetch_add(1, Ordering::Relaxed);
         self.store.waiting(before, limit).await
     }
 
-    async fn turns(
-        &self,
-        tenant: &str,
-        session: &str,
-        from: u64,
-        limit: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<StoredTurn>, JournalError> {
-        self.take_time().await;
-        let turns = self.store.turns(tenant, session, from, limit, max_bytes).await?;
-        self.turns.fetch_add(turns.len(), Ordering::Relaxed);
-        Ok(turns)
+    async fn open_runs(&self) -> Result<Vec<Run>> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.store.open_runs().await
     }
+}
 
-    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
-        self.store.turn_count(tenant, session).await
-    }
+impl Cluster for OddStore {}
 
-    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
-        self.store.has_session(tenant, session).await
-    }
-
-    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
-        self.store.sessions(tenant).await
-    }
-
-    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
-        self.store.purge(stream, now).await
-    }
-
-    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
-        self.store.purge_session(tenant, session).await
-    }
-
-    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
-        self.store.expire(retention, now).await
-    }
-
-    async fn secret(&self) -> Result<Secret, JournalError> {
-        self.store.secret().await
-    }
-
+impl Store for OddStore {
     fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
-    }
-
-    async fn close(&self) -> Result<(), JournalError> {
-        self.store.close().await
     }
 }

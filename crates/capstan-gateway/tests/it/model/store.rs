@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Quota, Retention, Run, RunState,
-    Secret, Store, StoredTurn, Usage,
+    Catalog, Claim, Claimed, Cluster, Expired, Found, Frame, Layer, Named, Quota, Records, Result,
+    Retention, Run, Sessions, Store, StoredTurn, Transition, TurnRange, Usage,
 };
 use capstan_protocol::Timestamp;
 use fastrand::Rng;
@@ -108,140 +108,111 @@ impl Shaky {
     }
 }
 
+impl Layer for Shaky {
+    fn below(&self) -> Option<&dyn Store> {
+        Some(&*self.inner)
+    }
+}
+
 #[async_trait]
-impl Store for Shaky {
-    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+impl Records for Shaky {
+    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed> {
         self.call(self.inner.claim(claim, quota)).await
     }
 
-    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
+    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>> {
         self.call(self.inner.body(stream)).await
     }
 
-    async fn append(
-        &self,
-        stream: Uuid,
-        attempt: u32,
-        frames: Vec<Frame>,
-    ) -> Result<(), JournalError> {
+    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<()> {
         self.call(self.inner.append(stream, attempt, frames)).await
     }
 
-    async fn transition(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        turn: Option<StoredTurn>,
-    ) -> Result<bool, JournalError> {
-        self.call(self.inner.transition(from, to, frames, turn)).await
+    async fn transition(&self, step: Transition) -> Result<bool> {
+        self.call(self.inner.transition(step)).await
     }
 
-    async fn suspend(
-        &self,
-        from: (RunState, u32),
-        to: Run,
-        frames: Vec<Frame>,
-        quota: &Quota,
-    ) -> Result<bool, JournalError> {
-        self.call(self.inner.suspend(from, to, frames, quota)).await
+    async fn read(&self, id: Uuid, after: u64, most: usize, bytes: usize) -> Result<Vec<Frame>> {
+        self.call(self.inner.read(id, after, most, bytes)).await
     }
 
-    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
-        self.call(self.inner.usage(tenant, session)).await
-    }
-
-    async fn read(
-        &self,
-        stream: Uuid,
-        after: u64,
-        max_packets: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<Frame>, JournalError> {
-        self.call(self.inner.read(stream, after, max_packets, max_bytes)).await
-    }
-
-    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+    async fn run(&self, stream: Uuid) -> Result<Option<Run>> {
         self.call(self.inner.run(stream)).await
     }
 
-    async fn is_tail_certain(&self, _: Uuid) -> Result<bool, JournalError> {
+    async fn is_tail_certain(&self, _: Uuid) -> Result<bool> {
         self.point().await;
         Ok(self.is_tail_certain || self.rng.lock().unwrap().bool())
     }
 
-    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>> {
         self.call(self.inner.find(tenant, key)).await
     }
 
-    async fn list(
-        &self,
-        tenant: &str,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> Result<Vec<Run>, JournalError> {
-        self.call(self.inner.list(tenant, before, limit)).await
-    }
-
-    async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
-        self.call(self.inner.open_runs()).await
-    }
-
-    async fn named(
-        &self,
-        tenant: &str,
-        kind: NameKind,
-        name: &str,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> Result<Vec<Run>, JournalError> {
-        self.call(self.inner.named(tenant, kind, name, before, limit)).await
-    }
-
-    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
-        self.call(self.inner.orphans(limit)).await
-    }
-
-    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
-        self.call(self.inner.waiting(before, limit)).await
-    }
-
-    async fn turns(
-        &self,
-        tenant: &str,
-        session: &str,
-        from: u64,
-        limit: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<StoredTurn>, JournalError> {
-        self.call(self.inner.turns(tenant, session, from, limit, max_bytes)).await
-    }
-
-    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
-        self.call(self.inner.turn_count(tenant, session)).await
-    }
-
-    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool> {
         self.call(self.inner.is_expired(tenant, stream)).await
     }
 
-    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool> {
+        self.call(self.inner.purge(stream, now)).await
+    }
+}
+
+#[async_trait]
+impl Sessions for Shaky {
+    async fn turns(&self, range: TurnRange<'_>) -> Result<Vec<StoredTurn>> {
+        self.call(self.inner.turns(range)).await
+    }
+
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64> {
+        self.call(self.inner.turn_count(tenant, session)).await
+    }
+
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool> {
         self.call(self.inner.has_session(tenant, session)).await
     }
 
-    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
+    async fn sessions(&self, tenant: &str) -> Result<u64> {
         self.call(self.inner.sessions(tenant)).await
     }
 
-    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
-        self.call(self.inner.purge(stream, now)).await
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage> {
+        self.call(self.inner.usage(tenant, session)).await
     }
 
-    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool> {
         self.call(self.inner.purge_session(tenant, session)).await
     }
+}
 
-    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
+#[async_trait]
+impl Catalog for Shaky {
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>> {
+        self.call(self.inner.list(tenant, before, limit)).await
+    }
+
+    async fn named(&self, named: Named<'_>) -> Result<Vec<Run>> {
+        self.call(self.inner.named(named)).await
+    }
+
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>> {
+        self.call(self.inner.orphans(limit)).await
+    }
+
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>> {
+        self.call(self.inner.waiting(before, limit)).await
+    }
+
+    async fn open_runs(&self) -> Result<Vec<Run>> {
+        self.call(self.inner.open_runs()).await
+    }
+}
+
+impl Cluster for Shaky {}
+
+#[async_trait]
+impl Store for Shaky {
+    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired> {
         self.point().await;
         let is_jumping = self.calendar.is_jumping.load(Ordering::Relaxed);
         let ahead =
@@ -249,11 +220,7 @@ impl Store for Shaky {
         self.inner.expire(retention, Timestamp::from_micros(now.as_micros() + ahead)).await
     }
 
-    async fn secret(&self) -> Result<Secret, JournalError> {
-        self.inner.secret().await
-    }
-
-    async fn close(&self) -> Result<(), JournalError> {
+    async fn close(&self) -> Result<()> {
         // The next life opens the same store again.
         Ok(())
     }

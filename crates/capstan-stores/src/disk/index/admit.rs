@@ -110,10 +110,6 @@ impl Index {
             }
             _ => drop(self.open.insert(owner)),
         }
-        match summary.has_clues {
-            true => drop(self.clueless.remove(&owner)),
-            false => drop(self.clueless.insert(owner)),
-        }
         let names = [summary.tenant, summary.key].into_iter().chain(summary.others);
         self.names.extend(names.map(|name| (name, owner)));
         self.weigh(segment, weight(entry));
@@ -186,6 +182,7 @@ impl Index {
         let is_news = session.gone_turns.insert(entry.seq);
         let place = read_number(summary).map(|packed| ((packed >> 32) as u32, packed as u32));
         if let Some((of, turn)) = place.filter(|_| is_news && session.turns > 0) {
+            let of = self.moved.get(&of).copied().unwrap_or(of);
             let is_there =
                 session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
             // Or it was copied meanwhile, or the copy that it was erased from has not outlived a

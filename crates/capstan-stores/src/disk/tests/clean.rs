@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use capstan_journal::{Quota, Retention, TenantRetention};
+use capstan_journal::{Quota, Retention, TenantRetention, Transition, TurnRange};
 
 use super::*;
 
@@ -76,7 +76,12 @@ async fn lone_packets_are_merged_and_claims_outlive_their_streams() {
     for seq in 1..=1500 {
         store.append(id, 1, vec![Frame::new(seq, format!("token {seq}"))]).await.unwrap();
     }
-    assert!(store.transition((RunState::Running, 1), closed(&run), vec![], None).await.unwrap());
+    assert!(
+        store
+            .transition(Transition::new((RunState::Running, 1), closed(&run), vec![], None))
+            .await
+            .unwrap()
+    );
     for _ in 0..4 {
         run_once(&store, 60, |_, _| ()).await.unwrap();
     }
@@ -192,7 +197,7 @@ async fn no_file_holds_a_purged_word_whatever_was_done_with_it_before() {
     assert!(!store.has_session("t", "session").await.unwrap());
     drop(store);
     let store = open(folder.path(), Durability::Process);
-    assert_eq!(store.turns("t", "session", 0, 99, usize::MAX).await.unwrap(), []);
+    assert_eq!(store.turns(TurnRange::all("t", "session")).await.unwrap(), []);
     assert!(!store.has_session("t", "session").await.unwrap());
 }
 
@@ -269,7 +274,12 @@ async fn many_open_runs_end_in_few_groups() {
         let store = store.clone();
         tokio::spawn(async move {
             store
-                .transition((RunState::Running, 1), closed(&run), frames(run.stream_id, 1, 2), None)
+                .transition(Transition::new(
+                    (RunState::Running, 1),
+                    closed(&run),
+                    frames(run.stream_id, 1, 2),
+                    None,
+                ))
                 .await
                 .unwrap()
         })

@@ -1,7 +1,7 @@
 //! Every operation on the disk fails once, or for a while: nothing acknowledged is lost, and the
 //! store mends itself.
 
-use capstan_journal::{ErrorKind, Health, JournalError, Quota};
+use capstan_journal::{ErrorKind, Health, JournalError, Quota, Transition};
 
 use super::super::writer::Command;
 use super::recorder::{Fault, Recorder};
@@ -176,7 +176,12 @@ async fn below_the_floor_of_free_space_new_runs_are_refused_and_running_ones_go_
     );
     assert!(!store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().is_new);
     store.append(id, 1, frames(id, 1, 5)).await.unwrap();
-    assert!(store.transition((RunState::Running, 1), closed(&run), vec![], None).await.unwrap());
+    assert!(
+        store
+            .transition(Transition::new((RunState::Running, 1), closed(&run), vec![], None))
+            .await
+            .unwrap()
+    );
 }
 
 /// Housekeeping of a journal that is mostly dead, all of whose operations fail from the `at`th on;

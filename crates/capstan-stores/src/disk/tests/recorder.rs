@@ -1,9 +1,10 @@
-//! The real file system, with a record of everything that was asked of it, and failures on demand.
+//! The real file system, with a record of everything that was asked of it, and failures and pauses
+//! on demand.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use super::super::files::{Data, Files, SystemFiles, read_range};
 use super::Random;
@@ -38,6 +39,27 @@ struct State {
     synced: HashMap<usize, Vec<u8>>,
     fault: Option<Fault>,
     failed: usize,
+    pauses: Vec<Waiting>,
+}
+
+/// An operation that is to wait: which one, who is told, and until when.
+struct Waiting {
+    is_it: fn(&Op) -> bool,
+    reached: mpsc::Sender<()>,
+    released: mpsc::Receiver<()>,
+}
+
+/// Holds up one operation, before it is carried out, until this is dropped.
+pub(super) struct Pause {
+    reached: mpsc::Receiver<()>,
+    _released: mpsc::Sender<()>,
+}
+
+impl Pause {
+    /// Returns when somebody waits there.
+    pub(super) fn reached(&self) {
+        self.reached.recv().unwrap();
+    }
 }
 
 #[derive(Clone, Default)]
@@ -52,6 +74,23 @@ struct Recorded {
 impl Recorder {
     pub(super) fn fail(&self, fault: Option<Fault>) {
         self.0.lock().unwrap().fault = fault;
+    }
+
+    /// The next operation of this kind waits.
+    pub(super) fn pause(&self, is_it: fn(&Op) -> bool) -> Pause {
+        let (reached, to_reach) = mpsc::channel();
+        let (release, released) = mpsc::channel();
+        self.0.lock().unwrap().pauses.push(Waiting { is_it, reached, released });
+        Pause { reached: to_reach, _released: release }
+    }
+
+    fn wait(&self, op: &Op) {
+        let mut state = self.0.lock().unwrap();
+        let found = state.pauses.iter().position(|waiting| (waiting.is_it)(op));
+        let Some(waiting) = found.map(|at| state.pauses.remove(at)) else { return };
+        drop(state);
+        let _ = waiting.reached.send(());
+        let _ = waiting.released.recv();
     }
 
     /// How many operations were made to fail.
@@ -123,8 +162,10 @@ impl Files for Recorder {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check()?;
+        let op = Op::Rename(from.to_owned(), to.to_owned());
+        self.wait(&op);
         SystemFiles.rename(from, to)?;
-        self.note(Op::Rename(from.to_owned(), to.to_owned()));
+        self.note(op);
         let state = &mut *self.0.lock().unwrap();
         if let Some(number) = state.names.remove(from) {
             state.names.insert(to.to_owned(), number);
@@ -134,8 +175,10 @@ impl Files for Recorder {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.check()?;
+        let op = Op::Remove(path.to_owned());
+        self.wait(&op);
         SystemFiles.remove(path)?;
-        self.note(Op::Remove(path.to_owned()));
+        self.note(op);
         Ok(())
     }
 
@@ -163,8 +206,10 @@ impl Data for Recorded {
             self.recorder.note(Op::Write(self.number, offset, half.to_vec()));
             return Err(io::Error::new(io::ErrorKind::StorageFull, "no space left on device"));
         }
+        let op = Op::Write(self.number, offset, bytes.to_vec());
+        self.recorder.wait(&op);
         self.file.write_at(bytes, offset)?;
-        self.recorder.note(Op::Write(self.number, offset, bytes.to_vec()));
+        self.recorder.note(op);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! What a tenant has used outlives the process, cleaning and every purge.
 
-use capstan_journal::{ErrorKind, Over, Refused};
+use capstan_journal::{ErrorKind, Over, Refused, Transition};
 
 use super::*;
 
@@ -11,7 +11,12 @@ async fn use_some(store: &DiskStore, at: Timestamp) {
     let to = Run { updated_at: at, ..closed(&run) };
     assert!(
         store
-            .transition((RunState::Running, 1), to, frames(id, 1, 9), Some(turn(id)))
+            .transition(Transition::new(
+                (RunState::Running, 1),
+                to,
+                frames(id, 1, 9),
+                Some(turn(id))
+            ))
             .await
             .unwrap()
     );

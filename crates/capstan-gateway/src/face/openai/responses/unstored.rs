@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use capstan_journal::{NameKind, Run};
+use capstan_journal::{NameKind, Named, Run};
 use capstan_protocol::Fault;
 
 use crate::caller::LOCAL;
@@ -64,7 +64,11 @@ pub(super) async fn erase(cx: &FaceContext, tenants: &Tenants) {
 async fn erase_of(cx: &FaceContext, tenant: &str) -> Result<(), Fault> {
     let mut before = None;
     loop {
-        let found = cx.journal.store().named(tenant, NameKind::Chat, NAME, before, PAGE).await;
+        let found = cx
+            .journal
+            .store()
+            .named(Named { tenant, kind: NameKind::Chat, name: NAME, before, limit: PAGE })
+            .await;
         let found = found.map_err(journal_fault)?;
         let Some(oldest) = found.last() else { return Ok(()) };
         before = Some(oldest.stream_id);

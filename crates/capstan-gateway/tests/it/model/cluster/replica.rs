@@ -9,6 +9,7 @@ use std::time::Duration;
 use capstan_gateway::{Gateway, Service, Settings};
 use capstan_journal::{
     Claim, Frame, Journal, JournalError, Quota, Replica as Seat, Run, RunState, Store, TailLimits,
+    Transition,
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, Options, connect};
@@ -280,7 +281,10 @@ async fn warm_up(store: &dyn Store) -> Result<(), JournalError> {
     let frame = |seq| vec![Frame::new(seq, "data: 1\n\n")];
     store.append(run.stream_id, 1, frame(1)).await?;
     let closed = Run { state: RunState::Closed, closed_at: Some(Timestamp::now()), ..run };
-    store.transition((RunState::Running, 1), closed, frame(2), None).await.map(drop)
+    store
+        .transition(Transition::new((RunState::Running, 1), closed, frame(2), None))
+        .await
+        .map(drop)
 }
 
 fn settings(kind: Kind) -> Settings {

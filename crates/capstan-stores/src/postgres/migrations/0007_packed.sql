@@ -1,3 +1,0 @@
--- Nothing is made. Who knows this migration reads blocks that are packed (`block.rs`), and says of which streams somebody there
--- waits for more (`followers.rs`). Both are relied on where `min_writer` says that everybody does: in databases that began
--- here, and in older ones once a later release raises it.

@@ -1,0 +1,33 @@
+//! Many runs in a database, with the same questions. Filling it takes longer than a folder: ten
+//! times fewer in `make test`.
+
+use std::sync::Arc;
+
+use capstan_journal::{Budget, Replica, Store};
+use capstan_stores::Durability;
+
+use super::many::{ask_all, assert_quick, filling, patient};
+use crate::filled::Filling;
+use crate::postgres_server::Database;
+
+async fn filled(count: usize) -> (Database, Arc<dyn Store>, Filling) {
+    let database = Database::create();
+    let (store, filling) =
+        (database.store(Durability::Process, Replica::default()).await, filling(count));
+    filling.fill(&store).await;
+    (database, store, filling)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
+async fn a_thousand_runs_are_found_by_whatever_is_asked() {
+    let (_database, store, filling) = filled(1_000).await;
+    ask_all(&*store, &filling, patient(), false).await;
+}
+
+#[ignore = "soak: takes minutes"]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn soak_a_hundred_thousand_runs_are_found_a_page_in_sixty_milliseconds() {
+    let (_database, store, filling) = filled(100_000).await;
+    assert_quick(&ask_all(&*store, &filling, Budget::default(), false).await);
+}
