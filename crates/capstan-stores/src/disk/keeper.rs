@@ -281,12 +281,14 @@ fn seal(segment: &Segment) -> io::Result<()> {
 
 const CONTENT: [Kind; 5] = [Kind::Body, Kind::Packets, Kind::Record, Kind::Turn, Kind::Session];
 
+/// Frames to erase: whose, of which kind, and which of them if not all.
+type Wanted = (Uuid, Kind, Option<u64>);
+
 fn erase(shared: &Shared, owners: &[Uuid], turns: &[(Uuid, u64)]) -> Result<(), JournalError> {
-    // By segment: whose frames, of which kind, and which of them if not all.
-    let mut wanted: BTreeMap<u32, (Arc<Segment>, Vec<(Uuid, Kind, Option<u64>)>)> = BTreeMap::new();
+    let mut wanted: BTreeMap<u32, (Arc<Segment>, Vec<Wanted>)> = BTreeMap::new();
     {
         let index = shared.index();
-        let mut want = |id: u32, what: (Uuid, Kind, Option<u64>)| {
+        let mut want = |id: u32, what: Wanted| {
             if let Some(held) = index.segments.get(&id) {
                 let new = || (held.segment.clone(), Vec::new());
                 wanted.entry(id).or_insert_with(new).1.push(what);
