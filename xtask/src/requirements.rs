@@ -118,7 +118,7 @@ fn tests(root: &Path) -> Result<BTreeSet<String>, String> {
         if let Ok(text) = fs::read_to_string(root.join(&file)) {
             names.extend(match file.as_str() {
                 // A macro makes tests of these, one for each store.
-                f if f.contains("/tests/contract/") => functions(&text),
+                f if f.contains("/tests/it/contract/") => functions(&text),
                 f if f.ends_with(".rs") => rust_tests(&text),
                 _ => other_tests(&text),
             });

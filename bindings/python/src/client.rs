@@ -134,7 +134,8 @@ impl Client {
         Ok(Self { inner, engine: Arc::new(Engine::new(is_async)) })
     }
 
-    /// A run that is about to be asked for, of the default agent or of another. Nothing is sent yet.
+    /// A run that is about to be asked for, of the default agent or of another. Nothing is sent
+    /// yet.
     #[pyo3(signature = (request, agent = None))]
     fn call(&self, request: &Prepared, agent: Option<&str>) -> PyResult<Call> {
         match agent {

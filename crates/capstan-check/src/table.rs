@@ -198,20 +198,25 @@ checks! {
      escaped" [Agui] ["agui.data"] agui::stream::separators;
     Agui "agui.started" "ag-ui.md From packets to events" "RUN_STARTED comes \
      first" [Agui] ["agui.events"] agui::stream::started;
-    Agui "agui.terminal" "ag-ui.md From packets to events" "Exactly one RUN_FINISHED or RUN_ERROR comes \
+    Agui "agui.terminal" "ag-ui.md From packets to events" "Exactly one RUN_FINISHED or RUN_ERROR \
+     comes \
      last" [Agui] ["agui.events"] agui::stream::terminal;
-    Agui "agui.sequence" "ag-ui.md From packets to events" "Messages, steps and calls begin and end in \
+    Agui "agui.sequence" "ag-ui.md From packets to events" "Messages, steps and calls begin and \
+     end in \
      order" [Agui] ["agui.started", "agui.terminal"] agui::stream::sequence;
     Agui "agui.end" "ag-ui.md Frames and ids" "A body ends, and at a frame's \
      end" [Agui] ["agui.answer"] agui::stream::end;
     Agui "agui.ids" "ag-ui.md Frames and ids" "An event's id is a \
      cursor" [Agui] ["agui.data"] agui::stream::ids;
-    Agui "agui.unique" "ag-ui.md Frames and ids" "No id repeats" [Agui] ["agui.ids"] agui::stream::unique;
+    Agui "agui.unique" "ag-ui.md Frames and ids" "No id \
+     repeats" [Agui] ["agui.ids"] agui::stream::unique;
 
     // AG-UI: coming back.
-    Agui "agui.resume" "ag-ui.md Frames and ids" "A resume continues with the next event, with the same \
+    Agui "agui.resume" "ag-ui.md Frames and ids" "A resume continues with the next event, with \
+     the same \
      bytes" [Agui] ["agui.unique", "agui.terminal", "agui.end"] agui::resume::resume;
-    Agui "agui.past-end" "ag-ui.md Frames and ids" "At the end the terminal event comes again, under no \
+    Agui "agui.past-end" "ag-ui.md Frames and ids" "At the end the terminal event comes again, \
+     under no \
      id" [Agui] ["agui.resume"] agui::resume::past_end;
     Agui "agui.attach" "ag-ui.md Frames and ids" "The same request attaches to its \
      run" [Agui] ["agui.resume"] agui::resume::attach;
@@ -233,7 +238,8 @@ checks! {
      faces" [Plain Agui] ["cap.attach", "agui.conflict"] agui::fail::key_space;
     Agui "agui.error" "ag-ui.md Events on the wire" "RUN_ERROR has one of the ten codes, and its \
      status" [AguiFault] ["agui.end"] agui::fail::code;
-    Agui "agui.error-members" "ag-ui.md Events on the wire" "RUN_ERROR has the story's members and their \
+    Agui "agui.error-members" "ag-ui.md Events on the wire" "RUN_ERROR has the story's members \
+     and their \
      metadata" [AguiFault] ["agui.error"] agui::fail::members;
     Agui "agui.error-event" "ag-ui.md Frames and ids" "RUN_ERROR is also the frame's event \
      name" [AguiFault] ["agui.error"] agui::fail::event_name;
@@ -245,7 +251,8 @@ checks! {
      up" [OpenAi] ["openai.answer"] openai::order;
     OpenAi "openai.terminal" "openai.md Answers" "One terminal event comes last, before a clean \
      end" [OpenAi] ["openai.answer"] openai::terminal;
-    OpenAi "openai.resume" "openai.md Answers" "starting_after goes on with the next event, with the \
+    OpenAi "openai.resume" "openai.md Answers" "starting_after goes on with the next event, with \
+     the \
      same bytes" [OpenAi] ["openai.order", "openai.terminal"] openai::resume;
     OpenAi "openai.once" "openai.md Requests" "An Idempotency-Key is one \
      response" [OpenAi] ["openai.answer"] openai::once;
@@ -276,13 +283,15 @@ checks! {
      address" [A2a] ["a2a.stream"] a2a::old;
     A2a "a2a.once" "a2a.md The contract" "The same message is the same \
      task" [A2a] ["a2a.stream"] a2a::once;
-    A2a "a2a.resume" "a2a.md The contract" "Last-Event-ID goes on with the next event, with the same \
+    A2a "a2a.resume" "a2a.md The contract" "Last-Event-ID goes on with the next event, with the \
+     same \
      bytes" [A2a] ["a2a.stream"] a2a::resume;
     A2a "a2a.over" "a2a.md The contract" "A task that is over is neither subscribed to nor \
      cancelled" [A2a] ["a2a.stream"] a2a::over;
 
     // Durable Streams.
-    Durable "durable.read" "durable-streams.md The contract" "A stream that has ended is its packets, \
+    Durable "durable.read" "durable-streams.md The contract" "A stream that has ended is its \
+     packets, \
      up to date and closed" [Plain] ["cap.packets", "cap.close"] durable::read;
     Durable "durable.offset" "durable-streams.md The contract" "An offset goes on with the next \
      packet" [Plain] ["durable.read"] durable::offset;

@@ -4,12 +4,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use bytes::Bytes;
-use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
 use crate::{
-    ErrorKind, Frame, JournalError, Run, RunState, Standing, Store, StoredTurn, Transfer, TurnRange,
+    ErrorKind, Frame, JournalError, Kept, KeptSession, Run, Standing, Store, Transfer, TurnRange,
 };
 
 /// What is read at once.
@@ -17,36 +15,6 @@ const RUNS: usize = 256;
 const TURNS: usize = 1024;
 const PACKETS: usize = 4096;
 const BYTES: usize = 4 * 1024 * 1024;
-
-/// A run with all that belongs to it, as another store has it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
-    /// Its record.
-    pub run: Run,
-    /// What it was claimed with.
-    pub body: Bytes,
-    /// All packets.
-    pub frames: Vec<Frame>,
-    /// The number of the turn that it left to its session; 0 if it left none.
-    pub turn: u64,
-    /// Whether no packet can be missing; see [`Records::is_tail_certain`](crate::Records::is_tail_certain).
-    pub is_tail_certain: bool,
-}
-
-/// A session with its turns, as another store has it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct KeptSession {
-    /// Whose it is.
-    pub tenant: String,
-    /// Its name.
-    pub session: String,
-    /// When it was last used, as far as its runs and turns tell.
-    pub used_at: Timestamp,
-    /// The number of its last turn, whether or not it is still there.
-    pub last_turn: u64,
-    /// Its turns, in order.
-    pub turns: Vec<StoredTurn>,
-}
 
 /// What a copy has come to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -207,19 +175,4 @@ fn transfer(store: &dyn Store) -> Result<&dyn Transfer, JournalError> {
         let message = "only journals on disk and in PostgreSQL can be copied";
         JournalError::new(ErrorKind::Unsupported, message)
     })
-}
-
-impl Kept {
-    /// The run as it is to be shown, its counts being those of its packets.
-    pub fn counted(&self) -> Run {
-        let (last_seq, bytes) = match self.run.state {
-            RunState::Running => {
-                let (mut last_seq, mut bytes) = (0, 0);
-                crate::backend::rules::count(&mut last_seq, &mut bytes, &self.frames);
-                (last_seq, bytes)
-            }
-            RunState::Waiting | RunState::Closed => (self.run.last_seq, self.run.bytes),
-        };
-        Run { last_seq, bytes, owner: None, ..self.run.clone() }
-    }
 }

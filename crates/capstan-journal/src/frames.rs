@@ -7,6 +7,9 @@ use bytes::{Bytes, BytesMut};
 
 use crate::Frame;
 
+/// Frames in one piece, and the last one's seq; `None` if there are none.
+pub type Piece = Option<(Frames, u64)>;
+
 /// Some frames of a stream, in order. Whoever only passes them on takes them as one piece.
 #[derive(Clone)]
 pub struct Frames(Shape);

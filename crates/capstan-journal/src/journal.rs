@@ -98,8 +98,8 @@ impl Journal {
         .await
     }
 
-    /// Moves a run on, then wakes readers; see [`Records::transition`]. Once begun it is carried out,
-    /// even if the future is dropped. While the store cannot write it is held back.
+    /// Moves a run on, then wakes readers; see [`Records::transition`]. Once begun it is carried
+    /// out, even if the future is dropped. While the store cannot write it is held back.
     pub async fn transition(
         &self,
         from: (RunState, u32),
@@ -152,8 +152,8 @@ impl Journal {
     }
 
     /// Erases a closed stream for good, then what this process remembers of it; see
-    /// [`Records::purge`]. Once begun it is carried out, even if the future is dropped. Readers that
-    /// are not through find nothing more.
+    /// [`Records::purge`]. Once begun it is carried out, even if the future is dropped. Readers
+    /// that are not through find nothing more.
     pub async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
         let (store, lease) = (self.store.clone(), self.lease(stream));
         Finish::new(async move {

@@ -18,6 +18,7 @@ mod news;
 mod page;
 mod quota;
 mod reader;
+mod refused;
 mod replica;
 mod retention;
 mod ring;
@@ -30,16 +31,17 @@ mod tails;
 mod tokens;
 
 pub use clock_steps::ClockSteps;
-pub use copy::{Copied, Kept, KeptSession, copy};
+pub use copy::{Copied, copy};
 pub use error::{ErrorKind, JournalError, Result};
-pub use frames::Frames;
+pub use frames::{Frames, Piece};
 pub use health::{Health, SharedStats, Stats};
 pub use journal::Journal;
 pub use memory::MemoryStore;
 pub use news::{News, Tenure, Watch, Watched};
 pub use page::{Budget, Query, RunPage, Status};
-pub use quota::{Over, Quota, Refused, Usage};
+pub use quota::{Quota, Usage};
 pub use reader::{Reader, Step};
+pub use refused::{Over, Refused};
 pub use replica::{
     BreakerNotice, Elsewhere, Home, Load, Noted, Peer, Replica, ReplicaState, Standing,
 };
@@ -50,8 +52,8 @@ pub use run::{
 };
 pub use secret::Secret;
 pub use store::{
-    Catalog, Claimed, Cluster, Found, Layer, Named, Piece, Records, Sessions, Store, Transfer,
-    Transition, TurnRange,
+    Catalog, Claimed, Cluster, Found, Kept, KeptSession, Layer, Named, Records, Sessions, Store,
+    Transfer, Transition, TurnRange,
 };
 pub use tails::TailLimits;
 pub use tokens::{Spent, Tokens};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use capstan_protocol::Timestamp;
 
-use crate::{ErrorKind, JournalError, Run, RunState, Tokens};
+use crate::{ErrorKind, JournalError, Over, Refused, Run, RunState, Tokens};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -57,37 +57,11 @@ pub struct Usage {
     pub tokens: Tokens,
 }
 
-/// What a claim asks too much of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Over {
-    /// They come too fast.
-    Rate,
-    /// Too many runs are under way.
-    Running,
-    /// Too many runs wait.
-    Waiting,
-    /// There are too many sessions.
-    Sessions,
-    /// The session has too many turns.
-    Messages,
-    /// The session is too large.
-    SessionBytes,
-    /// Too much is kept of the tenant.
-    Bytes,
-    /// The tokens of this minute are used up.
-    TokensPerMinute,
-    /// The tokens of this day are used up.
-    TokensPerDay,
-}
-
-/// Why a claim was refused. Nothing of it is left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Refused {
-    /// What it asked too much of.
-    pub over: Over,
-    /// When it may be tried again, where that is known.
-    pub wait: Option<Duration>,
+impl Quota {
+    /// Whether tokens are left; else until when there are none, by both limits.
+    pub fn check_tokens(&self, used: &Tokens, now: Timestamp) -> Result<(), Refused> {
+        used.check(self.tokens_per_minute, self.tokens_per_day, now)
+    }
 }
 
 impl From<Refused> for JournalError {

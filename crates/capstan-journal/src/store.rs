@@ -19,9 +19,9 @@ use crate::{ErrorKind, Expired, Health, JournalError, Result, Retention, Secret,
 
 pub use catalog::{Catalog, Named};
 pub use cluster::Cluster;
-pub use records::{Claimed, Found, Piece, Records, Transition};
+pub use records::{Claimed, Found, Records, Transition};
 pub use sessions::{Sessions, TurnRange};
-pub use transfer::Transfer;
+pub use transfer::{Kept, KeptSession, Transfer};
 
 /// Where a store finds what it does not do itself. By default nowhere: a store of its own does
 /// everything.

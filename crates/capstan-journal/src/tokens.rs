@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use capstan_protocol::Timestamp;
 
-use crate::{Over, Quota, Refused};
+use crate::{Over, Refused};
 
 /// Microseconds of a minute.
 pub(crate) const MINUTE: i64 = 60_000_000;
@@ -86,13 +86,16 @@ impl Tokens {
     pub fn used(&self, now: Timestamp) -> (u64, u64) {
         (self.minute.at(now, MINUTE).tokens, self.day.at(now, DAY).tokens)
     }
-}
 
-impl Quota {
     /// Whether tokens are left; else until when there are none, by both limits.
-    pub fn check_tokens(&self, used: &Tokens, now: Timestamp) -> Result<(), Refused> {
-        let minute = used.minute.wait(self.tokens_per_minute, now, MINUTE);
-        let day = used.day.wait(self.tokens_per_day, now, DAY);
+    pub(crate) fn check(
+        &self,
+        per_minute: Option<u64>,
+        per_day: Option<u64>,
+        now: Timestamp,
+    ) -> Result<(), Refused> {
+        let minute = self.minute.wait(per_minute, now, MINUTE);
+        let day = self.day.wait(per_day, now, DAY);
         let over = if day > minute { Over::TokensPerDay } else { Over::TokensPerMinute };
         match day.max(minute) {
             None => Ok(()),
@@ -138,6 +141,7 @@ impl<K: Eq + Hash> TokensBy<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Quota;
 
     /// So many seconds after some midnight.
     fn at(seconds: i64) -> Timestamp {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Layer, found};
 use crate::backend::rules;
-use crate::{Claim, Frame, Frames, Quota, Result, Run, RunState, StoredTurn};
+use crate::{Claim, Frame, Piece, Quota, Result, Run, RunState, StoredTurn};
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,9 +28,6 @@ pub enum Found {
     /// Retention deleted the run; the claim is kept a while longer.
     Expired,
 }
-
-/// Frames in one piece, and the last one's seq; `None` if there are none.
-pub type Piece = Option<(Frames, u64)>;
 
 /// A run's way from one state to another, with all that is written in the same step.
 #[derive(Debug, Clone)]
