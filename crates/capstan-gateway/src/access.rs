@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Query, Request, State};
+use axum::extract::{FromRequestParts, MatchedPath, Query, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capstan_protocol::{Fault, FaultKind};
@@ -13,14 +13,15 @@ use http::{Method, StatusCode};
 
 use crate::accounted_body::Payer;
 use crate::app::App;
-use crate::audit::{Who, mark_of};
-use crate::caller::Caller;
 use crate::face::Face;
-use crate::jwt::{Jwt, is_token};
+use crate::identity::audit::{Who, mark_of};
+use crate::identity::caller::Caller;
+use crate::identity::jwt::{Jwt, is_token};
+use crate::identity::operators::Operator;
+use crate::identity::scopes::Scope;
+use crate::identity::tenants::TenantKey;
+use crate::identity::tickets::{self, Tickets};
 use crate::refusal::{OfTenant, Refusal, refused_by_credentials};
-use crate::scopes::Scope;
-use crate::tenants::TenantKey;
-use crate::tickets::{self, Tickets};
 use capstan_engine::tenant_scheduler::TaskSlot;
 
 /// Routes of the console.
@@ -270,6 +271,25 @@ pub(crate) async fn cors(State(app): State<App>, request: Request, next: Next) -
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, app.cors.exposed.clone());
     }
     response
+}
+
+impl FromRequestParts<App> for Operator {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
+        let presented = bearer(&parts.headers);
+        if let Some(operator) = presented.and_then(|key| app.settings.operators.holder_of(key)) {
+            return Ok(operator);
+        }
+        let kind = if presented.is_some() {
+            FaultKind::TenantUnauthorized
+        } else {
+            FaultKind::TenantRequired
+        };
+        let fault = Fault::new(kind).with_message("This is for operators.");
+        app.audit.refused(Who::stranger(presented), &fault, &parts.method, parts.uri.path());
+        Err(fault.into())
+    }
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 
-use crate::app::App;
 use crate::refusal::Refusal;
+use capstan_engine::Engine;
 use capstan_engine::cpu_offload;
 use capstan_engine::limits::MemoryReservation;
 
@@ -49,7 +49,11 @@ struct Paid;
 
 /// A layer: what is answered to a tenant in one piece counts, and is refused if it is more than the
 /// tenant's requests may take. What everybody may see is made once, and counts for nobody.
-pub(crate) async fn count(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn count(
+    State(engine): State<Engine>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let payer = Payer::default();
     request.extensions_mut().insert(payer.clone());
     let response = next.run(request).await;
@@ -58,8 +62,8 @@ pub(crate) async fn count(State(app): State<App>, mut request: Request, next: Ne
     let Some(size) = size.filter(|_| response.extensions().get::<Paid>().is_none()) else {
         return response;
     };
-    let mut load = app.limiter.load(name);
-    if let Err(fault) = load.grow(size as usize, &app.settings.limits) {
+    let mut load = engine.limiter.load(name);
+    if let Err(fault) = load.grow(size as usize, &engine.settings.limits) {
         return Refusal::from(fault).into_response();
     }
     let (head, body) = response.into_parts();
@@ -122,8 +126,8 @@ mod tests {
     use hyper::body::Body as _;
 
     use super::*;
-    use crate::settings::Limits;
     use capstan_engine::limits::Limiter;
+    use capstan_engine::settings::Limits;
 
     #[tokio::test]
     async fn what_is_not_read_yet_counts_and_then_it_is_given_back() {

@@ -9,9 +9,9 @@ use capstan_journal::Journal;
 use tokio::net::TcpListener;
 
 use crate::access::CorsHeaders;
-use crate::audit::Audit;
 use crate::console::Console;
 use crate::face::{self, Face, FaceContext, Faces};
+use crate::identity::audit::Audit;
 use crate::metrics::Metrics;
 use crate::replica_forwarding::{Forwarders, ReplicaForwarder};
 use crate::routes::page::Asset;

@@ -12,9 +12,13 @@ pub(crate) mod cap;
 mod context;
 pub(crate) mod delivery;
 pub(crate) mod durable;
+pub(crate) mod last_event_id;
 #[cfg(test)]
 mod numbers;
 pub(crate) mod openai;
+pub(crate) mod post;
+pub(crate) mod reader;
+mod trace_context;
 mod writer;
 
 use std::sync::Arc;
@@ -29,9 +33,9 @@ use http::HeaderMap;
 use http::request::Parts;
 use uuid::Uuid;
 
-use crate::last_event_id::resume_point;
+use crate::face::last_event_id::resume_point;
+use crate::face::reader::ViewerKind;
 use crate::openapi::{Model, Routes};
-use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
 use capstan_engine::ask::Ask;
 use capstan_engine::ports::Protocols;

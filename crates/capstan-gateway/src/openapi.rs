@@ -14,11 +14,10 @@ mod schemas;
 use capstan_protocol::FaultKind;
 use capstan_protocol::fault::Entry;
 use schemars::{Schema, SchemaGenerator};
-use serde_json::Value;
 
-use crate::scopes::Operation;
+use crate::identity::scopes::Operation;
 pub(crate) use bodies::{Body, of_user};
-use document::document;
+pub(crate) use document::document;
 pub(crate) use headers::{
     ALLOW_RESET, CURSOR, ETAG, Header, KNOWN_TAG, REQUEST_ID, STREAM_ID, STREAM_TICKET, TENANT_ID,
     WAIT,
@@ -168,9 +167,4 @@ pub(crate) struct Link {
     pub(crate) parameter: &'static str,
     /// A runtime expression of OpenAPI.
     pub(crate) value: &'static str,
-}
-
-/// The OpenAPI 3.1 document of every gateway of this version, as `GET /openapi.json` serves it.
-pub fn openapi() -> Value {
-    document(&crate::router::described())
 }

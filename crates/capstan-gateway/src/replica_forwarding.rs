@@ -28,7 +28,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::caller::Caller;
+use crate::identity::caller::Caller;
 use crate::refusal::{PassedOn, Refusal, RequestId};
 use capstan_engine::faults::journal_fault;
 use mark::Marks;

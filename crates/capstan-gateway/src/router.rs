@@ -8,16 +8,18 @@ use axum::routing::get;
 use capstan_protocol::{Fault, FaultKind};
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
+use serde_json::Value;
 
 use crate::app::App;
 use crate::console::patience;
 use crate::face::{self, FaceSettings};
-use crate::openapi::{Described, Routes};
+use crate::identity::tickets as ticket;
+use crate::openapi::{Described, Routes, document};
 use crate::refusal::Refusal;
 use crate::routes::{
     agents, console, docs, errors, health, page, replicas, sessions, streams, tickets,
 };
-use crate::{access, accounted_body, error_responses, replica_forwarding, tickets as ticket};
+use crate::{access, accounted_body, error_responses, replica_forwarding};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
 fn for_tenants() -> Routes<App> {
@@ -53,7 +55,7 @@ fn open() -> Routes<App> {
 }
 
 /// What all routes say of themselves.
-pub(crate) fn described() -> Vec<Described> {
+fn described() -> Vec<Described> {
     let faces = face::all(&FaceSettings::default());
     let of_faces = faces.iter().flat_map(|face| face.clone().routes().described(true));
     let open_of_faces = faces.iter().flat_map(|face| face.clone().open_routes().described(false));
@@ -66,6 +68,11 @@ pub(crate) fn described() -> Vec<Described> {
         .chain(open_of_faces)
         .chain(console_pages().described(false))
         .collect()
+}
+
+/// The OpenAPI 3.1 document of every gateway of this version, as `GET /openapi.json` serves it.
+pub fn openapi() -> Value {
+    document(&described())
 }
 
 /// What is behind a door.
@@ -141,7 +148,7 @@ fn layered(app: &App, routes: Router<App>) -> Router {
         // What is said in JSON is somebody's own.
         .layer(map_response(no_storing))
         // What is answered in one piece is its asker's memory.
-        .layer(from_fn_with_state(app.clone(), accounted_body::count))
+        .layer(from_fn_with_state(app.engine.clone(), accounted_body::count))
         // Everything that was refused becomes a problem, here and nowhere else.
         .layer(from_fn_with_state(app.clone(), error_responses::render))
         .with_state(app.clone())

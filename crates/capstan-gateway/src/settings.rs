@@ -4,9 +4,9 @@ use capstan_journal::Retention;
 use capstan_protocol::Exposure;
 
 use crate::face::{FaceSettings, Site};
-use crate::jwt::Jwt;
-use crate::operators::Operators;
-use crate::tenants::{KeyHash, Tenants};
+use crate::identity::jwt::Jwt;
+use crate::identity::operators::Operators;
+use crate::identity::tenants::{KeyHash, Tenants};
 use crate::tls::Tls;
 use capstan_engine::settings::EngineSettings;
 pub use capstan_engine::settings::{Limits, Timeouts};

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::answers::{Health, Refusal, RunRow};
 use super::visitor::Visitor;
 use crate::app::App;
-use crate::reader::sse_response;
+use crate::face::reader::sse_response;
 
 /// Who is further behind is told so, and asks anew.
 const LENGTH: usize = 1024;

@@ -13,8 +13,8 @@ use futures_util::stream;
 use http::request::Parts;
 
 use crate::app::App;
+use crate::face::reader::{ViewerKind, name_stream, sse_response};
 use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest, cap};
-use crate::reader::{ViewerKind, name_stream, sse_response};
 use capstan_engine::resume::ResumePoint;
 
 /// How much is read at once, in packets and bytes.

@@ -12,13 +12,13 @@ use uuid::Uuid;
 use crate::access::{self, bearer};
 use crate::accounted_body::Payer;
 use crate::app::App;
-use crate::audit::{Target, Who};
-use crate::caller::{Caller, LOCAL};
-use crate::operators::{EVERY_TENANT, Operator, Right};
+use crate::identity::audit::{Target, Who};
+use crate::identity::caller::{Caller, LOCAL};
+use crate::identity::operators::{EVERY_TENANT, Operator, Right};
+use crate::identity::scopes::Operation;
+use crate::identity::tenants::{deliveries_of, owner_of};
 use crate::refusal::Refusal;
-use crate::scopes::Operation;
 use crate::settings::ContentRule;
-use crate::tenants::{deliveries_of, owner_of};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::tenant_scheduler::TaskSlot;
 

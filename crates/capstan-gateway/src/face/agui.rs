@@ -35,10 +35,10 @@ use http::request::Parts;
 use uuid::Uuid;
 
 use super::{BodyStep, Emit, Face, FaceWriter, RefusalTarget, ViewRequest};
-use crate::caller::Caller;
 use crate::face::FaceContext;
+use crate::face::reader::{ViewerKind, sse_response};
+use crate::identity::caller::Caller;
 use crate::openapi::{Model, Routes, model};
-use crate::reader::{ViewerKind, sse_response};
 use capstan_engine::ask::Ask;
 use capstan_engine::faults::journal_fault;
 use facts::{Facts, declares_version, form};

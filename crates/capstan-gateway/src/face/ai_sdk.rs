@@ -28,9 +28,9 @@ use uuid::Uuid;
 
 use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::face::FaceContext;
+use crate::face::post;
+use crate::face::reader::ViewerKind;
 use crate::openapi::{Model, Routes, model};
-use crate::post;
-use crate::reader::ViewerKind;
 use ask::{Manner, regenerates};
 use capstan_engine::ask::Ask;
 use capstan_engine::faults::journal_fault;

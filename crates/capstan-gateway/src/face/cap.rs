@@ -17,14 +17,15 @@ use http::{HeaderMap, HeaderValue};
 
 use self::routes::Params;
 use super::{BodyStep, Emit, Face, FaceWriter, Request, ViewRequest};
-use crate::caller::Caller;
 use crate::face::FaceContext;
-use crate::last_event_id::resume_point;
+use crate::face::last_event_id::resume_point;
+use crate::face::post::header_lists;
+use crate::face::reader::ViewerKind;
+use crate::identity::caller::Caller;
+use crate::identity::tickets;
 use crate::openapi::{Model, Routes};
-use crate::post::header_lists;
-use crate::reader::ViewerKind;
+use crate::query;
 use crate::refusal::Refusal;
-use crate::{query, tickets};
 use capstan_engine::ask::Ask;
 use capstan_engine::resume::ResumePoint;
 

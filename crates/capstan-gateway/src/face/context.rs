@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use capstan_engine::Engine;
 
-use crate::audit::Audit;
-use crate::tenants::Tenants;
+use crate::identity::audit::Audit;
+use crate::identity::tenants::Tenants;
 
 /// What faces share. Cheap to clone.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use capstan_protocol::{Fault, FaultKind};
 use uuid::Uuid;
 
 use crate::face::FaceContext;
-use crate::tenants;
+use crate::identity::tenants;
 use crate::webhook::Webhook;
 
 /// The name of the internal agent; no request can ask for it.

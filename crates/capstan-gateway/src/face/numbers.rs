@@ -24,8 +24,8 @@ use serde_json::json;
 use self::routes::{Question, own_id, stream_of};
 use super::{BodyStep, Emit, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::face::FaceContext;
+use crate::face::reader::{self, ViewerKind};
 use crate::openapi::{Model, Routes, model};
-use crate::reader::{self, ViewerKind};
 use capstan_engine::ask::{Ask, invalid};
 use capstan_engine::lookup;
 

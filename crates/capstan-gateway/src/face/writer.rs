@@ -8,7 +8,7 @@ use capstan_protocol::sse;
 use futures_util::future::BoxFuture;
 
 use crate::face::FaceContext;
-use crate::reader::ViewerKind;
+use crate::face::reader::ViewerKind;
 
 /// One response. It turns what the reader meets (frames, and where the run stands) into the bytes
 /// of a body. What it writes depends on the stream alone, never on the clock: that is what makes a

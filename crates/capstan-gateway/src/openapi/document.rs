@@ -10,7 +10,7 @@ use super::models::Models;
 
 use super::routes::Described;
 use super::{Answer, Body, Content, Header, Link, REQUEST_ID, TENANT_ID, Tag, WAIT, model};
-use crate::tickets;
+use crate::identity::tickets;
 
 /// What holds for all routes.
 const ABOUT: &str = "The run contract for AI agents: start once, stream, fail in types, resume \

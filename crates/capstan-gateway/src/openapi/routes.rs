@@ -1,17 +1,13 @@
 //! Routes and what they say of themselves, added together: neither can lack what the other has.
 
-use std::sync::Arc;
-
-use axum::extract::{Path, Request, State};
+use axum::Router;
 use axum::handler::Handler;
 use axum::middleware::from_fn;
 use axum::routing::{MethodRouter, delete, get, post};
-use axum::{Extension, Router};
 
 use super::{Does, Row};
-use crate::caller::{Caller, check_scopes};
-use crate::face::{Face, FaceContext};
-use crate::scopes::Operation;
+use crate::identity::caller::check_scopes;
+use crate::identity::scopes::Operation;
 
 /// Handlers with their rows.
 pub(crate) struct Routes<S> {
@@ -124,20 +120,5 @@ fn usual_operation(method: &str) -> Operation {
         "get" => Operation::Read,
         "delete" => Operation::Stop,
         _ => Operation::Start,
-    }
-}
-
-impl Routes<FaceContext> {
-    /// The way in to a face: a POST that starts a run or attaches to it. The path may name the
-    /// agent.
-    pub(crate) fn start(self, path: &'static str, face: Arc<dyn Face>, row: &'static Row) -> Self {
-        let handler = async move |State(cx): State<FaceContext>,
-                                  Extension(caller): Extension<Caller>,
-                                  agent: Option<Path<String>>,
-                                  request: Request| {
-            let agent = agent.as_ref().map(|Path(name)| name.as_str());
-            crate::post::post(&cx, &caller, &*face, agent, request).await
-        };
-        self.post(path, handler, row)
     }
 }

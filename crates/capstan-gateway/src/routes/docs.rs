@@ -38,9 +38,9 @@ pub(crate) const STYLE: Row = Row {
 
 /// Neither depends on the settings, so each is made once.
 static DOCUMENT: LazyLock<Bytes> =
-    LazyLock::new(|| serde_json::to_vec(&openapi::openapi()).unwrap_or_default().into());
+    LazyLock::new(|| serde_json::to_vec(&crate::openapi()).unwrap_or_default().into());
 static PAGE_TEXT: LazyLock<Bytes> =
-    LazyLock::new(|| html::text("Capstan: all routes", &openapi::page(&openapi::openapi())).into());
+    LazyLock::new(|| html::text("Capstan: all routes", &openapi::page(&crate::openapi())).into());
 
 const HOUR: (HeaderName, &str) = (header::CACHE_CONTROL, "max-age=3600");
 

@@ -10,12 +10,12 @@ use http::{HeaderMap, Method, StatusCode, Uri, header};
 
 use crate::access::{bearer, is_foreign_host};
 use crate::app::App;
-use crate::audit::Who;
 use crate::html;
+use crate::identity::audit::Who;
+use crate::identity::operators::Right;
+use crate::identity::tenants::KeyHash;
 use crate::openapi::{Answer, Content, Row, Tag, model};
-use crate::operators::Right;
 use crate::refusal::Refusal;
-use crate::tenants::KeyHash;
 
 pub(crate) const HEALTH: Row = Row {
     tag: &Tag::SERVER,

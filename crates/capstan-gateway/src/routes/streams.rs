@@ -10,18 +10,19 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use uuid::Uuid;
 
+use crate::accounted_body;
 use crate::answers::{PacketPage, Stream, StreamPage};
 use crate::app::App;
-use crate::audit::{Deed, Who};
-use crate::caller::Caller;
+use crate::face::last_event_id::resume_point;
+use crate::face::post;
+use crate::face::reader::ViewerKind;
 use crate::face::{ViewRequest, cap};
-use crate::last_event_id::resume_point;
+use crate::identity::audit::{Deed, Who};
+use crate::identity::caller::Caller;
+use crate::identity::scopes::Operation;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
-use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
-use crate::scopes::Operation;
-use crate::{accounted_body, post};
 use capstan_engine::{cpu_offload, lookup, purge, stopping};
 
 /// A page holds at most this many entries.

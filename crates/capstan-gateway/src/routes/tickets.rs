@@ -8,12 +8,12 @@ use http::{HeaderValue, header};
 
 use crate::answers::StreamTicket;
 use crate::app::App;
-use crate::caller::Caller;
+use crate::identity::caller::Caller;
+use crate::identity::scopes::Operation;
+use crate::identity::tenants::KeyHash;
+use crate::identity::tickets::{Holder, Tickets};
 use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
 use crate::refusal::Refusal;
-use crate::scopes::Operation;
-use crate::tenants::KeyHash;
-use crate::tickets::{Holder, Tickets};
 use capstan_engine::lookup;
 
 pub(crate) const ISSUE: Row = Row {

@@ -15,14 +15,14 @@ use super::call::{self, Call};
 use super::push::Config;
 use super::requests::{Asked, ListParams};
 use super::{A2a, rows};
-use crate::caller::Caller;
 use crate::face::FaceContext;
+use crate::face::post::{self, Posted};
 use crate::face::{self, RefusalTarget};
+use crate::identity::caller::Caller;
+use crate::identity::scopes::Operation;
 use crate::openapi::{self, Routes};
-use crate::post::{self, Posted};
 use crate::query;
 use crate::refusal::Refusal;
-use crate::scopes::Operation;
 use capstan_engine::ask::invalid;
 
 /// The agent and the task that a path names.

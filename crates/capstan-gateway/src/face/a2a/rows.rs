@@ -6,8 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::rpc;
+use crate::identity::scopes::Operation;
 use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Refusals, Row, Tag, model};
-use crate::scopes::Operation;
 
 const TAG: Tag = Tag { name: "A2A", says: "The same runs as tasks, for agents of other makers." };
 

@@ -14,13 +14,13 @@ use super::push::Config;
 use super::requests::{Asked, ListParams};
 use super::words::Version;
 use super::{A2a, card, rows};
-use crate::caller::Caller;
 use crate::face::FaceContext;
+use crate::face::post::{self, Posted};
 use crate::face::{self, RefusalTarget};
+use crate::identity::caller::Caller;
+use crate::identity::scopes::Operation;
 use crate::openapi::Routes;
-use crate::post::{self, Posted};
 use crate::refusal::Refusal;
-use crate::scopes::Operation;
 use capstan_engine::ask::invalid;
 
 #[derive(Deserialize)]

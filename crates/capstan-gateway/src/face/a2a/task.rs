@@ -11,7 +11,7 @@ use super::NAME;
 use super::kept::Kept;
 use super::words::{Ids, Status, TaskState, Version};
 use crate::face::FaceContext;
-use crate::reader::{self, Whole};
+use crate::face::reader::{self, Whole};
 use capstan_engine::cpu_offload;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::call::Call;
 use super::fold::Fold;
 use crate::face::FaceContext;
+use crate::face::reader::ViewerKind;
 use crate::face::{BodyStep, Emit, FaceWriter};
-use crate::reader::ViewerKind;
 
 /// The official Python client gives up after five seconds of silence.
 const HEARTBEAT: Duration = Duration::from_secs(3);

@@ -13,17 +13,18 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Agui;
-use crate::caller::Caller;
 use crate::face::FaceContext;
+use crate::face::last_event_id::resume_point;
+use crate::face::post;
+use crate::face::reader::ViewerKind;
 use crate::face::{self, RefusalTarget, ViewRequest};
-use crate::last_event_id::resume_point;
+use crate::identity::caller::Caller;
+use crate::identity::tickets::STREAM as WATCH;
 use crate::openapi::{
     self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user,
 };
-use crate::reader::ViewerKind;
+use crate::query;
 use crate::refusal::Refusal;
-use crate::tickets::STREAM as WATCH;
-use crate::{post, query};
 use capstan_engine::lookup;
 
 const TAG: Tag = Tag { name: "AG-UI", says: "The same runs in the words of AG-UI." };

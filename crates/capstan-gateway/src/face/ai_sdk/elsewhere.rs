@@ -9,10 +9,10 @@ use capstan_protocol::Fault;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use crate::caller::Caller;
 use crate::face::FaceContext;
-use crate::tickets::{Holder, Tickets};
-use crate::{post, reader};
+use crate::face::{post, reader};
+use crate::identity::caller::Caller;
+use crate::identity::tickets::{Holder, Tickets};
 
 /// RFC 7240.
 pub(super) const PREFER: &str = "prefer";

@@ -16,16 +16,16 @@ use serde_json::{Value, json};
 
 use super::chunk::Chunk;
 use super::{AiSdk, elsewhere};
-use crate::caller::Caller;
 use crate::face::FaceContext;
+use crate::face::last_event_id::resume_point;
+use crate::face::post;
+use crate::face::reader::ViewerKind;
 use crate::face::{self, RefusalTarget, ViewRequest};
-use crate::last_event_id::resume_point;
+use crate::identity::caller::Caller;
 use crate::openapi::{
     self, Answer, Body, Content, Header, PathParameter, Refusals, Routes, Row, Tag, model,
     of_stream, of_user,
 };
-use crate::post;
-use crate::reader::ViewerKind;
 use crate::refusal::Refusal;
 use capstan_engine::resume::ResumePoint;
 use capstan_engine::{lookup, stopping};
@@ -106,8 +106,8 @@ const POST: Row = Row {
     answers: &[
         Answer {
             links: &[
-                of_stream("get", crate::tickets::STREAM),
-                of_stream("delete", crate::tickets::STREAM),
+                of_stream("get", crate::identity::tickets::STREAM),
+                of_stream("delete", crate::identity::tickets::STREAM),
             ],
             ..STREAM
         },

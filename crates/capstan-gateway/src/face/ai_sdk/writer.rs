@@ -10,8 +10,8 @@ use super::chunk::Chunk;
 use super::fold::{Facts, Fold};
 use super::{NAME, restate};
 use crate::face::FaceContext;
+use crate::face::reader::ViewerKind;
 use crate::face::{BodyStep, Emit, FaceWriter};
-use crate::reader::ViewerKind;
 
 pub(super) struct AiSdkWriter {
     stream: Uuid,

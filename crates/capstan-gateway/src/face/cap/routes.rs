@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answers::{RunMetrics, RunOutput};
+use crate::identity::tickets::STREAM as WATCH;
 use crate::openapi::{
     self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user,
 };
-use crate::tickets::STREAM as WATCH;
 
 /// How the answer is told.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -7,9 +7,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::accounted_body;
 use crate::answers::{RunMetrics, RunOutput};
 use crate::face::FaceContext;
-use crate::{accounted_body, reader};
+use crate::face::reader;
 
 /// The answer of a run as JSON, once it is there; the fault if there is none.
 pub(super) async fn response(

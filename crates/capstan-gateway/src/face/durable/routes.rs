@@ -18,13 +18,14 @@ use serde_json::json;
 use super::items::{Items, Shape};
 use super::offset::Offset;
 use super::{CLOSED, CURSOR, Durable, NEXT_OFFSET, UP_TO_DATE};
-use crate::caller::Caller;
 use crate::face::FaceContext;
+use crate::face::post;
+use crate::face::reader::{self, ViewerKind};
 use crate::face::{self, RefusalTarget, ViewRequest, ai_sdk};
+use crate::identity::caller::Caller;
+use crate::identity::tickets::DURABLE_STREAM;
 use crate::openapi::{self, Answer, Content, Header, Routes, Row, Tag, model};
-use crate::reader::{self, ViewerKind};
-use crate::tickets::DURABLE_STREAM;
-use crate::{post, query};
+use crate::query;
 use capstan_engine::lookup;
 use capstan_engine::resume::ResumePoint;
 

@@ -11,8 +11,8 @@ use serde_json::json;
 use super::items::Items;
 use super::offset::Offset;
 use crate::face::FaceContext;
+use crate::face::reader::ViewerKind;
 use crate::face::{BodyStep, Emit, FaceWriter};
-use crate::reader::ViewerKind;
 
 /// After so long a reader comes anew, as the protocol wants it.
 const LASTS: Duration = Duration::from_secs(60);

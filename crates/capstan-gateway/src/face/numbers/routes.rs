@@ -15,16 +15,17 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Numbers, PER_PACKET, said};
-use crate::caller::Caller;
 use crate::face::FaceContext;
+use crate::face::post;
+use crate::face::reader::{self, ViewerKind, Whole};
 use crate::face::{self, RefusalTarget, ViewRequest};
+use crate::identity::caller::Caller;
+use crate::identity::scopes::Operation;
 use crate::openapi::{
     Answer, Content, Does, Header, PathParameter, Refusals, Routes, Row, Tag, model,
 };
-use crate::reader::{self, ViewerKind, Whole};
+use crate::query;
 use crate::refusal::Refusal;
-use crate::scopes::Operation;
-use crate::{post, query};
 use capstan_engine::resume::ResumePoint;
 use capstan_engine::{lookup, stopping};
 

@@ -20,9 +20,9 @@ use super::output::{Output, TakenBack};
 use super::request::{self, Wants};
 use super::{errors, members, models, parameters, repeats};
 use crate::face::FaceContext;
+use crate::face::reader;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
-use crate::reader;
 use capstan_engine::ask::Ask;
 use capstan_engine::resume::ResumePoint;
 

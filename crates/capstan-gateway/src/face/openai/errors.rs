@@ -13,9 +13,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::caller::{Caller, LACKS};
 use crate::face::FaceContext;
 use crate::face::RefusalTarget;
+use crate::identity::caller::{Caller, LACKS};
 use crate::openapi::{Content, Header, Refusals, model};
 
 /// The body of a refusal, and what goes wrong in a stream.

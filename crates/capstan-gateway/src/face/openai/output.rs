@@ -10,7 +10,7 @@ use capstan_protocol::{
 use serde_json::{Map, Value, json};
 
 use crate::face::FaceContext;
-use crate::reader::{self, Fold};
+use crate::face::reader::{self, Fold};
 
 /// An item, and the packet that began it.
 #[derive(Debug, Default)]

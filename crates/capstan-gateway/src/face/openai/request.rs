@@ -14,11 +14,11 @@ use serde_json::json;
 
 use super::members::{self, Member};
 use super::repeats::Held;
-use crate::caller::Caller;
 use crate::face::FaceContext;
+use crate::face::post::{self, Posted};
 use crate::face::{self, Face, RefusalTarget};
+use crate::identity::caller::Caller;
 use crate::openapi::Header;
-use crate::post::{self, Posted};
 use crate::refusal::Refusal;
 use capstan_engine::ask::{LONGEST_ID, invalid};
 

@@ -9,8 +9,8 @@ use super::numbers::faults_lately;
 use crate::app::App;
 use crate::console::answers::{Health, Me, ReplicaPlace};
 use crate::console::visitor::{Act, Visitor};
+use crate::identity::operators::{EVERY_TENANT, Right};
 use crate::openapi::{Answer, Content, Row, Tag, model};
-use crate::operators::{EVERY_TENANT, Right};
 use crate::refusal::Refusal;
 use crate::routes::replicas::millis;
 

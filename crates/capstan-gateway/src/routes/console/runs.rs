@@ -13,11 +13,11 @@ use uuid::Uuid;
 
 use super::numbers::{HOUR, before};
 use crate::app::App;
-use crate::audit::Target;
 use crate::console::answers::{Findings, Marks, RunDetails, RunRow, RunRows, StoppedRun};
 use crate::console::marks::Span;
 use crate::console::visitor::{Act, Look, Visitor};
 use crate::console::{find as search, frames as telling, marks as packets};
+use crate::identity::audit::Target;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;

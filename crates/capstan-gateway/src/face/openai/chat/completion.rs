@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::output::{Call, Output, Usage};
-use crate::reader::Whole;
+use crate::face::reader::Whole;
 
 /// A whole answer.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -8,8 +8,8 @@ use super::super::errors::REFUSALS;
 use super::super::models::TAG;
 use super::super::request::KEY;
 use super::completion::{Chunk, Completion};
+use crate::identity::tickets::STREAM as WATCH;
 use crate::openapi::{self, Answer, Body, Content, Row, model, of_stream};
-use crate::tickets::STREAM as WATCH;
 
 pub(super) const POST: Row = Row {
     tag: &TAG,

@@ -11,8 +11,8 @@ use super::super::errors::{ApiError, ErrorBody};
 use super::super::output::{Output, Said, TakenBack, Usage, block};
 use super::completion::{Chunk, ChunkChoice, Delta, ToolCall, finish_reason, id_of, seconds};
 use crate::face::FaceContext;
+use crate::face::reader::{self, ViewerKind};
 use crate::face::{BodyStep, Emit, FaceWriter};
-use crate::reader::{self, ViewerKind};
 
 /// One response.
 pub(super) struct ChatWriter {

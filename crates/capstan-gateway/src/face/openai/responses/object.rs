@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::super::errors::ApiError;
 use super::super::output::{Output, Usage};
 use super::id_of;
-use crate::reader::Whole;
+use crate::face::reader::Whole;
 
 /// What a request said that its answer repeats, as it was said.
 #[derive(Debug, Default, Deserialize)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use capstan_journal::{NameKind, Named, Run};
 use capstan_protocol::Fault;
 
-use crate::caller::LOCAL;
 use crate::face::FaceContext;
+use crate::identity::caller::LOCAL;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::purge;
 use capstan_engine::wall_clock::between;

@@ -15,8 +15,8 @@ use super::super::errors::ApiError;
 use super::super::output::{Call, Output, Said, Source, TakenBack, block};
 use super::object::{Echo, Item, ResponseObject, Summary, TextPart, item_id, items};
 use crate::face::FaceContext;
+use crate::face::reader::{self, ViewerKind, Whole};
 use crate::face::{BodyStep, Emit, FaceWriter};
-use crate::reader::{self, ViewerKind, Whole};
 
 /// So many numbers a packet has: the first event of packet 3 is 3072.
 const PER_PACKET: u64 = 1024;

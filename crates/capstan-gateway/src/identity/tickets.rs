@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use crate::tenants::KeyHash;
+use crate::identity::tenants::KeyHash;
 use capstan_engine::Engine;
 use capstan_engine::faults::journal_fault;
 

@@ -11,8 +11,8 @@ use capstan_journal::{Quota, Retention, TenantRetention};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-use crate::origin::Origin;
-use crate::scopes::{Scope, Scopes};
+use crate::identity::origin::Origin;
+use crate::identity::scopes::{Scope, Scopes};
 use crate::webhook::Webhook;
 use capstan_engine::ports::TenantRules;
 use capstan_engine::settings::Limits;

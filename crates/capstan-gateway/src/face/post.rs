@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::{Body, HttpBody as _};
-use axum::extract::Request as HttpRequest;
+use axum::extract::{Path, Request as HttpRequest, State};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use capstan_protocol::{Fault, FaultKind};
@@ -12,20 +13,25 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::caller::Caller;
 use crate::face::FaceContext;
+use crate::face::reader::{self, ViewerKind};
+use crate::face::trace_context;
 use crate::face::{self, Face, RefusalTarget, Request, ViewRequest};
-use crate::reader::{self, ViewerKind};
+use crate::identity::caller::Caller;
+use crate::openapi::{Routes, Row};
 use crate::refusal::{Refusal, RequestId};
-use crate::server::RECEIVE_WINDOW;
-use crate::settings::Limits;
-use crate::trace_context;
 use capstan_engine::ask::{self, body_hash, body_values};
 use capstan_engine::cpu_offload;
 use capstan_engine::limits::MemoryReservation;
 use capstan_engine::relay::Origin;
 use capstan_engine::resume::ResumePoint;
 use capstan_engine::runs::{self, Start};
+use capstan_engine::settings::Limits;
+
+/// What may have come of bodies on a connection of HTTP/2 before they are read. It is here, not in
+/// the kernel; whoever reads them counts it. Enough for a picture of the largest size in three
+/// seconds from the other side of the world.
+pub(crate) const RECEIVE_WINDOW: u32 = 256 * 1024;
 
 /// Answers a POST to a face; `agent` is the one that the path names.
 pub(crate) async fn post(
@@ -264,4 +270,19 @@ pub(crate) fn header_lists(headers: &HeaderMap, name: &str, wanted: &str) -> boo
         .flat_map(|v| v.split(','))
         .map(|item| item.split(';').next().unwrap_or_default().trim());
     items.any(|item| item.eq_ignore_ascii_case(wanted))
+}
+
+impl Routes<FaceContext> {
+    /// The way in to a face: a POST that starts a run or attaches to it. The path may name the
+    /// agent.
+    pub(crate) fn start(self, path: &'static str, face: Arc<dyn Face>, row: &'static Row) -> Self {
+        let handler = async move |State(cx): State<FaceContext>,
+                                  Extension(caller): Extension<Caller>,
+                                  agent: Option<Path<String>>,
+                                  request: HttpRequest| {
+            let agent = agent.as_ref().map(|Path(name)| name.as_str());
+            post(&cx, &caller, &*face, agent, request).await
+        };
+        self.post(path, handler, row)
+    }
 }

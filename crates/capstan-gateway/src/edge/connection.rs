@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 
-use crate::progress::Progress;
+use crate::edge::progress::Progress;
 use capstan_engine::live::{Departure, Stalled};
 
 /// An answer goes by this connection, and to a reader of its own, if answers have one each.

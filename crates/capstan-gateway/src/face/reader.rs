@@ -20,7 +20,6 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::face::FaceContext;
 use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest};
-use crate::handover::Lasting;
 use capstan_engine::events::Happened;
 use capstan_engine::limits::Slot;
 use capstan_engine::live::{Parting, Viewing};
@@ -38,6 +37,10 @@ pub(crate) enum ViewerKind {
     /// By GET: it only watches, so the body stays open while the run waits.
     Get,
 }
+
+/// Marks a response whose body lasts, as an extension.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lasting;
 
 /// An open response.
 struct Open {

@@ -17,9 +17,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use crate::caller::LOCAL;
-use crate::scopes::{Scope, Scopes};
-use crate::tenants::{KeyHash, Tenants};
+use crate::identity::caller::LOCAL;
+use crate::identity::scopes::{Scope, Scopes};
+use crate::identity::tenants::{KeyHash, Tenants};
 
 /// A token that is longer is none.
 const LONGEST_TOKEN: usize = 8 * 1024;

@@ -3,15 +3,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use axum::extract::FromRequestParts;
-use capstan_protocol::{Fault, FaultKind};
-use http::request::Parts;
-
-use crate::access::bearer;
-use crate::app::App;
-use crate::audit::Who;
-use crate::refusal::Refusal;
-use crate::tenants::KeyHash;
+use crate::identity::tenants::KeyHash;
 
 /// What an operator may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -107,25 +99,6 @@ impl Operators {
             }
         }
         found.map(|(operator, shown)| Operator { keys: vec![shown.clone()], ..operator.clone() })
-    }
-}
-
-impl FromRequestParts<App> for Operator {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
-        let presented = bearer(&parts.headers);
-        if let Some(operator) = presented.and_then(|key| app.settings.operators.holder_of(key)) {
-            return Ok(operator);
-        }
-        let kind = if presented.is_some() {
-            FaultKind::TenantUnauthorized
-        } else {
-            FaultKind::TenantRequired
-        };
-        let fault = Fault::new(kind).with_message("This is for operators.");
-        app.audit.refused(Who::stranger(presented), &fault, &parts.method, parts.uri.path());
-        Err(fault.into())
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::activity::Activity;
-use crate::admission::{Admission, Entry};
+use crate::edge::activity::Activity;
+use crate::edge::admission::{Admission, Entry};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::response::Response;
@@ -28,13 +28,14 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
-use crate::connection::goes_by;
+use crate::edge::connection::goes_by;
+use crate::edge::handover::{self, After, Handover, Noted};
+use crate::edge::progress;
+use crate::edge::socket::Socket;
+use crate::edge::stall_timeout::StallTimeout;
 use crate::face;
-use crate::handover::{self, After, Handover, Noted};
-use crate::progress;
+use crate::face::post::RECEIVE_WINDOW;
 use crate::router::Behind;
-use crate::socket::Socket;
-use crate::stall_timeout::StallTimeout;
 use crate::{console, router};
 use capstan_engine::live::Stalled;
 use capstan_engine::recovery;
@@ -47,10 +48,6 @@ const CONNECTION_BUFFER: usize = 8 * 1024;
 /// megabytes to a reader that has stopped reading. Enough for a megabyte a second to the other side
 /// of the world.
 const SEND_BUFFER: usize = 64 * 1024;
-/// What may have come of bodies on a connection of HTTP/2 before they are read. It is here, not in
-/// the kernel; whoever reads them counts it. Enough for a picture of the largest size in three
-/// seconds from the other side of the world.
-pub(crate) const RECEIVE_WINDOW: u32 = 256 * 1024;
 /// Requests at once on a connection of HTTP/2.
 const STREAMS_AT_ONCE: u32 = 100;
 /// How long a connection may take that is let in only to ask how the server feels.

@@ -21,17 +21,14 @@ use http::{Method, Request, Version};
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::socket::Socket;
+use crate::edge::socket::Socket;
+use crate::face::reader::Lasting;
 
 /// What is gathered for one write: as much as hyper would. A piece may be larger.
 const GATHERED_BYTES: usize = 8 * 1024;
 const GATHERED_PIECES: usize = 16;
 /// Writes in a row before other tasks have their turn.
 const IN_A_ROW: usize = 16;
-
-/// Marks a response whose body lasts, as an extension.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Lasting;
 
 /// Whether an answer to this request may be handed over, and what becomes of the connection then.
 pub(crate) fn after<B>(request: &Request<B>) -> Option<After> {

@@ -5,9 +5,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capstan_protocol::{Fault, FaultKind};
 
+use crate::identity::scopes::{Operation, Scopes};
+use crate::identity::tenants::KeyHash;
 use crate::refusal::Refusal;
-use crate::scopes::{Operation, Scopes};
-use crate::tenants::KeyHash;
 
 /// The tenant of a gateway without tenants.
 pub(crate) const LOCAL: &str = "local";

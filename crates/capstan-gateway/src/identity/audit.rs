@@ -10,9 +10,9 @@ use capstan_protocol::Fault;
 use http::Method;
 use uuid::Uuid;
 
-use crate::caller::Caller;
-use crate::operators::Operator;
-use crate::tenants::KeyHash;
+use crate::identity::caller::Caller;
+use crate::identity::operators::Operator;
+use crate::identity::tenants::KeyHash;
 
 /// The target of its lines.
 pub const AUDIT: &str = "audit";

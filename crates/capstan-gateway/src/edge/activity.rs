@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::admission::Entry;
-use crate::progress::Progress;
+use crate::edge::admission::Entry;
+use crate::edge::progress::Progress;
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use bytes::Bytes;
