@@ -1,7 +1,6 @@
 //! Who may do what: whose request it is, loopback mode, cross-origin rules.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, MatchedPath, Query, Request, State};
 use axum::middleware::Next;
@@ -13,7 +12,6 @@ use http::{Method, StatusCode};
 
 use crate::accounted_body::Payer;
 use crate::app::App;
-use crate::face::Face;
 use crate::identity::audit::{Who, mark_of};
 use crate::identity::caller::Caller;
 use crate::identity::jwt::{Jwt, is_token};
@@ -220,32 +218,7 @@ impl App {
     }
 }
 
-/// What a page may send and read across origins, whatever the face.
-const ALLOWED: &str = "authorization, content-type, last-event-id, x-request-id, x-tenant-id, \
- x-run-id, \
-     x-cap-accept, traceparent, tracestate";
-const EXPOSED: &str = "x-request-id, x-stream-id, x-stream-ticket, retry-after";
 const METHODS: &str = "GET, POST, DELETE";
-
-/// The same with what the faces add to it.
-pub(crate) struct CorsHeaders {
-    allowed: HeaderValue,
-    exposed: HeaderValue,
-}
-
-impl CorsHeaders {
-    pub(crate) fn new(faces: &[Arc<dyn Face>]) -> Self {
-        let list = |known: &'static str, more: &dyn Fn(&dyn Face) -> &'static [&'static str]| {
-            let more = faces.iter().flat_map(|face| more(&**face)).copied();
-            let names: Vec<&str> = std::iter::once(known).chain(more).collect();
-            HeaderValue::try_from(names.join(", ")).unwrap_or(HeaderValue::from_static(known))
-        };
-        Self {
-            allowed: list(ALLOWED, &|face| face.request_headers()),
-            exposed: list(EXPOSED, &|face| face.response_headers()),
-        }
-    }
-}
 
 /// Answers preflights and marks responses, for allowed origins only.
 pub(crate) async fn cors(State(app): State<App>, request: Request, next: Next) -> Response {

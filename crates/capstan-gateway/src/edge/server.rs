@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
-use crate::app::{App, Gateway};
+use crate::app::App;
 use crate::edge::connection::goes_by;
 use crate::edge::handover::{self, After, Handover, Noted};
 use crate::edge::progress;
@@ -35,6 +35,7 @@ use crate::edge::socket::Socket;
 use crate::edge::stall_timeout::StallTimeout;
 use crate::face;
 use crate::face::post::RECEIVE_WINDOW;
+use crate::gateway::Gateway;
 use crate::router::Behind;
 use crate::{console, router};
 use capstan_engine::live::Stalled;

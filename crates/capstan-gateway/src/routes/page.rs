@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::health;
 use crate::app::App;
+use crate::asset::Asset;
 use crate::openapi::{self, Answer, Content, Row, Tag};
 use crate::refusal::Refusal;
 
@@ -63,17 +64,6 @@ pub(crate) const ASSET: Row = Row {
     faults: &[FaultKind::RouteNotFound],
     ..Row::NONE
 };
-
-/// A file of the page. Names of all but its `.html` change with their content, as bundlers do it.
-#[derive(Debug, Clone, Copy)]
-pub struct Asset {
-    /// Its place: `index.html`, which is served at `/`, `console.html`, which is served at
-    /// `/console`, or `assets/<name>`. A twin of the same name and `.gz` is sent in its place to
-    /// whoever takes it.
-    pub path: &'static str,
-    /// What it holds.
-    pub bytes: &'static [u8],
-}
 
 /// Nothing from elsewhere, nothing inline: text that an agent wrote cannot become script, style or
 /// a request.

@@ -1,0 +1,172 @@
+//! The gateway as its users build it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use capstan_agent::{Agent, Clock};
+use capstan_journal::Journal;
+use tokio::net::TcpListener;
+
+use crate::app::{App, Shared};
+use crate::asset::Asset;
+use crate::console::Console;
+use crate::cors::CorsHeaders;
+use crate::face::{self, FaceContext, Faces};
+use crate::identity::audit::Audit;
+use crate::metrics::Metrics;
+use crate::replica_forwarding::{Forwarders, ReplicaForwarder};
+use crate::run_log::RunLog;
+use crate::settings::Settings;
+use crate::webhook::WebhookSender;
+use crate::webhooks::Courier;
+use capstan_engine::traces::TraceCollector;
+use capstan_engine::{Engine, EngineBuilder, Registered};
+
+/// A gateway: a journal, agents, settings. The first agent is the default one.
+///
+/// ```no_run
+/// # use capstan_agent::Agent;
+/// # use capstan_journal::Journal;
+/// # async fn example(journal: Journal, agent: impl Agent) -> std::io::Result<()> {
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8787").await?;
+/// let gateway = capstan_gateway::Gateway::new(journal).agent("echo", agent);
+/// capstan_gateway::serve(gateway, vec![listener], std::future::pending()).await?;
+/// # Ok(()) }
+/// ```
+pub struct Gateway {
+    journal: Journal,
+    agents: Vec<Registered>,
+    settings: Settings,
+    page: &'static [Asset],
+    traces: Option<Arc<dyn TraceCollector>>,
+    webhooks: Option<Arc<dyn WebhookSender>>,
+    replica_forwarding: Option<Arc<dyn ReplicaForwarder>>,
+    clock: Clock,
+    console_listeners: Vec<TcpListener>,
+}
+
+impl Gateway {
+    /// A gateway over a journal, without agents yet.
+    pub fn new(journal: Journal) -> Self {
+        let (agents, settings, clock) = (Vec::new(), Settings::default(), Clock::default());
+        let console_listeners = Vec::new();
+        Self {
+            journal,
+            agents,
+            settings,
+            page: &[],
+            traces: None,
+            webhooks: None,
+            replica_forwarding: None,
+            clock,
+            console_listeners,
+        }
+    }
+
+    /// Adds an agent. Its id is derived from its name, so that it stays the same.
+    #[must_use]
+    pub fn agent(mut self, name: &str, agent: impl Agent) -> Self {
+        self.agents.push(Registered::new(name, agent));
+        self
+    }
+
+    /// Replaces the settings.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Serves this page at `/` instead of a plain one.
+    #[must_use]
+    pub fn page(mut self, assets: &'static [Asset]) -> Self {
+        self.page = assets;
+        self
+    }
+
+    /// Makes spans of runs and attempts, under the target [`SPANS`](crate::SPANS), for this
+    /// collector. Without one there are none, and the trace of a request is passed on to agents as
+    /// it is.
+    #[must_use]
+    pub fn traces(mut self, collector: impl TraceCollector) -> Self {
+        self.traces = Some(Arc::new(collector));
+        self
+    }
+
+    /// Posts the webhooks of tenants that have one. Without, there are none.
+    #[must_use]
+    pub fn webhooks(mut self, sender: impl WebhookSender) -> Self {
+        self.webhooks = Some(Arc::new(sender));
+        self
+    }
+
+    /// Passes requests on to other processes that share the journal, for tenants of whom nothing is
+    /// stored. Without, only the process that such a tenant lives in can serve it.
+    #[must_use]
+    pub fn replica_forwarding(mut self, replica_forwarding: impl ReplicaForwarder) -> Self {
+        self.replica_forwarding = Some(Arc::new(replica_forwarding));
+        self
+    }
+
+    /// Tells the time by this clock, and waits by it before a run is tried again. Tests move it by
+    /// hand.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Serves the console on these, and nowhere else.
+    #[must_use]
+    pub fn console_on(mut self, listeners: Vec<TcpListener>) -> Self {
+        self.console_listeners = listeners;
+        self
+    }
+
+    pub(crate) fn take_console_listeners(&mut self) -> Vec<TcpListener> {
+        std::mem::take(&mut self.console_listeners)
+    }
+
+    pub(crate) fn into_app(self) -> App {
+        // Here, so that nobody who builds a gateway can forget it.
+        let tenants = self.settings.tenants.clone();
+        let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
+        let faces = face::all(&self.settings.for_faces());
+        let (metrics, cors) = (Arc::new(Metrics::new(&faces)), CorsHeaders::new(&faces));
+        let (courier, console) = (Arc::new(Courier::default()), Arc::new(Console::default()));
+        let engine = Engine::builder(journal)
+            .settings(self.settings.for_engine())
+            .internal_agent(courier.registered())
+            .clock(self.clock)
+            .traces(self.traces)
+            .observer(metrics.clone())
+            .observer(Arc::new(RunLog(self.settings.exposure)))
+            .observer(console.clone())
+            .protocols(Faces(faces.clone()))
+            .tenants(self.settings.tenants.clone())
+            .before_work(courier.clone());
+        let engine = self.agents.into_iter().fold(engine, EngineBuilder::registered).build();
+        let cx = FaceContext::new(face::Shared {
+            engine,
+            site: self.settings.site(),
+            tenants: self.settings.tenants.clone(),
+            audit: Audit::default(),
+            observer: metrics.clone(),
+            can_deliver: self.webhooks.is_some(),
+        });
+        let app = App::new(Shared {
+            cx,
+            settings: self.settings,
+            page: self.page,
+            metrics,
+            console,
+            faces,
+            cors,
+            started: Instant::now(),
+            webhooks: self.webhooks,
+            forwarders: Forwarders::new(self.replica_forwarding),
+        });
+        courier.employ(&app);
+        app
+    }
+}
