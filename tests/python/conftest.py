@@ -13,7 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 # The clients here make contexts of TLS by the dozen; to read all authorities for each would take
 # longer than most tests.
-os.environ["SSL_CERT_FILE"] = str(ROOT / "crates/capstan/tests/serve/tls/one.cert.pem")
+os.environ["SSL_CERT_FILE"] = str(ROOT / "crates/capstan/tests/it/serve/tls/one.cert.pem")
 # The demo says all that it has to say at once, and tries again at once.
 AT_ONCE = '[[agents]]\nname = "demo"\nkind = "demo"\ndelay = 0\n\n[timeouts]\nbackoff = 0.01\n'
 BINARY = pathlib.Path(os.environ.get("CAPSTAN_BIN", ROOT / "target/debug/capstan"))

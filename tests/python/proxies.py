@@ -14,7 +14,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).parents[2]
-TLS = ROOT / "crates/capstan/tests/serve/tls"
+TLS = ROOT / "crates/capstan/tests/it/serve/tls"
 CERTIFICATE, KEY = TLS / "one.cert.pem", TLS / "one.key.pem"
 UPSTREAM = "127.0.0.1:8787"
 # Only a proxy that never listens needs the guard.
