@@ -47,7 +47,7 @@ async fn recover(runs: usize) -> Duration {
     let service =
         Service::start(Gateway::new(journal.clone()).agent("demo", demo())).await.unwrap();
     let took = recovering.elapsed();
-    println!("opened in {:?}, recovered in {took:?}", recovering - opening);
+    eprintln!("opened in {:?}, recovered in {took:?}", recovering - opening);
     let open = journal.store().open_runs().await.unwrap();
     assert!(open.len() == runs / 2 && open.iter().all(|run| run.state == RunState::Waiting));
     service.drain().await.unwrap();
