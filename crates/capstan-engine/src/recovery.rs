@@ -36,7 +36,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// unasked, except for clients of a face in which nobody asks again: there the gateway goes on.
 ///
 /// Where several processes share the journal there is no such moment: the runs of one that is gone
-/// are looked for all the time, see [`attend`].
+/// are looked for all the time.
 pub async fn recover(engine: &Engine) -> Result<usize, Fault> {
     let store = engine.journal.store();
     engine.wall.compare(store.newest());

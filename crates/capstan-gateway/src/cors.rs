@@ -7,7 +7,8 @@ use http::HeaderValue;
 use crate::face::Face;
 
 /// What a page may send and read across origins, whatever the face.
-const ALLOWED: &str = "authorization, content-type, last-event-id, x-request-id, x-tenant-id, x-run-id, \
+const ALLOWED: &str = "authorization, content-type, last-event-id, x-request-id, x-tenant-id, \
+ x-run-id, \
      x-cap-accept, traceparent, tracestate";
 const EXPOSED: &str = "x-request-id, x-stream-id, x-stream-ticket, retry-after";
 

@@ -1,5 +1,5 @@
-//! Sockets: who may connect, how long an idle or slow peer stays, and how the server stops. The edge
-//! knows the router and nothing of runs or faces.
+//! Sockets: who may connect, how long an idle or slow peer stays, and how the server stops. The
+//! edge knows the router and nothing of runs or faces.
 
 mod activity;
 mod admission;

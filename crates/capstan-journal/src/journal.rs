@@ -54,7 +54,7 @@ impl Journal {
         &self.store
     }
 
-    /// Claims a key; see [`Records::claim`]. Once begun it is carried out, even if the future is
+    /// Claims a key; see `Records::claim`. Once begun it is carried out, even if the future is
     /// dropped.
     pub async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
         let (store, lease, quota) = (self.store.clone(), self.lease(claim.stream_id), *quota);
@@ -69,7 +69,7 @@ impl Journal {
         .await
     }
 
-    /// Appends frames, then wakes readers; see [`Records::append`]. Once begun it is carried out,
+    /// Appends frames, then wakes readers; see `Records::append`. Once begun it is carried out,
     /// even if the future is dropped. While the store cannot write it is held back.
     pub async fn append(
         &self,
@@ -98,7 +98,7 @@ impl Journal {
         .await
     }
 
-    /// Moves a run on, then wakes readers; see [`Records::transition`]. Once begun it is carried
+    /// Moves a run on, then wakes readers; see `Records::transition`. Once begun it is carried
     /// out, even if the future is dropped. While the store cannot write it is held back.
     pub async fn transition(
         &self,
@@ -110,7 +110,7 @@ impl Journal {
         self.step(Transition::new(from, to, frames, turn)).await
     }
 
-    /// Lets a run wait, if one more of its tenant's may; see [`Records::transition`]. Else as
+    /// Lets a run wait, if one more of its tenant's may; see `Records::transition`. Else as
     /// `transition`.
     pub async fn suspend(
         &self,
@@ -152,7 +152,7 @@ impl Journal {
     }
 
     /// Erases a closed stream for good, then what this process remembers of it; see
-    /// [`Records::purge`]. Once begun it is carried out, even if the future is dropped. Readers
+    /// `Records::purge`. Once begun it is carried out, even if the future is dropped. Readers
     /// that are not through find nothing more.
     pub async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
         let (store, lease) = (self.store.clone(), self.lease(stream));
