@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use capstan_protocol::agui::Interrupt;
-use capstan_protocol::{RawObject, StreamError};
+use capstan_protocol::{NATIVE, RawObject, StreamError};
 use serde_json::{Map, Value};
 
 use crate::calls::{CallBegan, CallEnded};
@@ -51,10 +51,11 @@ pub enum Output {
 
 impl Output {
     /// Whether it is a part of the answer. After the first that is, nobody else may be asked within
-    /// the attempt.
+    /// the attempt. A `NATIVE` event is none: clients of other protocols never see it.
     pub fn is_answer(&self) -> bool {
         match self {
-            Self::Delta(_) | Self::Event { .. } | Self::Again { .. } | Self::Interrupt(_) => true,
+            Self::Event { kind, .. } => kind != NATIVE,
+            Self::Delta(_) | Self::Again { .. } | Self::Interrupt(_) => true,
             Self::Warning(_)
             | Self::Model(_)
             | Self::Usage(_)

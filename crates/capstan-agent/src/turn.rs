@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capstan_protocol::agui::{Context, ResumeEntry, Tool};
-use capstan_protocol::{ChatMessage, Parameters, RawJson, RawObject, Role};
+use capstan_protocol::{ChatMessage, Dialect, Parameters, RawJson, RawObject, Role};
 use uuid::Uuid;
 
 use crate::calls::CallsMade;
@@ -39,6 +39,8 @@ pub struct Turn {
     pub parameters: Arc<Parameters>,
     /// The request's free-form payload as it came, for agents that want more than all this.
     pub payload: Arc<RawObject>,
+    /// The protocol in which the payload is written, if it is a provider's own.
+    pub dialect: Option<Dialect>,
     /// 1 for the first attempt.
     pub attempt: u32,
     /// What earlier attempts have already sent.
@@ -92,6 +94,7 @@ impl Turn {
             answers: Arc::default(),
             parameters: Arc::default(),
             payload: Arc::default(),
+            dialect: None,
             attempt: 1,
             sent: Sent::default(),
             made: CallsMade::default(),

@@ -282,6 +282,7 @@ impl Relay {
         turn.answers = extras.answers.iter().map(interrupts::for_agent).collect();
         turn.parameters = Arc::clone(&extras.parameters);
         turn.payload = Arc::clone(&extras.payload);
+        turn.dialect = extras.dialect;
         Ok(turn)
     }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::decode::{self, Tagged};
 use crate::json::{RawJson, RawObject, kind_of};
+use crate::native::NativePart;
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -125,6 +126,8 @@ pub enum Part {
         /// The thought.
         content: String,
     },
+    /// What only the provider that made it understands.
+    Native(Box<NativePart>),
 }
 
 /// How [`Part`] is read, by its `type`.
@@ -166,6 +169,7 @@ enum Members {
     Reasoning {
         content: String,
     },
+    Native(Box<NativePart>),
 }
 
 impl<'de> Deserialize<'de> for Part {

@@ -26,6 +26,8 @@ mod http;
 mod json_text;
 mod kind;
 mod kinds;
+#[allow(dead_code)] // Adapters are about to use it.
+mod native;
 pub mod openai;
 mod parts;
 mod prefill;

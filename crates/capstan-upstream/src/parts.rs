@@ -50,6 +50,7 @@ fn kind(part: &Part) -> &'static str {
         Part::ToolCall { .. } => "a tool_call",
         Part::ToolCallResponse { .. } => "a tool_call_response",
         Part::Reasoning { .. } => "a reasoning",
+        Part::Native(_) => "a native part",
     }
 }
 

@@ -1,20 +1,24 @@
 //! Reasoning, from tokens to thoughts: a paragraph is an event, a token would be too many.
+//!
+//! Thoughts joined together are the reasoning byte for byte: a provider checks it when it comes
+//! back.
 
 use capstan_agent::Output;
 use capstan_protocol::{PresentationEventType, ThoughtTrace, event};
 
 /// A paragraph that grows beyond this is cut, so that something is seen.
-const LONGEST: usize = 1000;
+const LONGEST: usize = 240;
 
 /// Collects pieces of reasoning.
 #[derive(Debug, Default)]
 pub(crate) struct Thoughts(String);
 
 impl Thoughts {
+    /// Adds a piece. Sends each paragraph with the blank line behind it.
     pub(crate) fn push(&mut self, piece: &str, out: &mut Vec<Output>) {
         self.0.push_str(piece);
         while let Some(at) = self.0.find("\n\n") {
-            let rest = self.0.split_off(at).trim_start_matches('\n').to_owned();
+            let rest = self.0.split_off(at + 2);
             self.flush(out);
             self.0 = rest;
         }
@@ -23,10 +27,10 @@ impl Thoughts {
         }
     }
 
-    /// The reasoning is over, or something else follows.
+    /// Sends the rest: the reasoning is over, or something else follows.
     pub(crate) fn flush(&mut self, out: &mut Vec<Output>) {
         let thought = std::mem::take(&mut self.0);
-        if !thought.trim().is_empty() {
+        if !thought.is_empty() {
             let kind = PresentationEventType::ThoughtTrace.as_str();
             out.extend(make(kind, &ThoughtTrace { thought }));
         }

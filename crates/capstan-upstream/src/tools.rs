@@ -1,8 +1,8 @@
 //! Tool calls as events. They carry AG-UI's names and members, which the AG-UI face passes through
 //! as they are.
 //!
-//! A call is told when it is whole: whoever sees its name may act upon it, and half of its
-//! arguments are none.
+//! A call is sent as it is written: its beginning as soon as its name is known, then its arguments
+//! piece by piece, then its end.
 
 use capstan_agent::Output;
 use serde_json::{Value, json};
@@ -20,6 +20,10 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
+    /// Its beginning was sent.
+    has_begun: bool,
+    /// How many bytes of its arguments were sent.
+    sent: usize,
 }
 
 /// A piece of a call, as far as the upstream says which one it belongs to.
@@ -35,12 +39,14 @@ impl Tools {
     /// Begins a call at a place of the answer.
     pub(crate) fn start(&mut self, index: u64, id: &str, name: &str, out: &mut Vec<Output>) {
         self.end(index, out);
-        self.begin(Some(index), Some(id), name);
+        self.begin(Some(index), Some(id), name).send(out);
     }
 
-    pub(crate) fn arguments(&mut self, index: u64, piece: &str) {
+    /// Adds a piece of the arguments of the call at a place.
+    pub(crate) fn arguments(&mut self, index: u64, piece: &str, out: &mut Vec<Output>) {
         if let Some(call) = self.0.iter_mut().rev().find(|call| call.index == Some(index)) {
             call.arguments.push_str(piece);
+            call.send(out);
         }
     }
 
@@ -48,28 +54,31 @@ impl Tools {
         self.0.iter().any(|call| call.index == Some(index))
     }
 
+    /// The id under which clients know the call at a place.
+    pub(crate) fn id(&self, index: u64) -> Option<&str> {
+        self.0.iter().rev().find(|call| call.index == Some(index)).map(|call| call.id.as_str())
+    }
+
     pub(crate) fn has_arguments(&self, index: u64) -> bool {
         self.0.iter().any(|call| call.index == Some(index) && !call.arguments.is_empty())
     }
 
     /// Takes a piece of a server that may number its calls, name them, or do neither.
-    pub(crate) fn piece(&mut self, piece: &CallPiece<'_>) {
-        let at = match self.place(piece) {
-            Some(at) => at,
-            None => {
-                self.begin(piece.index, piece.id, piece.name.unwrap_or_default());
-                self.0.len() - 1
-            }
+    pub(crate) fn piece(&mut self, piece: &CallPiece<'_>, out: &mut Vec<Output>) {
+        let call = match self.place(piece) {
+            Some(at) => self.0.get_mut(at),
+            None => Some(self.begin(piece.index, piece.id, piece.name.unwrap_or_default())),
         };
-        if let Some(call) = self.0.get_mut(at) {
+        if let Some(call) = call {
             if call.name.is_empty() {
                 call.name.push_str(piece.name.unwrap_or_default());
             }
             call.arguments.push_str(piece.arguments);
+            call.send(out);
         }
     }
 
-    /// The call that a piece goes on with; none if it begins one.
+    /// The call that a piece continues; none if it begins one.
     fn place(&self, piece: &CallPiece<'_>) -> Option<usize> {
         let last = |is: &dyn Fn(&Call) -> bool| self.0.iter().rposition(is);
         let here = match piece.index {
@@ -85,7 +94,7 @@ impl Tools {
                     last(&|call| call.id == id && is_free(call))
                 })
             }
-            // A name again, where a call is not whole yet, is a repetition.
+            // A name again, where a call is not complete yet, is a repetition.
             (None, Some(name)) => here.filter(|at| {
                 let is_open = |call: &Call| call.name == name && !is_whole(&call.arguments);
                 self.0.get(*at).is_some_and(|call| call.name.is_empty() || is_open(call))
@@ -94,24 +103,26 @@ impl Tools {
         }
     }
 
-    fn begin(&mut self, index: Option<u64>, id: Option<&str>, name: &str) {
+    fn begin(&mut self, index: Option<u64>, id: Option<&str>, name: &str) -> &mut Call {
         let id = id.filter(|id| !id.is_empty());
         // A conversation may hold many calls of servers that give none an id.
         let id = id.map_or_else(|| format!("call_{}", Uuid::now_v7().simple()), str::to_owned);
-        self.0.push(Call { index, id, name: name.to_owned(), arguments: String::new() });
+        self.0.push_mut(Call { index, id, name: name.to_owned(), ..Call::default() })
     }
 
+    /// Ends the call at a place.
     pub(crate) fn end(&mut self, index: u64, out: &mut Vec<Output>) {
         if let Some(at) = self.0.iter().position(|call| call.index == Some(index)) {
-            self.0.remove(at).tell(out);
+            self.0.remove(at).end(out);
         }
     }
 
+    /// Ends all calls.
     pub(crate) fn end_all(&mut self, out: &mut Vec<Output>) {
-        self.0.drain(..).for_each(|call| call.tell(out));
+        self.0.drain(..).for_each(|call| call.end(out));
     }
 
-    /// The answer was cut short: a call in the middle of its arguments is none.
+    /// The answer was cut short: a call in the middle of its arguments has no end.
     pub(crate) fn end_whole(&mut self, out: &mut Vec<Output>) {
         self.0.retain(|call| is_whole(&call.arguments));
         self.end_all(out);
@@ -119,17 +130,28 @@ impl Tools {
 }
 
 impl Call {
-    fn tell(self, out: &mut Vec<Output>) {
-        out.extend(make(
-            "TOOL_CALL_START",
-            &json!({ "toolCallId": self.id, "toolCallName": self.name }),
-        ));
-        if !self.arguments.is_empty() {
-            out.extend(make(
-                "TOOL_CALL_ARGS",
-                &json!({ "toolCallId": self.id, "delta": self.arguments }),
-            ));
+    /// Sends what was not sent yet, once the name is known.
+    fn send(&mut self, out: &mut Vec<Output>) {
+        if !self.name.is_empty() {
+            self.send_all(out);
         }
+    }
+
+    fn send_all(&mut self, out: &mut Vec<Output>) {
+        if !self.has_begun {
+            self.has_begun = true;
+            let data = json!({ "toolCallId": self.id, "toolCallName": self.name });
+            out.extend(make("TOOL_CALL_START", &data));
+        }
+        let rest = self.arguments.get(self.sent..).filter(|rest| !rest.is_empty());
+        if let Some(rest) = rest {
+            out.extend(make("TOOL_CALL_ARGS", &json!({ "toolCallId": self.id, "delta": rest })));
+            self.sent = self.arguments.len();
+        }
+    }
+
+    fn end(mut self, out: &mut Vec<Output>) {
+        self.send_all(out);
         out.extend(make("TOOL_CALL_END", &json!({ "toolCallId": self.id })));
     }
 }
@@ -142,7 +164,7 @@ fn is_whole(arguments: &str) -> bool {
 pub(crate) fn whole(id: &str, name: &str, input: &Value, out: &mut Vec<Output>) {
     let mut tools = Tools::default();
     tools.start(0, id, name, out);
-    tools.arguments(0, &input.to_string());
+    tools.arguments(0, &input.to_string(), out);
     tools.end(0, out);
 }
 
@@ -166,7 +188,8 @@ mod tests {
     fn told(pieces: &[Piece]) -> Vec<(String, String)> {
         let mut tools = Tools::default();
         for (index, id, name, arguments) in pieces {
-            tools.piece(&CallPiece { index: *index, id: *id, name: *name, arguments });
+            let piece = CallPiece { index: *index, id: *id, name: *name, arguments };
+            tools.piece(&piece, &mut Vec::new());
         }
         tools.0.into_iter().map(|call| (call.name, call.arguments)).collect()
     }
@@ -229,17 +252,39 @@ mod tests {
         assert_eq!(told(&one_id), two, "one id for both");
     }
 
+    fn sent(out: &[Output]) -> Vec<&str> {
+        let kind = |output: &'_ Output| match output {
+            Output::Event { kind, .. } => kind.as_str(),
+            other => panic!("{other:?}"),
+        };
+        out.iter().map(kind).collect()
+    }
+
     #[test]
-    fn an_answer_that_is_cut_short_makes_whole_calls_only() {
+    fn a_call_is_sent_as_it_is_written() {
         let (mut tools, mut out) = (Tools::default(), Vec::new());
-        tools.piece(&CallPiece { index: Some(0), id: Some("1"), name: Some("f"), arguments: "{}" });
-        tools.piece(&CallPiece {
-            index: Some(1),
-            id: Some("2"),
-            name: Some("g"),
-            arguments: "{\"a\":",
-        });
+        let nameless = CallPiece { index: Some(0), id: Some("1"), name: None, arguments: "{" };
+        tools.piece(&nameless, &mut out);
+        assert_eq!(out, [], "nobody can show a call without a name");
+        let named = CallPiece { index: Some(0), name: Some("f"), ..CallPiece::default() };
+        tools.piece(&named, &mut out);
+        tools
+            .piece(&CallPiece { index: Some(0), arguments: "}", ..CallPiece::default() }, &mut out);
+        tools.end_all(&mut out);
+        let expected = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_ARGS", "TOOL_CALL_END"];
+        assert_eq!(sent(&out), expected);
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_short_ends_complete_calls_only() {
+        let (mut tools, mut out) = (Tools::default(), Vec::new());
+        let whole = CallPiece { index: Some(0), id: Some("1"), name: Some("f"), arguments: "{}" };
+        tools.piece(&whole, &mut out);
+        let half =
+            CallPiece { index: Some(1), id: Some("2"), name: Some("g"), arguments: "{\"a\":" };
+        tools.piece(&half, &mut out);
         tools.end_whole(&mut out);
-        assert_eq!(out.len(), 3, "{out:?}");
+        let ends = sent(&out).iter().filter(|kind| **kind == "TOOL_CALL_END").count();
+        assert_eq!((ends, out.len()), (1, 5), "{out:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use capstan_protocol::agui::{Context, ResumeEntry, Tool};
 use capstan_protocol::{
-    ChatMessage, Effort, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice,
+    ChatMessage, Dialect, Effort, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice,
 };
 use serde::Deserialize;
 
@@ -28,6 +28,8 @@ pub struct Extras {
     pub instructions: Option<Arc<ChatMessage>>,
     /// All of it as it came.
     pub payload: Arc<RawObject>,
+    /// The protocol in which the payload is written, if it is a provider's own.
+    pub dialect: Option<Dialect>,
 }
 
 /// The members of a CAP payload that mean something here, read in one go. Others are the agent's to
@@ -90,6 +92,7 @@ impl<M> Payload<M> {
             parameters: Arc::new(parameters),
             instructions: None,
             payload: Arc::new(text),
+            dialect: None,
         }
     }
 }

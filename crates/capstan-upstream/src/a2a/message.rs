@@ -93,9 +93,10 @@ fn piece(place: PartPath, part: &Part, version: Version) -> Result<Value, Fault>
         Part::Blob { content, mime_type, .. } => Ok(file("raw", "bytes", content, mime_type)),
         Part::Uri { uri, mime_type, .. } => Ok(file("url", "uri", uri, mime_type)),
         Part::File { .. } => Err(refused(place, part, "by its id means nothing to an A2A agent")),
-        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolCallResponse { .. } => {
-            Err(refused(place, part, "cannot be sent to an A2A agent"))
-        }
+        Part::Reasoning { .. }
+        | Part::ToolCall { .. }
+        | Part::ToolCallResponse { .. }
+        | Part::Native(_) => Err(refused(place, part, "cannot be sent to an A2A agent")),
     }
 }
 

@@ -47,6 +47,8 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<AguiMessage>) -> Re
                     content: content.clone(),
                 });
             }
+            // What only a model's provider understands.
+            Part::Native(_) => {}
             Part::ToolCall { name, arguments, id } => calls.push(call(at, name, arguments, id)),
             Part::ToolCallResponse { response, id: call } => {
                 let text = parts::response_text(response);
@@ -110,7 +112,10 @@ fn piece(place: PartPath, part: &Part) -> Result<ContentPart, Fault> {
         Part::Uri { uri, modality, mime_type } => {
             (PartSource::Url { value: uri.clone(), mime_type: mime_type.clone() }, modality)
         }
-        Part::ToolCall { .. } | Part::ToolCallResponse { .. } | Part::Reasoning { .. } => {
+        Part::ToolCall { .. }
+        | Part::ToolCallResponse { .. }
+        | Part::Reasoning { .. }
+        | Part::Native(_) => {
             return Err(parts::refused(place, part, "cannot stand here"));
         }
     };

@@ -47,7 +47,7 @@ pub(crate) fn blocks(index: usize, message: &ChatMessage) -> Result<Vec<Value>, 
     // An empty text is refused by the provider, and says nothing; thinking goes back only with the
     // provider's own signature, which a message does not carry.
     let is_nothing = |part: &Part| {
-        matches!(part, Part::Reasoning { .. })
+        matches!(part, Part::Reasoning { .. } | Part::Native(_))
             || matches!(part, Part::Text { content } if content.is_empty())
     };
     let parts = parts.filter(|(_, part)| !is_nothing(part));
@@ -110,7 +110,7 @@ fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
             Ok(json!({ "type": "tool_result", "tool_use_id": call_id(id, place.part),
                 "content": text }))
         }
-        Part::Reasoning { .. } => refuse("cannot stand here"),
+        Part::Reasoning { .. } | Part::Native(_) => refuse("cannot stand here"),
     }
 }
 

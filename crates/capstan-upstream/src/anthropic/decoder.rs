@@ -102,7 +102,7 @@ impl Decoder {
             Some("thinking_delta") => self.think(&piece(delta.thinking), out),
             Some("input_json_delta") => {
                 let piece = piece(delta.partial_json);
-                self.tools.arguments(index, &piece);
+                self.tools.arguments(index, &piece, out);
                 if piece.is_empty() { Step::Quiet } else { Step::Heard }
             }
             Some("citations_delta") => {
@@ -213,7 +213,7 @@ impl Decode for Decoder {
         for (index, block) in (0..).zip(blocks) {
             self.block(index, block, out);
             if let Some(input) = block.get("input") {
-                self.tools.arguments(index, &input.to_string());
+                self.tools.arguments(index, &input.to_string(), out);
             }
             self.thoughts.flush(out);
             self.tools.end(index, out);

@@ -118,6 +118,7 @@ fn plain(index: usize, message: &ChatMessage) -> Result<String, Fault> {
         let place = PartPath { message: index, part: at };
         match part {
             Part::Text { content } | Part::Reasoning { content } => text.push_str(content),
+            Part::Native(_) => {}
             Part::ToolCallResponse { response, .. } => text.push_str(response.get()),
             Part::ToolCall { name, arguments, .. } => {
                 let arguments = serde_json::to_string(arguments).unwrap_or_default();

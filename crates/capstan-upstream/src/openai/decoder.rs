@@ -175,7 +175,8 @@ impl Decoder {
         let mut heard = false;
         for call in &calls {
             let Some(function) = &call.function else { continue };
-            heard |= self.call(call.index(), json_text::text(call.id).as_deref(), function);
+            let id = json_text::text(call.id);
+            heard |= self.call(call.index(), id.as_deref(), function, out);
         }
         heard
     }
@@ -184,13 +185,19 @@ impl Decoder {
     fn function_call(&mut self, call: &RawValue, out: &mut Vec<Output>) -> bool {
         let Ok(function) = serde_json::from_str::<Function<'_>>(call.get()) else { return false };
         self.thoughts.flush(out);
-        self.call(Some(0), None, &function)
+        self.call(Some(0), None, &function, out)
     }
 
-    fn call(&mut self, index: Option<u64>, id: Option<&str>, function: &Function<'_>) -> bool {
+    fn call(
+        &mut self,
+        index: Option<u64>,
+        id: Option<&str>,
+        function: &Function<'_>,
+        out: &mut Vec<Output>,
+    ) -> bool {
         let (name, arguments) = (json_text::text(function.name), function.arguments());
         let (name, arguments) = (name.as_deref(), arguments.as_ref());
-        self.tools.piece(&CallPiece { index, id, name, arguments });
+        self.tools.piece(&CallPiece { index, id, name, arguments }, out);
         name.is_some() || !arguments.is_empty()
     }
 

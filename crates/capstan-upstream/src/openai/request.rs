@@ -30,7 +30,7 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(
                 );
             }
             // What a model thought does not go back to it: a message holds no proof that it was so.
-            Part::Reasoning { .. } => {}
+            Part::Reasoning { .. } | Part::Native(_) => {}
             Part::Text { .. } | Part::Blob { .. } | Part::File { .. } | Part::Uri { .. } => {
                 content.push(piece(place, part)?);
             }
@@ -139,9 +139,10 @@ fn piece(place: PartPath, part: &Part) -> Result<Value, Fault> {
         Part::File { .. } => refuse("can be a document only for this agent"),
         Part::Uri { uri, modality: Modality::Image, .. } => Ok(image(uri)),
         Part::Uri { .. } => refuse("can be an image only for this agent"),
-        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolCallResponse { .. } => {
-            refuse("cannot stand here")
-        }
+        Part::Reasoning { .. }
+        | Part::ToolCall { .. }
+        | Part::ToolCallResponse { .. }
+        | Part::Native(_) => refuse("cannot stand here"),
     }
 }
 

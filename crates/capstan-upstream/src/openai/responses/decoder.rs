@@ -79,7 +79,7 @@ impl Decoder {
             Some("response.output_text.delta") => return Ok(self.say(index, event.delta, out)),
             Some("response.function_call_arguments.delta") => {
                 let piece = json_text::text(event.delta);
-                self.tools.arguments(index, piece.as_deref().unwrap_or_default());
+                self.tools.arguments(index, piece.as_deref().unwrap_or_default(), out);
                 return Ok(heard(piece.is_some()));
             }
             Some("response.refusal.delta") => {
@@ -181,7 +181,7 @@ impl Decoder {
                     if !self.tools.is_open(index) {
                         self.begin(index, item, out);
                     }
-                    self.tools.arguments(index, arguments);
+                    self.tools.arguments(index, arguments, out);
                 }
                 self.tools.end(index, out);
             }

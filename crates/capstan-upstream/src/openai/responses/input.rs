@@ -44,7 +44,7 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(
                     "output": output }));
             }
             // What a model thought does not go back to it: a message holds no proof that it was so.
-            Part::Reasoning { .. } => {}
+            Part::Reasoning { .. } | Part::Native(_) => {}
             Part::Text { .. } | Part::Blob { .. } | Part::File { .. } | Part::Uri { .. } => {
                 content.push(piece(place, message.role, part)?);
             }
@@ -97,9 +97,10 @@ fn piece(place: PartPath, role: Role, part: &Part) -> Result<Value, Fault> {
             Ok(json!({ "type": "input_file", "file_url": uri }))
         }
         Part::Uri { .. } => refuse("can be a document or an image only for this agent"),
-        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolCallResponse { .. } => {
-            refuse("cannot stand here")
-        }
+        Part::Reasoning { .. }
+        | Part::ToolCall { .. }
+        | Part::ToolCallResponse { .. }
+        | Part::Native(_) => refuse("cannot stand here"),
     }
 }
 

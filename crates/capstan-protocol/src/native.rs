@@ -1,0 +1,103 @@
+//! The native lane: what only one provider's protocol knows, kept as it came.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::json::RawJson;
+
+/// The type of the EVENT that carries what CAP itself cannot say (v1; an extension).
+pub const NATIVE: &str = "NATIVE";
+
+/// A provider's protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Dialect {
+    /// OpenAI's Chat Completions, and the servers that are compatible with it.
+    OpenaiChat,
+    /// OpenAI's Responses.
+    OpenaiResponses,
+    /// Anthropic's Messages.
+    AnthropicMessages,
+}
+
+/// Who made a piece of an answer. Nobody else can read what is opaque in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NativeOrigin {
+    /// The protocol.
+    pub dialect: Dialect,
+    /// The host that answered, with its port if that is not the usual one.
+    pub provider: String,
+    /// The model that was asked for.
+    pub model: String,
+}
+
+/// The data of a `NATIVE` event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NativeEvent {
+    /// Who made it.
+    #[serde(flatten)]
+    pub origin: NativeOrigin,
+    /// An event, or the part of one, that CAP has no word for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<RawJson>,
+    /// A part of the answer that the next turn must bring back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<RawJson>,
+    /// The JSON pointer within `part` at which its text belongs: the thoughts since the part before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_at: Option<String>,
+}
+
+/// A part of a message that only its provider understands: a thinking block with its signature, an
+/// encrypted reasoning item.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NativePart {
+    /// Who made it, and who alone gets it back.
+    #[serde(flatten)]
+    pub origin: NativeOrigin,
+    /// The part without its text.
+    pub part: RawJson,
+    /// The JSON pointer at which the text belongs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_at: Option<String>,
+    /// The text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+}
+
+impl NativePart {
+    /// The part with its text in its place.
+    pub fn to_value(&self) -> Value {
+        let mut value = self.part.to_value();
+        let place = self.text_at.as_deref().and_then(|at| value.pointer_mut(at));
+        if let Some(place) = place {
+            *place = self.text.as_str().into();
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::Part;
+
+    #[test]
+    fn a_part_gets_its_text_back() {
+        let text = r#"{"type":"native","dialect":"anthropic-messages","provider":"a.example",
+            "model":"m","part":{"type":"thinking","thinking":null,"signature":"s"},
+            "text_at":"/thinking","text":"Hm."}"#;
+        let part: Part = crate::decode::from_str(text).unwrap();
+        let Part::Native(native) = &part else { panic!("{part:?}") };
+        let whole = json!({ "type": "thinking", "thinking": "Hm.", "signature": "s" });
+        assert_eq!(native.to_value(), whole);
+        let again = serde_json::to_string(&part).unwrap();
+        assert_eq!(crate::decode::from_str::<Part>(&again).unwrap(), part);
+    }
+}
