@@ -32,6 +32,7 @@ pub(super) fn from_agui(body: &[u8]) -> Result<Ask, Fault> {
         answers,
         instructions: None,
         payload: Arc::new(payload),
+        dialect: None,
     };
     let protocol_version = input.protocol_version;
     Ok(Ask {
