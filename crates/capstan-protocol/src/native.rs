@@ -85,7 +85,6 @@ impl NativePart {
 mod tests {
     use serde_json::json;
 
-    use super::*;
     use crate::message::Part;
 
     #[test]

@@ -253,10 +253,10 @@ mod tests {
     }
 
     fn sent(out: &[Output]) -> Vec<&str> {
-        let kind = |output: &'_ Output| match output {
-            Output::Event { kind, .. } => kind.as_str(),
-            other => panic!("{other:?}"),
-        };
+        fn kind(output: &Output) -> &str {
+            let Output::Event { kind, .. } = output else { panic!("{output:?}") };
+            kind
+        }
         out.iter().map(kind).collect()
     }
 

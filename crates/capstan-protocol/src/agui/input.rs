@@ -51,6 +51,9 @@ pub struct Tool {
     /// A JSON Schema of its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<RawJson>,
+    /// Whether a model's arguments must follow the schema exactly (an extension).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
     /// Anything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<RawObject>,

@@ -28,7 +28,12 @@ pub(super) fn of(turn: &Turn) -> Result<Asked, Fault> {
 fn tool(tool: &Tool) -> Value {
     let schema =
         tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
-    json!({ "name": tool.name, "description": tool.description, "input_schema": schema })
+    let mut members = Map::new();
+    members.insert("name".into(), tool.name.as_str().into());
+    members.insert("description".into(), tool.description.as_str().into());
+    members.insert("input_schema".into(), schema);
+    members.extend(tool.strict.map(|strict| ("strict".to_owned(), strict.into())));
+    members.into()
 }
 
 /// One call at a time is asked for as part of the choice.

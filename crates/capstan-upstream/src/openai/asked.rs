@@ -38,8 +38,12 @@ pub(super) fn of(turn: &Turn) -> Asked {
 fn tool(tool: &Tool) -> Value {
     let schema =
         tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
-    json!({ "type": "function",
-        "function": { "name": tool.name, "description": tool.description, "parameters": schema } })
+    let mut function = Map::new();
+    function.insert("name".into(), tool.name.as_str().into());
+    function.insert("description".into(), tool.description.as_str().into());
+    function.insert("parameters".into(), schema);
+    function.extend(tool.strict.map(|strict| ("strict".to_owned(), strict.into())));
+    json!({ "type": "function", "function": function })
 }
 
 fn choice(choice: &ToolChoice) -> Value {

@@ -22,6 +22,7 @@ pub(super) struct ToolSpec {
     name: Option<String>,
     description: Option<String>,
     parameters: Option<RawObject>,
+    strict: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -29,6 +30,7 @@ struct Function {
     name: String,
     description: Option<String>,
     parameters: Option<RawObject>,
+    strict: Option<bool>,
 }
 
 /// The caller's tools.
@@ -49,6 +51,7 @@ fn tool(n: usize, spec: ToolSpec) -> Result<Tool, DecodeError> {
             name: spec.name.ok_or_else(missing)?,
             description: spec.description,
             parameters: spec.parameters,
+            strict: spec.strict,
         },
     };
     if function.name.is_empty() {
@@ -58,6 +61,7 @@ fn tool(n: usize, spec: ToolSpec) -> Result<Tool, DecodeError> {
         name: function.name,
         description: function.description.unwrap_or_default(),
         parameters: function.parameters.map(RawJson::from),
+        strict: function.strict,
         metadata: None,
     })
 }

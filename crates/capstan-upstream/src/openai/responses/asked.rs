@@ -29,9 +29,9 @@ pub(super) fn of(turn: &Turn) -> Asked {
 fn tool(tool: &Tool) -> Value {
     let schema =
         tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
-    // Strict is the default here, and refuses most schemas that others take.
+    // Strict is the default of Responses, and refuses most schemas that others take.
     json!({ "type": "function", "name": tool.name, "description": tool.description,
-    "parameters": schema, "strict": false })
+    "parameters": schema, "strict": tool.strict.unwrap_or(false) })
 }
 
 fn choice(choice: &ToolChoice) -> Value {
