@@ -1,5 +1,6 @@
 //! What an agent is asked.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use capstan_protocol::agui::{Context, ResumeEntry, Tool};
@@ -23,6 +24,9 @@ pub struct Turn {
     pub messages: Arc<[ChatMessage]>,
     /// What was said before, oldest first. Runs of one conversation share the messages.
     pub history: Arc<[Arc<ChatMessage>]>,
+    /// Which messages of the conversation the session remembers. The request tells the others, so
+    /// that they stand in the payload.
+    pub stored: Range<usize>,
     /// The conversation.
     pub session: String,
     /// The caller's tools: a call of one is answered by the caller, in its next request.
@@ -86,6 +90,7 @@ impl Turn {
             agent: Arc::from(""),
             messages: tail.into(),
             history: messages.into_iter().map(Arc::new).collect(),
+            stored: 0..0,
             session: String::new(),
             tools: Arc::default(),
             context: Arc::default(),
@@ -116,6 +121,12 @@ impl Turn {
     /// The whole conversation, oldest first.
     pub fn conversation(&self) -> impl Iterator<Item = &ChatMessage> {
         self.history.iter().map(Arc::as_ref).chain(self.messages.iter())
+    }
+
+    /// The part of the conversation that the payload does not tell, with the places of its messages.
+    pub fn remembered(&self) -> impl Iterator<Item = (usize, &ChatMessage)> {
+        let Range { start, end } = self.stored;
+        self.conversation().enumerate().take(end).skip(start)
     }
 
     /// The answer to an interrupt, if it was answered.

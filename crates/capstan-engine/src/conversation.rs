@@ -19,20 +19,31 @@ use crate::faults::journal_fault;
 const PAGE_TURNS: usize = 64;
 const PAGE_BYTES: usize = 1024 * 1024;
 
+/// A whole conversation, and how much of it the request does not tell.
+pub(crate) struct Whole {
+    pub(crate) messages: Messages,
+    /// Messages at its beginning that the session remembers.
+    pub(crate) stored: usize,
+}
+
 /// The whole conversation for an agent. A request that does not tell it itself goes on from what is
 /// stored.
-pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Messages, Fault> {
+pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Whole, Fault> {
     if ask.is_whole {
-        return Ok(ask.messages.clone());
+        return Ok(Whole { messages: ask.messages.clone(), stored: 0 });
     }
-    let stored = told(&line(stored, ask.previous), &ask.messages);
-    check(&ask.messages, &stored)?;
+    let mut messages = told(&line(stored, ask.previous), &ask.messages);
+    check(&ask.messages, &messages)?;
+    let stored = messages.len();
     if ask.messages.has_user() {
-        let told = stored.into_iter().chain(ask.messages.history.iter().cloned()).collect();
-        return Ok(Messages { history: tidy(told).into(), turn: Arc::clone(&ask.messages.turn) });
+        messages.extend(ask.messages.history.iter().cloned());
+        let stored = tidy(&mut messages, stored);
+        let turn = Arc::clone(&ask.messages.turn);
+        return Ok(Whole { messages: Messages { history: messages.into(), turn }, stored });
     }
-    let added = ask.messages.iter().cloned().map(Arc::new);
-    Ok(tidy(stored.into_iter().chain(added).collect()).into())
+    messages.extend(ask.messages.iter().cloned().map(Arc::new));
+    let stored = tidy(&mut messages, stored);
+    Ok(Whole { messages: messages.into(), stored })
 }
 
 /// Refuses results of calls that the conversation does not have, before there is a run to fail: a
@@ -148,8 +159,9 @@ fn up_to(
 }
 
 /// Models refuse a call without a result and a result without its call. A stored conversation has
-/// such ones where a caller went on without answering; they are left out.
-fn tidy(mut messages: Vec<Arc<ChatMessage>>) -> Vec<Arc<ChatMessage>> {
+/// such ones where a caller went on without answering; they are left out. Returns how many of the
+/// first `stored` messages are left.
+fn tidy(messages: &mut Vec<Arc<ChatMessage>>, stored: usize) -> usize {
     let ids = |of: fn(&Part) -> Option<&str>| -> HashSet<String> {
         messages
             .iter()
@@ -163,14 +175,25 @@ fn tidy(mut messages: Vec<Arc<ChatMessage>>) -> Vec<Arc<ChatMessage>> {
         called(part).is_none_or(|id| results.contains(id))
             && answered(part).is_none_or(|id| calls.contains(id))
     };
-    for message in &mut messages {
+    for message in messages.iter_mut() {
         // Others may share it: only one that changes is made anew.
-        if !message.parts.iter().all(is_whole) {
-            Arc::make_mut(message).parts.retain(is_whole);
+        if !message.parts.iter().all(is_whole) || leads_nowhere(message) {
+            let message = Arc::make_mut(message);
+            message.parts.retain(is_whole);
+            while leads_nowhere(message) {
+                message.parts.pop();
+            }
         }
     }
-    messages.retain(|message| !message.parts.is_empty());
-    messages
+    let is_left = |message: &Arc<ChatMessage>| !message.parts.is_empty();
+    let left = messages.iter().take(stored).filter(|message| is_left(message)).count();
+    messages.retain(is_left);
+    left
+}
+
+/// Providers refuse reasoning that nothing follows.
+fn leads_nowhere(message: &ChatMessage) -> bool {
+    matches!(message.parts.last(), Some(Part::Native(_)))
 }
 
 fn called(part: &Part) -> Option<&str> {
@@ -384,7 +407,7 @@ mod tests {
         let said = TurnRecord::new([ChatMessage::user("q"), calls].iter(), false);
         let turn = Arc::new(PastTurn::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0))));
         let ask = Ask::new("k".into(), "s".into(), vec![ChatMessage::user("And now?")]);
-        let history = whole(&ask, &[Arc::clone(&turn)]).unwrap().history;
+        let history = whole(&ask, &[Arc::clone(&turn)]).unwrap().messages.history;
         assert!(Arc::ptr_eq(&history[0], &turn.messages[0]));
         assert_eq!(
             (history[1].parts.len(), turn.messages[1].parts.len()),

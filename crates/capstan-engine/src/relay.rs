@@ -9,6 +9,7 @@ mod ending;
 mod frame_encoder;
 mod ledger;
 mod marks;
+mod native_log;
 mod packet_writer;
 mod past;
 mod run_summary;
@@ -30,7 +31,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::ask::Ask;
-use crate::conversation;
+use crate::conversation::{self, Whole};
 use crate::events::Happened;
 use crate::faults::journal_fault;
 use crate::interrupts;
@@ -264,13 +265,15 @@ impl Relay {
             true => Vec::new(),
             false => past::before(&self.engine, &self.run, &mut self.room.load).await?,
         };
-        let messages = conversation::whole(&self.ask, &stored)?;
+        let Whole { messages, stored } = conversation::whole(&self.ask, &stored)?;
         let extras = &self.ask.extras;
         let mut turn = Turn::talk(Vec::new());
         (turn.history, turn.messages) = (messages.history, messages.turn);
+        turn.stored = 0..stored;
         if let Some(instructions) = &extras.instructions {
             turn.history =
                 std::iter::once(instructions).chain(turn.history.iter()).cloned().collect();
+            turn.stored = 1..stored + 1;
         }
         turn.run = self.run.stream_id;
         turn.agent = Arc::clone(&self.agent.name);

@@ -11,6 +11,7 @@ use capstan_protocol::{
 use super::attempt_diff::{Forgotten, Met};
 use super::call_diff::{Call, MetCall, Said};
 use super::frame_encoder::FrameEncoder;
+use super::native_log::NativeLog;
 use super::run_summary::RunSummary;
 use super::sent_log::{SentLog, TOOL_CALL};
 use crate::Engine;
@@ -57,6 +58,8 @@ struct Attempt {
     asked: Vec<Interrupt>,
     /// Bytes of text that its agent wrote.
     heard: usize,
+    /// What only its provider understands of it.
+    native: NativeLog,
     /// Where in them a block was turned into text for a client without blocks, and its length.
     turned: Vec<(usize, usize)>,
     /// Bytes that it repeated.
@@ -65,6 +68,13 @@ struct Attempt {
     reset_to: Option<u64>,
     /// The time of the first packet that says something of its.
     spoke_at: Option<Timestamp>,
+}
+
+impl Attempt {
+    /// Bytes of text that viewers have of it.
+    fn place(&self) -> usize {
+        self.heard + self.turned.iter().map(|(_, len)| len).sum::<usize>()
+    }
 }
 
 impl PacketWriter {
@@ -127,18 +137,18 @@ impl PacketWriter {
                 self.sent.diff.text().to_owned()
             }
         };
-        Ok(self.sent.take_messages(&text))
+        Ok(self.sent.take_messages(&text, self.attempt.native.take()))
     }
 
     /// What was said as far as it is at hand; of a very long answer, the beginning.
     pub(super) fn messages_so_far(&mut self) -> Vec<ChatMessage> {
         let text = self.sent.diff.text().to_owned();
-        self.sent.take_messages(&text)
+        self.sent.take_messages(&text, self.attempt.native.take())
     }
 
     /// What is remembered of what was said, in bytes.
     pub(super) fn remembered(&self) -> usize {
-        self.sent.bytes()
+        self.sent.bytes() + self.attempt.native.bytes()
     }
 
     /// What the run asks, if it ends now.
@@ -252,7 +262,11 @@ impl PacketWriter {
                 self.delta(text)?;
             }
             Some(Output::Again { keep }) => self.again(keep)?,
-            Some(Output::Event { kind, payload }) => self.event(&kind, payload)?,
+            Some(Output::Event { kind, payload }) => {
+                let place = self.attempt.place();
+                self.attempt.native.note(&kind, place, &payload);
+                self.event(&kind, payload)?;
+            }
             Some(Output::Warning(error)) => self.write(Payload::Error(error)),
             Some(Output::Interrupt(interrupt)) => self.ask(*interrupt),
             Some(_) | None => {}
@@ -285,8 +299,8 @@ impl PacketWriter {
     fn again(&mut self, keep: usize) -> Result<(), Fault> {
         self.attempt.heard = keep.min(self.attempt.heard);
         self.attempt.turned.retain(|(at, _)| *at <= keep);
-        let turned: usize = self.attempt.turned.iter().map(|(_, len)| len).sum();
-        let after = self.sent.diff.rewind_to(self.attempt.heard + turned).map_err(diverged)?;
+        self.attempt.native.rewind_to(self.attempt.place());
+        let after = self.sent.diff.rewind_to(self.attempt.place()).map_err(diverged)?;
         self.sent.calls.rewind_after(after);
         Ok(())
     }

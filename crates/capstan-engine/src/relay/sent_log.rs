@@ -5,6 +5,7 @@ use capstan_protocol::{ChatMessage, Event, EventView, Payload, RawObject};
 
 use super::attempt_diff::AttemptDiff;
 use super::call_diff::{CallDiff, Said};
+use super::native_log::Placed;
 use super::tool_log::ToolLog;
 
 /// How the types of a tool call's events begin.
@@ -104,8 +105,8 @@ impl SentLog {
         self.tools.is_empty() && self.diff.len() == self.diff.text().len()
     }
 
-    /// What was said as messages, with this as its text.
-    pub(super) fn take_messages(&mut self, text: &str) -> Vec<ChatMessage> {
-        std::mem::take(&mut self.tools).messages(text)
+    /// What was said as messages, with this as its text and these parts in it.
+    pub(super) fn take_messages(&mut self, text: &str, native: Vec<Placed>) -> Vec<ChatMessage> {
+        std::mem::take(&mut self.tools).messages(text, native)
     }
 }

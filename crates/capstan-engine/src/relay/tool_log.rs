@@ -3,8 +3,13 @@
 //!
 //! The text itself is kept elsewhere; here is only where in it tools were called and answered.
 
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
 use capstan_protocol::{Arguments, ChatMessage, Event, Part, Role};
 use serde_json::Value;
+
+use super::native_log::Placed;
 
 /// Calls and results of a stream, and what was said before each.
 #[derive(Default)]
@@ -74,15 +79,17 @@ impl ToolLog {
         self.0.retain(|entry| entry.seq <= after_seq);
     }
 
-    /// The messages that these calls and results make of a text.
-    pub(super) fn messages(self, text: &str) -> Vec<ChatMessage> {
+    /// The messages that these calls and results make of a text, with the parts that only their
+    /// provider understands among them.
+    pub(super) fn messages(self, text: &str, native: Vec<Placed>) -> Vec<ChatMessage> {
         let mut messages = Messages::default();
-        let mut from = 0;
+        let mut text = Text { text, from: 0, native: native.into_iter().peekable() };
+        let mut calls = 0;
         for Entry { at, id, kind, .. } in self.0 {
-            messages.text(text.get(from..at).unwrap_or_default());
-            from = from.max(at);
+            text.up_to(at, calls, &mut messages);
             match kind {
                 Kind::Call { name, arguments } => {
+                    calls += 1;
                     messages.part(Part::ToolCall {
                         name,
                         arguments: Arguments::Text(arguments),
@@ -92,8 +99,33 @@ impl ToolLog {
                 Kind::Result(content) => messages.0.push(ChatMessage::tool(id, content)),
             }
         }
-        messages.text(text.get(from..).unwrap_or_default());
+        text.up_to(usize::MAX, usize::MAX, &mut messages);
         messages.0
+    }
+}
+
+/// A text that is being divided.
+struct Text<'a> {
+    text: &'a str,
+    from: usize,
+    native: Peekable<IntoIter<Placed>>,
+}
+
+impl Text<'_> {
+    /// Says what stands before a place, and before a call.
+    fn up_to(&mut self, at: usize, calls: usize, messages: &mut Messages) {
+        let is_before = |placed: &Placed| placed.at <= at && placed.calls <= calls;
+        while let Some(placed) = self.native.next_if(is_before) {
+            self.say(placed.at, messages);
+            messages.part(placed.part);
+        }
+        self.say(at, messages);
+    }
+
+    fn say(&mut self, at: usize, messages: &mut Messages) {
+        let at = at.min(self.text.len()).max(self.from);
+        messages.text(self.text.get(self.from..at).unwrap_or_default());
+        self.from = at;
     }
 }
 
@@ -149,7 +181,7 @@ mod tests {
             &event("TOOL_CALL_START", json!({ "toolCallId": "late", "toolCallName": "f" })),
         );
         log.reset(8);
-        let said = log.messages("Wait. It is 42.");
+        let said = log.messages("Wait. It is 42.", vec![]);
         let call = Part::ToolCall {
             name: "f".into(),
             arguments: Arguments::Text("{\"a\":1}".into()),
@@ -159,6 +191,39 @@ mod tests {
         assert_eq!(said[1], ChatMessage::tool("c", "42"));
         assert_eq!(said[2], ChatMessage::assistant(". It is 42."));
         assert_eq!(said.len(), 3);
-        assert_eq!(ToolLog::default().messages(""), []);
+        assert_eq!(ToolLog::default().messages("", vec![]), []);
+    }
+
+    #[test]
+    fn native_parts_stand_before_the_calls_and_texts_that_followed_them() {
+        let native = |name: &str| {
+            let part = json!({ "type": "native", "dialect": "openai-chat", "provider": "p",
+                "model": "m", "part": { "name": name } });
+            serde_json::from_value::<Part>(part).unwrap()
+        };
+        let placed = |at, calls, name| Placed { at, calls, part: native(name) };
+        let mut log = ToolLog::default();
+        for (seq, id) in [(2, "a"), (3, "b")] {
+            let data = json!({ "toolCallId": id, "toolCallName": "f" });
+            log.note(seq, 2, &event("TOOL_CALL_START", data));
+        }
+        let parts = vec![placed(0, 0, "first"), placed(2, 1, "between"), placed(2, 2, "last")];
+        let said = log.messages("Hm!", parts);
+        let call = |id: &str| Part::ToolCall {
+            name: "f".into(),
+            arguments: Arguments::Text(String::new()),
+            id: Some(id.into()),
+        };
+        let text = |content: &str| Part::Text { content: content.into() };
+        let expected = [
+            native("first"),
+            text("Hm"),
+            call("a"),
+            native("between"),
+            call("b"),
+            native("last"),
+            text("!"),
+        ];
+        assert_eq!(said[0].parts, expected);
     }
 }
