@@ -27,7 +27,7 @@ pub(crate) const KIND: Kind = Kind {
     what: "an AG-UI agent",
     retries: Retries::CAREFUL,
     timeouts: CallTimeouts::FOREIGN,
-    key_env: None,
+    provider: None,
     build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
 };
 

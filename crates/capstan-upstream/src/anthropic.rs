@@ -18,7 +18,8 @@ use crate::callee::Callee;
 use crate::config::{ConfigError, read_keys};
 use crate::kind::{Build, Common, Kind};
 use crate::prefill::Prefill;
-use crate::provider::{Config, Defaults, Provider};
+use crate::preset::ANTHROPIC;
+use crate::provider::{Config, Defaults, OF_OPENAI, Provider};
 use crate::retries::Retries;
 use crate::timeouts::CallTimeouts;
 
@@ -30,17 +31,18 @@ pub(crate) const KIND: Kind = Kind {
     what: "a server of Anthropic's Messages",
     retries: Retries::PROVIDER,
     timeouts: CallTimeouts::PROVIDER,
-    key_env: Some(DEFAULTS.key_env),
+    provider: Some(&DEFAULTS),
     build: Build::Adapter(|keys, common| {
         let own = read_keys(keys);
-        build(own.map_err(|error: ConfigError| error.without(&["api", "finish"]))?, common)
+        build(own.map_err(|error: ConfigError| error.without(&OF_OPENAI))?, common)
     }),
 };
 
 pub(crate) const DEFAULTS: Defaults = Defaults {
-    url: "https://api.anthropic.com",
+    own: &ANTHROPIC,
+    known: &[ANTHROPIC],
     path: "v1/messages",
-    key_env: "ANTHROPIC_API_KEY",
+    key_header: "x-api-key",
     ours: &["model", "messages", "stream", "system"],
 };
 /// The protocol insists on a limit; this one holds a long answer.
@@ -67,13 +69,10 @@ impl Dialect for Anthropic {
     }
 
     fn headers(&self, body: &Value) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert("anthropic-version", HeaderValue::from_static(VERSION));
+        let mut headers = self.0.headers.clone();
+        headers.entry("anthropic-version").or_insert(HeaderValue::from_static(VERSION));
         if content::has_files(body) {
-            headers.insert("anthropic-beta", HeaderValue::from_static(FILES_BETA));
-        }
-        if let Some(key) = self.0.secret.header("") {
-            headers.insert("x-api-key", key);
+            headers.append("anthropic-beta", HeaderValue::from_static(FILES_BETA));
         }
         headers
     }
@@ -88,7 +87,7 @@ impl Dialect for Anthropic {
             body.insert("system".into(), system.into());
         }
         body.insert("messages".into(), messages.into());
-        Ok(self.0.body(body, asked::of(turn)?))
+        self.0.body(body, asked::of(turn)?)
     }
 
     fn decoder(&self, _turn: &Turn) -> Decoder {

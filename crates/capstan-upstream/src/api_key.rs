@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use reqwest::header::HeaderValue;
 
@@ -17,31 +18,42 @@ const SHORTEST: usize = 8;
 
 /// A key. It does not show itself, and takes itself out of what others say.
 #[derive(Clone, Default)]
-pub struct ApiKey(Option<String>);
+pub struct ApiKey {
+    key: Option<String>,
+    /// Other secrets of the same calls.
+    others: Arc<[String]>,
+}
 
 impl ApiKey {
     /// No key.
     pub fn none() -> Self {
-        Self(None)
+        Self::default()
+    }
+
+    /// With other secrets that the same calls carry, in a header or in the query.
+    pub(crate) fn beside(self, others: Vec<String>) -> Self {
+        Self { others: others.into_iter().filter(|other| !other.is_empty()).collect(), ..self }
     }
 
     /// Finds the key that a configuration names; `usual` is the variable that is tried when it
-    /// names none. A variable that is not set is no mistake:
-    /// [`Kinds::missing_key`](crate::Kinds::missing_key) tells of it.
+    /// names none. An empty name says that there is no key. A variable that is not set is no mistake:
+    /// [`Kinds::key_warning`](crate::Kinds::key_warning) tells of it.
     pub fn find(
         env: Option<&str>,
         file: Option<&str>,
         usual: Option<&str>,
     ) -> Result<Self, ConfigError> {
         let key = match (env, file) {
-            (Some(_), Some(_)) => {
+            (Some(env), Some(_)) if !env.is_empty() => {
                 return Err(ConfigError::at("key_file", "give key_env or key_file, not both"));
             }
-            (None, Some(path)) => Some(
+            (_, Some(path)) => Some(
                 std::fs::read_to_string(path)
                     .map_err(|e| ConfigError::at("key_file", format!("{path}: {e}")))?,
             ),
-            (env, None) => env.or(usual).and_then(in_variable),
+            (env, None) => {
+                env.or(usual).filter(|variable| !variable.is_empty()).and_then(in_variable)
+            }
         };
         let key = key.map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
         let named = if file.is_some() { "key_file" } else { "key_env" };
@@ -50,7 +62,7 @@ impl ApiKey {
             Some(key) if HeaderValue::from_str(&key).is_err() => {
                 Err(ConfigError::at(named, "the key holds characters that no header can carry"))
             }
-            key => Ok(Self(key)),
+            key => Ok(Self { key, ..Self::default() }),
         }
     }
 
@@ -64,34 +76,32 @@ impl ApiKey {
             |name: &str| KEY_WORDS.iter().any(|word| name.to_ascii_uppercase().contains(word));
         own.chain(added)
             .filter(|(name, value)| names_key(name) && value.len() >= SHORTEST)
-            .map(|(_, value)| Self(Some(value)))
+            .map(|(_, value)| Self { key: Some(value), ..Self::default() })
             .collect()
     }
 
     /// Whether there is one.
     pub(crate) fn is_set(&self) -> bool {
-        self.0.is_some()
+        self.key.is_some() || !self.others.is_empty()
     }
 
     /// The key as a header behind a prefix, marked so that it is not printed.
     pub(crate) fn header(&self, prefix: &str) -> Option<HeaderValue> {
-        let mut value = HeaderValue::from_str(&format!("{prefix}{}", self.0.as_ref()?)).ok()?;
+        let mut value = HeaderValue::from_str(&format!("{prefix}{}", self.key.as_ref()?)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
     /// The key itself, for a client that makes its own header; empty if there is none.
     pub(crate) fn expose(&self) -> &str {
-        self.0.as_deref().unwrap_or_default()
+        self.key.as_deref().unwrap_or_default()
     }
 
     /// Takes the key out of a text that came from elsewhere: some servers repeat what they were
     /// sent.
     pub fn scrub(&self, text: &str) -> String {
-        match &self.0 {
-            Some(key) => text.replace(key.as_str(), HIDDEN),
-            None => text.to_owned(),
-        }
+        let secrets = self.key.iter().chain(self.others.iter());
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))
     }
 }
 
@@ -104,13 +114,13 @@ pub(crate) fn in_variable(name: &str) -> Option<String> {
 
 impl From<&str> for ApiKey {
     fn from(key: &str) -> Self {
-        Self(Some(key.to_owned()))
+        Self { key: Some(key.to_owned()), ..Self::default() }
     }
 }
 
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { HIDDEN } else { "none" })
+        f.write_str(if self.is_set() { HIDDEN } else { "none" })
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) const KIND: Kind = Kind {
     what: "another CAP server",
     retries: Retries::CAREFUL,
     timeouts: CallTimeouts::FOREIGN,
-    key_env: None,
+    provider: None,
     build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
 };
 

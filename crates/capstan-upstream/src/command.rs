@@ -40,7 +40,7 @@ pub(crate) const KIND: Kind = Kind {
     what: "a process that speaks stream-json",
     retries: Retries::CAREFUL,
     timeouts: CallTimeouts::PROCESS,
-    key_env: None,
+    provider: None,
     build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
 };
 

@@ -61,9 +61,9 @@ impl ConfigError {
         self
     }
 
-    /// With more words that would have been right, if it is a word that is wrong.
+    /// With more words that would have been right, if it is a key that is wrong.
     pub(crate) fn with_also(mut self, names: &[&str]) -> Self {
-        if !self.known.is_empty() {
+        if !self.known.is_empty() && self.value.is_none() {
             self.known.extend(names.iter().map(|name| (*name).to_owned()));
         }
         self

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::callee::Callee;
 use crate::config::{ConfigError, Keys, read_keys};
+use crate::provider::Defaults;
 use crate::retries::{OnCut, Retries};
 use crate::timeouts::{CallTimeouts, TimeoutsConfig};
 
@@ -20,8 +21,8 @@ pub struct Kind {
     pub retries: Retries,
     /// How long a call may take, unless the configuration says otherwise.
     pub timeouts: CallTimeouts,
-    /// The environment variable that holds its key, unless the configuration names another place.
-    pub key_env: Option<&'static str>,
+    /// What it is known to call, if it is a provider's.
+    pub(crate) provider: Option<&'static Defaults>,
     pub(crate) build: Build,
 }
 
@@ -66,7 +67,7 @@ impl Kind {
             what,
             retries: Retries::PROVIDER,
             timeouts: CallTimeouts::PROVIDER,
-            key_env: None,
+            provider: None,
             build: Build::Agent(build),
         }
     }

@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 use crate::callee::Callee;
 use crate::config::{ConfigError, read_keys};
 use crate::kind::Kind;
+use crate::provider::no_key_in;
 use crate::route::Breakers;
-use crate::{a2a, agui, anthropic, api_key, cap, command, openai, route};
+use crate::{a2a, agui, anthropic, cap, command, openai, route};
 
 /// Every kind of this crate. To add one, write its file and its row.
 const ROWS: &[Kind] =
@@ -114,16 +115,17 @@ impl Kinds {
         self.iter().find(|row| row.name == kind)
     }
 
-    /// The environment variable in which the key of such an agent is looked for, named or usual, if
-    /// it is not there: calls will go out without a key, which is fine for a server that asks for
-    /// none.
-    pub fn missing_key<'a>(&self, kind: &str, keys: &'a Map<String, Value>) -> Option<&'a str> {
+    /// What is likely to be a mistake about the key of such an agent: its calls will go out
+    /// without a key, which is fine for a server that asks for none.
+    pub fn key_warning(&self, kind: &str, keys: &Map<String, Value>) -> Option<String> {
         if keys.contains_key("key_file") {
             return None;
         }
-        let usual = || self.find(kind)?.key_env;
-        let variable = keys.get("key_env").and_then(Value::as_str).or_else(usual)?;
-        api_key::in_variable(variable).is_none().then_some(variable)
+        match keys.get("key_env").and_then(Value::as_str) {
+            Some("") => None,
+            Some(variable) => no_key_in(variable),
+            None => self.find(kind)?.provider?.key_warning(keys),
+        }
     }
 }
 

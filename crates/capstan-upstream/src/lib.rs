@@ -22,15 +22,18 @@ mod document;
 mod failed_call;
 mod failure_shapes;
 mod far_runs;
+mod headers;
 mod http;
 mod json_text;
 mod kind;
 mod kinds;
+mod members;
 #[allow(dead_code)] // Adapters are about to use it.
 mod native;
 pub mod openai;
 mod parts;
 mod prefill;
+mod preset;
 mod provider;
 mod retries;
 mod route;

@@ -9,7 +9,7 @@ pub mod responses;
 
 use capstan_agent::{About, Turn};
 use capstan_protocol::Fault;
-use reqwest::header::{AUTHORIZATION, HeaderMap};
+use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -20,7 +20,8 @@ use crate::callee::Callee;
 use crate::config::{ConfigError, read_keys};
 use crate::kind::{Build, Common, Kind};
 use crate::prefill::Prefill;
-use crate::provider::{Api, Config, Defaults, FinishRule, Provider};
+use crate::preset::{OPENAI, OPENAI_LIKES};
+use crate::provider::{Api, BEARER, Config, Defaults, FinishRule, Provider};
 use crate::retries::Retries;
 use crate::timeouts::CallTimeouts;
 
@@ -30,14 +31,15 @@ pub(crate) const KIND: Kind = Kind {
     what: "a server of OpenAI's Chat Completions or Responses",
     retries: Retries::PROVIDER,
     timeouts: CallTimeouts::PROVIDER,
-    key_env: Some(DEFAULTS.key_env),
+    provider: Some(&DEFAULTS),
     build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
 };
 
 pub(crate) const DEFAULTS: Defaults = Defaults {
-    url: "https://api.openai.com/v1",
+    own: &OPENAI,
+    known: OPENAI_LIKES,
     path: "chat/completions",
-    key_env: "OPENAI_API_KEY",
+    key_header: BEARER,
     ours: &["model", "messages", "stream", "n"],
 };
 
@@ -47,16 +49,11 @@ struct OpenAi {
 }
 
 fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
-    let (api, finish) = (config.api.unwrap_or_default(), config.finish);
-    if api == Api::Responses {
-        if finish.is_some() {
-            return Err(ConfigError::at(
-                "finish",
-                "the Responses API always says how an answer ends",
-            ));
-        }
+    if config.api == Some(Api::Responses) {
+        config.has_nothing_of_chat()?;
         return responses::build(config, common);
     }
+    let finish = config.finish;
     let provider = Provider::new(config, &DEFAULTS)?;
     let secret = provider.secret.clone();
     let dialect = OpenAi { provider, finish: finish.unwrap_or_default() };
@@ -71,7 +68,7 @@ impl Dialect for OpenAi {
     }
 
     fn headers(&self, _body: &Value) -> HeaderMap {
-        self.provider.secret.header("Bearer ").map(|key| (AUTHORIZATION, key)).into_iter().collect()
+        self.provider.headers.clone()
     }
 
     fn body(&self, turn: &Turn) -> Result<Value, Fault> {
@@ -83,7 +80,7 @@ impl Dialect for OpenAi {
             "messages".into(),
             request::messages(turn, self.provider.system.as_deref())?.into(),
         );
-        Ok(self.provider.body(body, asked::of(turn)))
+        self.provider.body(body, asked::of(turn))
     }
 
     fn decoder(&self, _turn: &Turn) -> Decoder {

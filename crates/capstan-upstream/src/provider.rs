@@ -1,14 +1,21 @@
 //! What the model providers have in common: their keys in a configuration, and what a call needs of
 //! them.
 
+use std::collections::BTreeMap;
+
+use capstan_protocol::Fault;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::api_key::ApiKey;
-use crate::config::ConfigError;
+use crate::api_key::{ApiKey, in_variable};
+use crate::config::{ConfigError, Keys};
+use crate::headers::{Pairs, set_query};
 use crate::http;
+use crate::members::Members;
 use crate::prefill::Prefill;
+use crate::preset::Preset;
 
 /// The keys of a provider's table.
 #[derive(Debug, Deserialize)]
@@ -18,13 +25,28 @@ pub(crate) struct Config {
     url: Option<String>,
     key_env: Option<String>,
     key_file: Option<String>,
+    key_header: Option<String>,
+    #[serde(default)]
+    headers: Pairs,
+    #[serde(default)]
+    query: Pairs,
     system: Option<String>,
     prefill: Option<Prefill>,
     #[serde(default)]
     parameters: Map<String, Value>,
     pub(crate) api: Option<Api>,
     pub(crate) finish: Option<FinishRule>,
+    preset: Option<String>,
+    max_tokens_field: Option<String>,
+    rename: Option<BTreeMap<String, String>>,
+    refuse: Option<Vec<String>>,
 }
+
+/// The keys that only `openai` knows.
+pub(crate) const OF_OPENAI: [&str; 6] =
+    ["api", "finish", "preset", "max_tokens_field", "rename", "refuse"];
+/// Those of them that are about Chat Completions.
+const OF_CHAT: [&str; 4] = ["finish", "max_tokens_field", "rename", "refuse"];
 
 /// Which of OpenAI's protocols a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -49,26 +71,108 @@ pub(crate) enum FinishRule {
 }
 
 impl Config {
-    /// Keys that only `openai` knows.
+    /// Refuses the keys that only `openai` knows.
     pub(crate) fn has_nothing_of_openai(&self) -> Result<(), ConfigError> {
-        let given = [("api", self.api.is_some()), ("finish", self.finish.is_some())];
-        match given.into_iter().find(|(_, is_given)| *is_given) {
-            Some((name, _)) => Err(ConfigError::at(name, "only agents of kind openai have it")),
+        self.has_none_of(&OF_OPENAI, "only agents of kind openai have it")
+    }
+
+    /// Refuses the keys that only Chat Completions know.
+    pub(crate) fn has_nothing_of_chat(&self) -> Result<(), ConfigError> {
+        self.has_none_of(&OF_CHAT, "only api = \"chat-completions\" has it")
+    }
+
+    fn has_none_of(&self, names: &[&str], why: &str) -> Result<(), ConfigError> {
+        let is_given = |name: &str| match name {
+            "api" => self.api.is_some(),
+            "finish" => self.finish.is_some(),
+            "preset" => self.preset.is_some(),
+            "max_tokens_field" => self.max_tokens_field.is_some(),
+            "rename" => self.rename.is_some(),
+            _ => self.refuse.is_some(),
+        };
+        match names.iter().find(|name| is_given(name)) {
+            Some(name) => Err(ConfigError::at(name, why)),
             None => Ok(()),
         }
     }
 }
 
 /// In what one provider differs from another.
+#[derive(Debug)]
 pub(crate) struct Defaults {
-    /// Where the provider itself is.
-    pub(crate) url: &'static str,
-    /// Where its calls go, below that address or another.
+    /// The provider itself.
+    pub(crate) own: &'static Preset,
+    /// All servers of its protocol that are known.
+    pub(crate) known: &'static [Preset],
+    /// Where calls go, below the address of a server.
     pub(crate) path: &'static str,
-    /// The variable that its tools read.
-    pub(crate) key_env: &'static str,
+    /// The header that carries the key, unless a server has another.
+    pub(crate) key_header: &'static str,
     /// The members of a request that the adapter decides; a configuration cannot override them.
     pub(crate) ours: &'static [&'static str],
+}
+
+/// The header of a key that comes behind `Bearer`.
+pub(crate) const BEARER: &str = "authorization";
+
+impl Defaults {
+    /// The server of a table, and its address without the path of a call.
+    fn server(
+        &self,
+        preset: Option<&str>,
+        url: Option<&str>,
+    ) -> Result<(&'static Preset, Url), ConfigError> {
+        let named = |name: &str| {
+            let known = || self.known.iter().map(|row| row.name.to_owned()).collect();
+            let unknown = || ConfigError::at("preset", format!("unknown preset {name:?}"));
+            Preset::named(name, self.known).ok_or_else(|| unknown().with_known(name, known()))
+        };
+        let named = preset.map(named).transpose()?;
+        let origin = || named.unwrap_or(self.own).origin;
+        let missing =
+            || ConfigError::at("preset", "this server has an address for each customer: set url");
+        let url = http::base_url(url.or_else(origin).ok_or_else(missing)?)?;
+        let server = named.unwrap_or_else(|| Preset::at(&url, self.known));
+        let url = if url.path() == "/" { http::join(&url, server.path) } else { url };
+        Ok((server, url))
+    }
+
+    /// The variable that holds the key of such an agent, unless the table names another.
+    fn usual_key(server: &Preset, url: &Url) -> Option<&'static str> {
+        server.key_env.filter(|_| server.owns(url))
+    }
+
+    /// What is likely to be a mistake about the key of an agent's table. Calls without a key are
+    /// none, for a server that asks for none.
+    pub(crate) fn key_warning(&self, keys: &Keys) -> Option<String> {
+        let word = |name: &str| keys.get(name).and_then(Value::as_str);
+        let (server, url) = self.server(word("preset"), word("url")).ok()?;
+        let header = word("key_header").or(server.key_header).unwrap_or(self.key_header);
+        let headers = keys.get("headers").and_then(Value::as_object);
+        if headers.is_some_and(|all| all.keys().any(|name| name.eq_ignore_ascii_case(header))) {
+            return None;
+        }
+        if let Some(variable) = Self::usual_key(server, &url) {
+            return no_key_in(variable);
+        }
+        let tempting = server.key_env.or(self.own.key_env);
+        let variable = tempting.filter(|name| in_variable(name).is_some())?;
+        Some(format!(
+            "{variable} is not sent to {}, so this agent's calls go out without a key; to send \
+             it, set key_env = \"{variable}\"; if the server asks for no key, set key_env = \"\"",
+            http::host_of(&url)
+        ))
+    }
+}
+
+/// The warning about a variable that should hold a key and does not.
+pub(crate) fn no_key_in(variable: &str) -> Option<String> {
+    in_variable(variable).is_none().then(|| {
+        format!(
+            "{variable} is not set, so this agent's calls go out without a key; set it, or name \
+             the key with key_env or key_file"
+        )
+    })
 }
 
 /// A provider as it is configured.
@@ -79,7 +183,11 @@ pub(crate) struct Provider {
     pub(crate) parameters: Map<String, Value>,
     /// How an answer is continued, if the configuration knows better than we do.
     pub(crate) prefill: Option<Prefill>,
+    /// The key, and the other secrets of its calls.
     pub(crate) secret: ApiKey,
+    /// The key and the headers of the configuration.
+    pub(crate) headers: HeaderMap,
+    members: Members,
 }
 
 impl Provider {
@@ -91,20 +199,40 @@ impl Provider {
         if config.model.trim().is_empty() {
             return Err(ConfigError::at("model", "it is empty"));
         }
-        let base = http::base_url(config.url.as_deref().unwrap_or(defaults.url))?;
-        let key_env = Some(defaults.key_env);
+        let (server, base) = defaults.server(config.preset.as_deref(), config.url.as_deref())?;
+        let mut hidden = Vec::new();
+        let mut url = http::join(&base, defaults.path);
+        for (part, name, value) in server.query {
+            if url.path().contains(part) && url.query_pairs().all(|(known, _)| known != *name) {
+                set_query(&mut url, name, value);
+            }
+        }
+        config.query.apply(&mut url, &mut hidden)?;
+        let mut headers = config.headers.headers(&mut hidden)?;
+        let key = key(&config, defaults, server, &base)?;
+        headers.extend(key.header);
+        let is_chat = config.api.unwrap_or_default() == Api::ChatCompletions;
+        let members = Members::new(
+            if is_chat { Some(server) } else { None },
+            config.max_tokens_field,
+            config.rename,
+            config.refuse,
+            &config.parameters,
+        )?;
         Ok(Self {
-            url: http::join(&base, defaults.path),
+            url,
             model: config.model,
             system: config.system,
             parameters: config.parameters,
             prefill: config.prefill,
-            secret: ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), key_env)?,
+            secret: key.secret.beside(hidden),
+            headers,
+            members,
         })
     }
 
     /// The body of a call: ours, then what is configured, then what the request asks for.
-    pub(crate) fn body(&self, ours: Map<String, Value>, asked: Asked) -> Value {
+    pub(crate) fn body(&self, ours: Map<String, Value>, asked: Asked) -> Result<Value, Fault> {
         let mut body = ours;
         body.extend(self.parameters.clone());
         if !asked.tools.is_empty() {
@@ -122,12 +250,43 @@ impl Provider {
             body.insert(known.copied().unwrap_or(asked.name).into(), limit.into());
         }
         body.extend(asked.members);
-        Value::Object(body)
+        self.members.apply(&mut body)?;
+        Ok(Value::Object(body))
     }
 }
 
+/// A key, and the header that carries it.
+struct KeyHeader {
+    secret: ApiKey,
+    header: HeaderMap,
+}
+
+/// The key of an agent. The usual one goes to nobody but its own provider.
+fn key(
+    config: &Config,
+    defaults: &Defaults,
+    server: &Preset,
+    url: &Url,
+) -> Result<KeyHeader, ConfigError> {
+    let name = config.key_header.as_deref().or(server.key_header).unwrap_or(defaults.key_header);
+    let header: HeaderName =
+        name.parse().map_err(|_| ConfigError::at("key_header", "is no header's name"))?;
+    let is_named = config.key_file.is_some()
+        || config.key_env.as_deref().is_some_and(|variable| !variable.is_empty());
+    let is_given = config.headers.has(name);
+    if is_given && is_named {
+        let why = format!("the key is in {name} as well; give one of them");
+        return Err(ConfigError::at("headers", why));
+    }
+    let usual = Defaults::usual_key(server, url).filter(|_| !is_given);
+    let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), usual)?;
+    let prefix = if header == AUTHORIZATION { "Bearer " } else { "" };
+    let header = secret.header(prefix).map(|key| (header, key)).into_iter().collect();
+    Ok(KeyHeader { secret, header })
+}
+
 /// The spellings of a token limit. One that is configured is kept, and no request gets beyond it.
-const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+pub(crate) const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
 
 /// What a request asks for, in the provider's words.
 #[derive(Default)]

@@ -7,7 +7,7 @@ mod input;
 
 use capstan_agent::{About, Turn};
 use capstan_protocol::{Backoff, Fault};
-use reqwest::header::{AUTHORIZATION, HeaderMap};
+use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -41,7 +41,7 @@ impl Dialect for Responses {
     }
 
     fn headers(&self, _body: &Value) -> HeaderMap {
-        self.0.secret.header("Bearer ").map(|key| (AUTHORIZATION, key)).into_iter().collect()
+        self.0.headers.clone()
     }
 
     fn body(&self, turn: &Turn) -> Result<Value, Fault> {
@@ -52,7 +52,7 @@ impl Dialect for Responses {
             body.insert("instructions".into(), instructions.into());
         }
         body.insert("input".into(), input::items(turn)?.into());
-        Ok(self.0.body(body, asked::of(turn)))
+        self.0.body(body, asked::of(turn))
     }
 
     fn decoder(&self, _turn: &Turn) -> Decoder {

@@ -54,6 +54,13 @@ pub(crate) struct Provider {
 
 impl Provider {
     pub(crate) async fn start(script: impl Fn(usize) -> Vec<Do> + Send + Sync + 'static) -> Self {
+        Self::judging(move |nth, _| script(nth)).await
+    }
+
+    /// The same, but what it does depends on the request.
+    pub(crate) async fn judging(
+        script: impl Fn(usize, &Seen) -> Vec<Do> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (seen, clock) = (Arc::<Mutex<Vec<Seen>>>::default(), Clock::by_hand());
@@ -88,16 +95,17 @@ impl Provider {
 async fn attend(
     mut stream: TcpStream,
     log: Arc<Mutex<Vec<Seen>>>,
-    script: Arc<impl Fn(usize) -> Vec<Do> + Send + Sync + 'static>,
+    script: Arc<impl Fn(usize, &Seen) -> Vec<Do> + Send + Sync + 'static>,
     clock: Clock,
 ) {
     let Some((head, body)) = request(&mut stream).await else { return };
+    let seen = Seen { head, body };
     let nth = {
         let mut log = log.lock().unwrap();
-        log.push(Seen { head, body });
+        log.push(seen.clone());
         log.len() - 1
     };
-    for act in script(nth) {
+    for act in script(nth, &seen) {
         match act {
             Do::Write(text) => {
                 if stream.write_all(text.as_bytes()).await.is_err() {

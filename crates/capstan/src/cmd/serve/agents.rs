@@ -21,8 +21,8 @@ pub(in crate::cmd) struct Named {
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) agent: Box<dyn Agent>,
-    /// The variable in which its key was looked for in vain.
-    pub(super) missing_key: Option<String>,
+    /// What is likely to be a mistake about its key.
+    pub(super) key_warning: Option<String>,
 }
 
 /// Where the tables come from, to point at mistakes.
@@ -30,7 +30,12 @@ pub(in crate::cmd) struct Named {
 pub(super) struct Source<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
+    /// Whether a line may be shown.
+    pub(super) is_quoted: bool,
 }
+
+/// Keys whose lines are not shown: a secret may stand there that should not.
+const SECRET_KEYS: [&str; 7] = ["api_key", "apikey", "headers", "key", "query", "token", "url"];
 
 /// The agents of a file under their names, in its order.
 pub(super) fn agents(
@@ -54,8 +59,8 @@ pub(super) fn agents(
         )
     })?;
     let named = |(table, agent): (AgentTable, Box<dyn Agent>)| {
-        let missing_key = kinds.missing_key(&table.kind, &table.keys).map(str::to_owned);
-        Named { name: table.name, kind: table.kind, agent, missing_key }
+        let key_warning = kinds.key_warning(&table.kind, &table.keys);
+        Named { name: table.name, kind: table.kind, agent, key_warning }
     };
     Ok(read.into_iter().zip(built).map(named).collect())
 }
@@ -115,6 +120,8 @@ fn explain(
     error: &ConfigError,
     source: Source<'_>,
 ) -> Failure {
+    let is_secret = error.key().is_some_and(|key| SECRET_KEYS.contains(&key));
+    let source = if is_secret { source.unquoted() } else { source };
     let at = error.key().and_then(|key| place(table, key)).or_else(|| place(table, "name"));
     let failure = source.mistake(at, &format!("agents: {name} ({kind}): {error}"));
     let wrong = match (error.key(), error.value()) {
@@ -129,6 +136,10 @@ fn explain(
 }
 
 impl Source<'_> {
+    fn unquoted(self) -> Self {
+        Self { is_quoted: false, ..self }
+    }
+
     /// In toml's own manner: the line with a mark under the place.
     fn mistake(&self, at: Option<usize>, message: &str) -> Failure {
         let path = self.path.display();
@@ -139,6 +150,9 @@ impl Source<'_> {
             + usize::from(before.ends_with('\n') && !before.is_empty());
         let line = if before.is_empty() { 1 } else { line };
         let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
+        if !self.is_quoted {
+            return Failure::usage(format!("{path}: line {line}\n{message}"));
+        }
         let text = self.text.lines().nth(line - 1).unwrap_or_default();
         let gutter = " ".repeat(line.to_string().len());
         let mark = " ".repeat(column);
@@ -161,7 +175,7 @@ mod tests {
             agents: Vec<Table>,
         }
         let file: File = toml::from_str(text).unwrap();
-        let source = Source { path: Path::new("capstan.toml"), text };
+        let source = Source { path: Path::new("capstan.toml"), text, is_quoted: true };
         let found = agents(&file.agents, source, &Breakers::default());
         found
             .map(|all| all.into_iter().map(|agent| agent.name).collect())
@@ -272,8 +286,18 @@ mod tests {
             "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\napi_key = \"sk-1\"\n";
         let failure = read(text).unwrap_err();
         assert!(failure.contains("key_env or key_file"), "{failure}");
-        let text = "[[agents]]\nname = \"a\"\nkind = \"cap\"\nurl = \"http://u:p@localhost\"\n";
-        assert!(read(text).unwrap_err().contains("key_env or key_file"));
+        assert!(failure.contains("line 5") && !failure.contains("sk-1"), "{failure}");
+        let text = "[[agents]]\nname = \"a\"\nkind = \"cap\"\nurl = \"http://u:pass@localhost\"\n";
+        let failure = read(text).unwrap_err();
+        assert!(failure.contains("key_env or key_file") && !failure.contains("pass"), "{failure}");
+        for (key, why) in [("headers", "{ env ="), ("query", "{ env =")] {
+            let text = format!(
+                "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\n{key} = {{ api-key \
+                 = \"sk-1\" }}\n"
+            );
+            let failure = read(&text).unwrap_err();
+            assert!(failure.contains(why) && !failure.contains("sk-1"), "{failure}");
+        }
     }
 
     const PAGE: &str = include_str!("../../../../../docs/configuration.md");

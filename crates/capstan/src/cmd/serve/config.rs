@@ -113,7 +113,7 @@ impl Config {
     /// The agents that the file names, the default one first; none if it names none.
     pub(super) fn agents(&self, breakers: &Breakers) -> Result<Vec<Named>, Failure> {
         let (path, text) = &self.source;
-        agents::agents(&self.agents, Source { path, text }, breakers)
+        agents::agents(&self.agents, Source { path, text, is_quoted: true }, breakers)
     }
 
     /// Where others find the gateway, if that is said: an absolute address.

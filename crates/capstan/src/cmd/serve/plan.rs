@@ -68,14 +68,9 @@ impl Plan {
 
     /// What lets a server start, but most likely is a mistake: the agent, and what is wrong.
     pub(in crate::cmd) fn warnings(&self) -> impl Iterator<Item = (&str, String)> {
-        self.agents.iter().filter_map(|agent| {
-            let variable = agent.missing_key.as_ref()?;
-            let message = format!(
-                "{variable} is not set, so this agent's calls go out without a key; set it, or \
-                 name the key with key_env or key_file"
-            );
-            Some((agent.name.as_str(), message))
-        })
+        self.agents
+            .iter()
+            .filter_map(|agent| Some((agent.name.as_str(), agent.key_warning.clone()?)))
     }
 
     /// Whether the agent that answers by default is the demo, which knows `/help`.
@@ -86,7 +81,7 @@ impl Plan {
 
 fn demo() -> Named {
     let agent = Box::new(Demo::new()) as Box<dyn Agent>;
-    Named { name: DEMO.into(), kind: DEMO.into(), agent, missing_key: None }
+    Named { name: DEMO.into(), kind: DEMO.into(), agent, key_warning: None }
 }
 
 /// A folder alone is what most people try first.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::serve::client::{ask, http};
 use crate::serve::process::{Server, refused};
@@ -66,6 +67,59 @@ async fn a_key_from_the_environment_is_neither_told_nor_logged() {
     assert!(log.contains("upstream_unreachable") && !log.contains("very-secret"), "{log}");
 }
 
+/// The heads of the requests that come, each refused.
+async fn refusing() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let (heads, received) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") {
+                let Ok(1..) = stream.read(&mut byte).await else { break };
+                head.extend_from_slice(&byte);
+            }
+            let _ = heads.send(String::from_utf8_lossy(&head).to_lowercase());
+            let refusal = "HTTP/1.1 400 X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let _ = stream.write_all(refusal.as_bytes()).await;
+        }
+    });
+    (url, received)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn openais_key_goes_elsewhere_only_if_the_agent_names_it() {
+    let (url, mut heads) = refusing().await;
+    let table = |name: &str, more: &str| {
+        format!(
+            "[[agents]]\nname = {name:?}\nkind = \"openai\"\nmodel = \"m\"\nurl = {url:?}\n{more}\n"
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let named = "key_env = \"OPENAI_API_KEY\"";
+    let headers = "headers = { X-Team = { env = \"TEAM\" } }\nkey_env = \"\"";
+    let text = table("silent", "") + &table("named", named) + &table("headers", headers);
+    fs::write(folder.path().join("capstan.toml"), text).unwrap();
+    let env =
+        [("OPENAI_API_KEY", "sk-very-secret"), ("TEAM", "blue-team"), ("CAPSTAN_LOG", "debug")];
+    let server = Server::start_with(folder.path(), &env);
+    server.wait_for_line("OPENAI_API_KEY is not sent to 127.0.0.1");
+    for (agent, line) in [
+        ("silent", None),
+        ("named", Some("authorization: bearer sk-very-secret")),
+        ("headers", Some("x-team: blue-team")),
+    ] {
+        answer(&format!("{}/v1/agents/{agent}/assist", server.url)).await;
+        let head = heads.recv().await.unwrap();
+        let secret = head.lines().find(|line| line.contains("secret") || line.contains("blue"));
+        assert_eq!(secret, line, "{agent}");
+    }
+    server.signal("TERM");
+    let (_, log) = server.wait();
+    assert!(!log.contains("very-secret") && !log.contains("blue-team"), "{log}");
+    assert_eq!(log.matches("goes out without").count() + log.matches("go out without").count(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_says_why_an_upstream_failed_and_the_answer_does_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -77,7 +131,6 @@ async fn the_log_says_why_an_upstream_failed_and_the_answer_does_not() {
         = \"NO_SUCH_KEY\"\n";
     fs::write(folder.path().join("capstan.toml"), text).unwrap();
     let server = Server::start(folder.path());
-    server.wait_for_line("OPENAI_API_KEY is not set");
     server.wait_for_line("NO_SUCH_KEY is not set");
     let mut answers = String::new();
     for name in ["gpt", "cli"] {

@@ -1,0 +1,105 @@
+//! The members of a Chat Completions request in the spelling of its server. What the server is
+//! known to refuse is refused by name, before it is called.
+
+use std::collections::BTreeMap;
+
+use capstan_protocol::Fault;
+use serde_json::{Map, Value};
+
+use crate::config::ConfigError;
+use crate::parts::refused_parameter;
+use crate::preset::Preset;
+use crate::provider::LIMITS;
+
+/// A member that the adapter itself adds; a server that refuses it does not get it.
+const USAGE: &str = "stream_options";
+/// How the name of a message is refused.
+const MESSAGE_NAME: &str = "messages.name";
+
+/// How one server spells the members of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    max_tokens_field: Option<String>,
+    rename: Vec<(String, String)>,
+    refuse: Vec<String>,
+}
+
+impl Members {
+    /// What is configured, else what is known of the server. Without one, every member is sent as
+    /// it is.
+    pub(crate) fn new(
+        server: Option<&Preset>,
+        max_tokens_field: Option<String>,
+        rename: Option<BTreeMap<String, String>>,
+        refuse: Option<Vec<String>>,
+        parameters: &Map<String, Value>,
+    ) -> Result<Self, ConfigError> {
+        let Some(server) = server else { return Ok(Self::default()) };
+        if let Some(wrong) = max_tokens_field.as_ref().filter(|name| !is_limit(name)) {
+            let known = LIMITS.iter().map(|name| (*name).to_owned()).collect();
+            let why = format!("{wrong:?} is no name of a token limit");
+            return Err(ConfigError::at("max_tokens_field", why).with_known(wrong, known));
+        }
+        // A limit that is configured keeps its name.
+        let configured = || LIMITS.iter().find(|name| parameters.contains_key(**name)).copied();
+        let usual = || configured().or(server.max_tokens_field).map(str::to_owned);
+        let known = || server.rename.iter().map(|(from, to)| ((*from).into(), (*to).into()));
+        let members = Self {
+            max_tokens_field: max_tokens_field.or_else(usual),
+            rename: rename.map_or_else(|| known().collect(), |own| own.into_iter().collect()),
+            refuse: refuse
+                .unwrap_or_else(|| server.refuse.iter().map(|name| (*name).to_owned()).collect()),
+        };
+        let is_sent = |name: &&String| name.as_str() != USAGE && parameters.contains_key(*name);
+        match members.refuse.iter().find(is_sent) {
+            Some(name) => {
+                Err(ConfigError::at("parameters", format!("the server does not take {name}")))
+            }
+            None => Ok(members),
+        }
+    }
+
+    /// Brings a request into the server's spelling.
+    pub(crate) fn apply(&self, body: &mut Map<String, Value>) -> Result<(), Fault> {
+        if let Some(field) = &self.max_tokens_field {
+            let given = LIMITS.iter().filter_map(|name| body.remove(*name));
+            let least = given.filter(|limit| !limit.is_null()).min_by_key(Value::as_u64);
+            body.extend(least.map(|limit| (field.clone(), limit)));
+        }
+        for (from, to) in &self.rename {
+            if let Some(value) = body.remove(from) {
+                body.entry(to).or_insert(value);
+            }
+        }
+        self.refuse.iter().try_for_each(|name| refuse(body, name))
+    }
+}
+
+fn is_limit(name: &str) -> bool {
+    LIMITS.contains(&name)
+}
+
+fn refuse(body: &mut Map<String, Value>, name: &str) -> Result<(), Fault> {
+    let why = "the server of this agent does not take it";
+    if name == MESSAGE_NAME {
+        let messages = body.get("messages").and_then(Value::as_array);
+        let is_named = |message: &Value| message.get("name").is_some();
+        let has_name = messages.is_some_and(|messages| messages.iter().any(is_named));
+        return if has_name { Err(refused_parameter(name, why)) } else { Ok(()) };
+    }
+    match body.remove(name) {
+        Some(value) if name != USAGE && asks(&value) => Err(refused_parameter(name, why)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether a value asks for anything. Many clients send what is the default anyway.
+fn asks(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Bool(true) | Value::String(_) => true,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+    }
+}
