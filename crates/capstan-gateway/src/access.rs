@@ -1,8 +1,11 @@
 //! Who may do what: whose request it is, loopback mode, cross-origin rules.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
+use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, MatchedPath, Query, Request, State};
+use axum::Extension;
+use axum::extract::{ConnectInfo, MatchedPath, Query, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capstan_protocol::{Fault, FaultKind};
@@ -11,16 +14,45 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 
 use crate::accounted_body::Payer;
-use crate::app::App;
-use crate::identity::audit::{Who, mark_of};
+use crate::cors::CorsHeaders;
+use crate::identity::audit::{Audit, Who, mark_of};
 use crate::identity::caller::Caller;
 use crate::identity::jwt::{Jwt, is_token};
-use crate::identity::operators::Operator;
+use crate::identity::operators::{Operators, Right};
 use crate::identity::scopes::Scope;
-use crate::identity::tenants::TenantKey;
+use crate::identity::tenants::{KeyHash, TenantKey, Tenants};
 use crate::identity::tickets::{self, Tickets};
 use crate::refusal::{OfTenant, Refusal, refused_by_credentials};
+use capstan_engine::Engine;
 use capstan_engine::tenant_scheduler::TaskSlot;
+
+/// Who may use the gateway, and what they show. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Access(Arc<Rules>);
+
+/// The parts of [`Access`].
+pub(crate) struct Rules {
+    pub(crate) engine: Engine,
+    pub(crate) tenants: Tenants,
+    pub(crate) jwt: Option<Jwt>,
+    pub(crate) operators: Operators,
+    /// A key that may read `/metrics` from elsewhere than loopback.
+    pub(crate) metrics_key: Option<KeyHash>,
+    pub(crate) audit: Arc<Audit>,
+    /// Without tenants, whether other machines may use the gateway.
+    pub(crate) is_open: bool,
+    /// Origins of pages that may call it.
+    pub(crate) cors_origins: Vec<String>,
+    pub(crate) cors: CorsHeaders,
+}
+
+impl Deref for Access {
+    type Target = Rules;
+
+    fn deref(&self) -> &Rules {
+        &self.0
+    }
+}
 
 /// Routes of the console.
 const CONSOLE: &str = "/v1/console/";
@@ -39,23 +71,27 @@ fn names_a_key(name: &str) -> bool {
 
 /// Finds out whose request it is, or refuses it. Whoever is refused for what they showed, here or
 /// further on, is noted.
-pub(crate) async fn authenticate(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn authenticate(
+    State(access): State<Access>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (mut head, body) = request.into_parts();
     let (method, path) = (head.method.clone(), head.uri.path().to_owned());
-    let (who, response) = match caller(&app, &head).await {
+    let (who, response) = match caller(&access, &head).await {
         Ok(caller) => {
             tracing::Span::current().record("tenant", caller.tenant.as_str());
             let (who, tenant) = (Who::from(&caller), caller.tenant.clone());
             Payer::name(&head.extensions, &tenant);
             head.extensions.insert(caller);
-            let is_in_lane = app.scheduler.enter(&tenant);
+            let is_in_lane = access.engine.scheduler.enter(&tenant);
             let answering = next.run(Request::from_parts(head, body));
             let mut response = if is_in_lane {
                 TaskSlot::next_turn().await;
                 answering.await
             } else {
                 // Somebody else's server knows nothing of lanes.
-                app.of_tenant(&tenant, answering).await
+                access.engine.of_tenant(&tenant, answering).await
             };
             response.extensions_mut().insert(OfTenant(tenant));
             (who, response)
@@ -63,20 +99,20 @@ pub(crate) async fn authenticate(State(app): State<App>, request: Request, next:
         Err(fault) => (Who::stranger(bearer(&head.headers)), Refusal::from(fault).into_response()),
     };
     if let Some(fault) = refused_by_credentials(&response) {
-        app.audit.refused(who, fault, &method, &path);
+        access.audit.refused(who, fault, &method, &path);
     }
     response
 }
 
-pub(crate) async fn caller(app: &App, head: &Parts) -> Result<Caller, Fault> {
+pub(crate) async fn caller(access: &Access, head: &Parts) -> Result<Caller, Fault> {
     let query = query(&head.uri);
     check_query(&query)?;
-    if app.settings.is_local() {
+    if access.is_local() {
         return Ok(Caller::local());
     }
     let caller = match (bearer(&head.headers), ticket(head, &query)) {
-        (Some(shown), _) => holder_of(app, shown)?,
-        (None, Some((stream, ticket))) => holder_of_ticket(app, stream, ticket).await?,
+        (Some(shown), _) => holder_of(access, shown)?,
+        (None, Some((stream, ticket))) => holder_of_ticket(access, stream, ticket).await?,
         (None, None) => return Err(Fault::new(FaultKind::TenantRequired)),
     };
     match head.headers.get("x-tenant-id").map(HeaderValue::as_bytes) {
@@ -105,15 +141,15 @@ pub(crate) fn check_url(uri: &http::Uri) -> Result<(), Fault> {
 }
 
 /// Whose key or token this is.
-fn holder_of(app: &App, shown: &str) -> Result<Caller, Fault> {
-    let tenants = &app.settings.tenants;
+fn holder_of(access: &Access, shown: &str) -> Result<Caller, Fault> {
+    let tenants = &access.tenants;
     if let Some((tenant, TenantKey { hash, scopes })) = tenants.holder_of(shown) {
         return Ok(Caller { tenant, mark: mark_of(&hash), key: Some(hash), scopes });
     }
-    let Some(jwt) = app.settings.jwt.as_ref().filter(|_| is_token(shown)) else {
+    let Some(jwt) = access.jwt.as_ref().filter(|_| is_token(shown)) else {
         return Err(Fault::new(FaultKind::TenantUnauthorized));
     };
-    let claims = jwt.check(shown, tenants, app.wall.now())?;
+    let claims = jwt.check(shown, tenants, access.engine.wall.now())?;
     let mark = format!("jwt:{}", mark_of(&claims.subject));
     Ok(Caller { tenant: claims.tenant, key: Some(jwt.ticket_key()), scopes: claims.scopes, mark })
 }
@@ -135,15 +171,15 @@ fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str
 
 /// The holder of a ticket, if it is valid for the stream and the tenant still has the key that it
 /// stands in for.
-async fn holder_of_ticket(app: &App, stream: &str, ticket: &str) -> Result<Caller, Fault> {
-    let tickets = Tickets::of(app).await?;
+async fn holder_of_ticket(access: &Access, stream: &str, ticket: &str) -> Result<Caller, Fault> {
+    let tickets = Tickets::of(&access.engine).await?;
     let keys_of = |tenant: &str| {
-        let tenants = &app.settings.tenants;
+        let tenants = &access.tenants;
         let names = |jwt: &&Jwt| jwt.takes_any_tenant() || tenants.has(tenant);
-        let of_tokens = app.settings.jwt.iter().filter(names).map(Jwt::ticket_key);
+        let of_tokens = access.jwt.iter().filter(names).map(Jwt::ticket_key);
         tenants.reading_keys_of(tenant).into_iter().chain(of_tokens).collect()
     };
-    let check = |stream| tickets.check(ticket, stream, app.wall.unset(), keys_of);
+    let check = |stream| tickets.check(ticket, stream, access.engine.wall.unset(), keys_of);
     let holder = stream.parse().ok().and_then(check);
     let caller = |tenant| Caller {
         tenant,
@@ -169,14 +205,14 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// another site's page. A server that is open to everybody has nothing to guard in this way;
 /// [`cors`] still holds.
 pub(crate) async fn guard_loopback(
-    State(app): State<App>,
+    State(access): State<Access>,
     request: Request,
     next: Next,
 ) -> Response {
-    if app.settings.is_local() && !app.settings.open {
+    if access.is_local() && !access.is_open {
         let headers = request.headers();
         let is_foreign_origin =
-            headers.get(header::ORIGIN).is_some_and(|origin| !app.allows_origin(origin));
+            headers.get(header::ORIGIN).is_some_and(|origin| !access.allows_origin(origin));
         if is_foreign_host(request.uri(), headers) || is_foreign_origin {
             let fault = Fault::new(FaultKind::TenantUnauthorized).with_message(
                 "Without tenants this server answers only to this machine: check Host and Origin.",
@@ -189,7 +225,7 @@ pub(crate) async fn guard_loopback(
 
 /// Whether the request is for another name than this machine's own: a page that is somewhere else
 /// by its own word.
-pub(crate) fn is_foreign_host(uri: &http::Uri, headers: &HeaderMap) -> bool {
+fn is_foreign_host(uri: &http::Uri, headers: &HeaderMap) -> bool {
     uri.host().is_some_and(|host| !is_loopback(host))
         || headers.get_all(header::HOST).iter().any(|host| !names_loopback(host))
 }
@@ -206,25 +242,59 @@ fn is_loopback(host: &str) -> bool {
         || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-impl App {
+impl Access {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self(Arc::new(rules))
+    }
+
+    /// Whether there are no tenants: then everything belongs to one, who shows nothing.
+    pub(crate) fn is_local(&self) -> bool {
+        self.tenants.is_empty() && self.jwt.is_none()
+    }
+
     /// Whether a page of this origin may call.
     fn allows_origin(&self, origin: &HeaderValue) -> bool {
         let Ok(origin) = origin.to_str() else { return false };
-        if self.settings.cors_origins.iter().any(|known| known == origin || known == "*") {
+        if self.cors_origins.iter().any(|known| known == origin || known == "*") {
             return true;
         }
         let uri = origin.parse::<http::Uri>().ok();
-        self.settings.is_local() && uri.as_ref().and_then(http::Uri::host).is_some_and(is_loopback)
+        self.is_local() && uri.as_ref().and_then(http::Uri::host).is_some_and(is_loopback)
+    }
+
+    /// Refuses whoever may not see how the server feels: it takes loopback, the metrics key, or an
+    /// operator who may look.
+    pub(crate) fn check_monitor(
+        &self,
+        peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+        uri: &http::Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), Refusal> {
+        let shown = bearer(headers);
+        let presented = shown.map(KeyHash::of);
+        let operator = shown.and_then(|key| self.operators.holder_of(key));
+        let has_key = (presented.is_some() && presented == self.metrics_key)
+            || operator.is_some_and(|operator| operator.may(Right::Look));
+        // A server that does not say who asks is taken at its least.
+        let is_near = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().is_loopback());
+        // A page elsewhere may name this machine as its own host: that is not this machine asking.
+        if !has_key && (!is_near || is_foreign_host(uri, headers)) {
+            let fault = Fault::new(FaultKind::TenantUnauthorized);
+            self.audit.refused(Who::stranger(shown), &fault, &Method::GET, uri.path());
+            return Err(fault.into());
+        }
+        Ok(())
     }
 }
 
 const METHODS: &str = "GET, POST, DELETE";
 
 /// Answers preflights and marks responses, for allowed origins only.
-pub(crate) async fn cors(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn cors(State(access): State<Access>, request: Request, next: Next) -> Response {
     // No page of elsewhere has any business with the console.
     let is_console = request.uri().path().contains(CONSOLE);
-    let origin = request.headers().get(header::ORIGIN).filter(|origin| app.allows_origin(origin));
+    let origin =
+        request.headers().get(header::ORIGIN).filter(|origin| access.allows_origin(origin));
     let origin = origin.filter(|_| !is_console).cloned();
     let is_preflight = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -237,32 +307,13 @@ pub(crate) async fn cors(State(app): State<App>, request: Request, next: Next) -
     let Some(origin) = origin else { return response };
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     if is_preflight {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, app.cors.allowed.clone());
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, access.cors.allowed.clone());
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     } else {
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, app.cors.exposed.clone());
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, access.cors.exposed.clone());
     }
     response
-}
-
-impl FromRequestParts<App> for Operator {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
-        let presented = bearer(&parts.headers);
-        if let Some(operator) = presented.and_then(|key| app.settings.operators.holder_of(key)) {
-            return Ok(operator);
-        }
-        let kind = if presented.is_some() {
-            FaultKind::TenantUnauthorized
-        } else {
-            FaultKind::TenantRequired
-        };
-        let fault = Fault::new(kind).with_message("This is for operators.");
-        app.audit.refused(Who::stranger(presented), &fault, &parts.method, parts.uri.path());
-        Err(fault.into())
-    }
 }
 
 #[cfg(test)]

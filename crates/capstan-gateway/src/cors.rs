@@ -1,10 +1,8 @@
 //! Headers that pages of other origins may send and read.
 
-use std::sync::Arc;
-
 use http::HeaderValue;
 
-use crate::face::Face;
+use crate::face::{Face, Faces};
 
 /// What a page may send and read across origins, whatever the face.
 const ALLOWED: &str = "authorization, content-type, last-event-id, x-request-id, x-tenant-id, \
@@ -19,7 +17,7 @@ pub(crate) struct CorsHeaders {
 }
 
 impl CorsHeaders {
-    pub(crate) fn new(faces: &[Arc<dyn Face>]) -> Self {
+    pub(crate) fn new(faces: &Faces) -> Self {
         let list = |known: &'static str, more: &dyn Fn(&dyn Face) -> &'static [&'static str]| {
             let more = faces.iter().flat_map(|face| more(&**face)).copied();
             let names: Vec<&str> = std::iter::once(known).chain(more).collect();

@@ -2,7 +2,7 @@
 //! edge knows the router and nothing of runs or faces.
 
 mod activity;
-mod admission;
+pub(crate) mod admission;
 mod connection;
 mod handover;
 mod progress;

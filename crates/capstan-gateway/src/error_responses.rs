@@ -1,6 +1,7 @@
 //! Faults become HTTP responses here and nowhere else: problem+json, headers, one log line, one
 //! count.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -12,11 +13,19 @@ use http::{HeaderValue, StatusCode, header};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::console::Refused;
-use crate::face::RefusalTarget;
-use crate::metrics::NO_AGENT;
+use crate::console::{Console, Refused};
+use crate::face::{FaceContext, Faces, RefusalTarget};
+use crate::metrics::{Metrics, NO_AGENT};
 use crate::refusal::{OfARun, OfTenant, PassedOn, RequestId, Shaped};
+
+/// What refusals are made from, and who counts them.
+#[derive(Clone)]
+pub(crate) struct ErrorResponses {
+    pub(crate) cx: FaceContext,
+    pub(crate) faces: Faces,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) console: Console,
+}
 
 /// The id under which a request is found in the logs; a client's own is kept if it is harmless.
 fn request_id(request: &Request) -> String {
@@ -30,7 +39,11 @@ fn request_id(request: &Request) -> String {
 }
 
 /// The outermost layer: gives the request its id, renders faults, logs them once.
-pub(crate) async fn render(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn render(
+    State(here): State<ErrorResponses>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let id = request_id(&request);
     request.extensions_mut().insert(RequestId(id.clone()));
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
@@ -47,25 +60,25 @@ pub(crate) async fn render(State(app): State<App>, mut request: Request, next: N
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         if response.extensions().get::<OfARun>().is_none() {
-            app.metrics.fault(fault.kind(), NO_AGENT);
+            here.metrics.fault(fault.kind(), NO_AGENT);
             let tenant = response.extensions_mut().remove::<OfTenant>().map(|OfTenant(name)| name);
             let (request_id, status, is_of_console) =
                 (id.clone(), fault.status(), is_of_console(&path));
             let refused = Refused { request_id, tenant, route, status, ms, is_of_console };
-            app.console.refused(&app, refused, &fault);
+            here.console.refused(refused, &fault);
         }
-        let cause = app.loggable(&fault);
+        let cause = here.cx.engine.loggable(&fault);
         tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(),
         ms, cause, "refused");
         let is_shaped = response.extensions().get::<Shaped>().is_some();
         if !is_shaped {
             // Refused before its face saw it, by credentials for example.
-            let face = app.faces.iter().find(|face| face.owns(&path));
+            let face = here.faces.iter().find(|face| face.owns(&path));
             let shaped =
-                face.and_then(|face| face.refuse(&app, &fault, RefusalTarget::Stranger(&path)));
+                face.and_then(|face| face.refuse(&here.cx, &fault, RefusalTarget::Stranger(&path)));
             response = match shaped {
                 Some(shaped) => with_headers_of(shaped, &response),
-                None => problem_response(&app, &fault, &id, &response),
+                None => problem_response(&here.cx, &fault, &id, &response),
             };
         }
     }
@@ -113,8 +126,8 @@ fn unify(mut response: Response) -> Response {
     response
 }
 
-fn problem_response(app: &App, fault: &Fault, id: &str, old: &Response) -> Response {
-    let mut problem = fault.to_problem(app.settings.exposure);
+fn problem_response(cx: &FaceContext, fault: &Fault, id: &str, old: &Response) -> Response {
+    let mut problem = fault.to_problem(cx.engine.settings.exposure);
     problem.request_id = Some(id.to_owned());
     let body = serde_json::to_vec(&problem).unwrap_or_default();
     let mut response = Response::new(Body::from(body));

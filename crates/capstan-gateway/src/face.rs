@@ -40,7 +40,7 @@ use crate::refusal::Refusal;
 use capstan_engine::ask::Ask;
 use capstan_engine::ports::Protocols;
 use capstan_engine::resume::ResumePoint;
-pub(crate) use context::{FaceContext, FaceObserver, Shared, Site};
+pub(crate) use context::{FaceContext, FaceObserver, Shared, Site, WeakContext};
 pub(crate) use delivery::{DueDelivery, Parcel};
 pub(crate) use writer::{BodyStep, Emit, FaceWriter};
 
@@ -73,18 +73,34 @@ pub(crate) fn all(settings: &FaceSettings) -> Vec<Arc<dyn Face>> {
     ]
 }
 
-/// The protocols as the engine knows them.
-pub(crate) struct Faces(pub(crate) Vec<Arc<dyn Face>>);
+/// The protocols of a gateway. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Faces(Arc<[Arc<dyn Face>]>);
+
+impl From<Vec<Arc<dyn Face>>> for Faces {
+    fn from(faces: Vec<Arc<dyn Face>>) -> Self {
+        Self(faces.into())
+    }
+}
 
 impl Faces {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<dyn Face>> {
+        self.0.iter()
+    }
+
+    /// The face under a name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<dyn Face>> {
+        self.iter().find(|face| face.name() == name)
+    }
+
     fn of(&self, run: &Run) -> Option<&Arc<dyn Face>> {
-        self.0.iter().find(|face| face.name() == run.face)
+        self.named(&run.face)
     }
 }
 
 impl Protocols for Faces {
     fn decode(&self, protocol: &str, body: &[u8]) -> Option<Result<Ask, Fault>> {
-        self.0.iter().find(|face| face.name() == protocol).map(|face| face.decode(body))
+        self.named(protocol).map(|face| face.decode(body))
     }
 
     fn ends_unread(&self, run: &Run) -> bool {
@@ -104,10 +120,10 @@ impl Protocols for Faces {
 const KEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Asks these, for as long as it is awaited.
-pub(crate) async fn keep_house(cx: &FaceContext, faces: &[Arc<dyn Face>]) {
+pub(crate) async fn keep_house(cx: &FaceContext, faces: &Faces) {
     loop {
         tokio::time::sleep(KEEP_EVERY).await;
-        for face in faces {
+        for face in faces.iter() {
             face.keep_house(cx).await;
         }
     }

@@ -7,15 +7,18 @@ use capstan_agent::{Agent, Clock};
 use capstan_journal::Journal;
 use tokio::net::TcpListener;
 
-use crate::app::{App, Shared};
+use crate::access::{self, Access};
 use crate::asset::Asset;
-use crate::console::Console;
+use crate::console::{self, Console, Memory};
 use crate::cors::CorsHeaders;
 use crate::face::{self, FaceContext, Faces};
 use crate::identity::audit::Audit;
 use crate::metrics::Metrics;
-use crate::replica_forwarding::{Forwarders, ReplicaForwarder};
+use crate::replica_forwarding::{Forwarding, ReplicaForwarder};
+use crate::routes::health::Monitor;
+use crate::routes::page::Pages;
 use crate::run_log::RunLog;
+use crate::services::Services;
 use crate::settings::Settings;
 use crate::webhook::WebhookSender;
 use crate::webhooks::Courier;
@@ -127,46 +130,76 @@ impl Gateway {
         std::mem::take(&mut self.console_listeners)
     }
 
-    pub(crate) fn into_app(self) -> App {
+    pub(crate) fn into_services(self) -> Arc<Services> {
+        let Self { settings, agents, page, clock, .. } = self;
         // Here, so that nobody who builds a gateway can forget it.
-        let tenants = self.settings.tenants.clone();
+        let tenants = settings.tenants.clone();
         let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
-        let faces = face::all(&self.settings.for_faces());
-        let (metrics, cors) = (Arc::new(Metrics::new(&faces)), CorsHeaders::new(&faces));
-        let (courier, console) = (Arc::new(Courier::default()), Arc::new(Console::default()));
+        let faces = Faces::from(face::all(&settings.for_faces()));
+        let can_deliver = self.webhooks.is_some();
+        let courier = Arc::new(Courier::new(faces.clone(), self.webhooks));
+        let (metrics, memory) = (Arc::new(Metrics::new(&faces)), Arc::new(Memory::default()));
         let engine = Engine::builder(journal)
-            .settings(self.settings.for_engine())
+            .settings(settings.for_engine())
             .internal_agent(courier.registered())
-            .clock(self.clock)
+            .clock(clock)
             .traces(self.traces)
             .observer(metrics.clone())
-            .observer(Arc::new(RunLog(self.settings.exposure)))
-            .observer(console.clone())
-            .protocols(Faces(faces.clone()))
-            .tenants(self.settings.tenants.clone())
+            .observer(Arc::new(RunLog(settings.exposure)))
+            .observer(memory.clone())
+            .protocols(faces.clone())
+            .tenants(settings.tenants.clone())
             .before_work(courier.clone());
-        let engine = self.agents.into_iter().fold(engine, EngineBuilder::registered).build();
+        let engine = agents.into_iter().fold(engine, EngineBuilder::registered).build();
+        let audit = Arc::new(Audit::default());
         let cx = FaceContext::new(face::Shared {
-            engine,
-            site: self.settings.site(),
-            tenants: self.settings.tenants.clone(),
-            audit: Audit::default(),
+            engine: engine.clone(),
+            site: settings.site(),
+            tenants: settings.tenants.clone(),
+            audit: audit.clone(),
             observer: metrics.clone(),
-            can_deliver: self.webhooks.is_some(),
+            can_deliver,
         });
-        let app = App::new(Shared {
+        courier.employ(&cx);
+        let access = Access::new(access::Rules {
+            engine: engine.clone(),
+            tenants: settings.tenants.clone(),
+            jwt: settings.jwt,
+            operators: settings.operators,
+            metrics_key: settings.metrics_key,
+            audit,
+            is_open: settings.open,
+            cors_origins: settings.cors_origins,
+            cors: CorsHeaders::new(&faces),
+        });
+        let (started, counted) = (Instant::now(), metrics.clone());
+        let console = Console::new(console::Parts {
+            engine: engine.clone(),
+            access: access.clone(),
+            cx: cx.clone(),
+            faces: faces.clone(),
+            settings: settings.console,
+            memory,
+            started,
+            count: Box::new(move |what| counted.console(what)),
+        });
+        let way = self.replica_forwarding;
+        Arc::new(Services {
+            forwarding: Forwarding::new(engine.clone(), settings.tenants, metrics.clone(), way),
+            monitor: Monitor {
+                engine: engine.clone(),
+                access: access.clone(),
+                metrics: metrics.clone(),
+                started,
+            },
+            pages: Pages { assets: page, console: console.clone() },
+            engine,
             cx,
-            settings: self.settings,
-            page: self.page,
-            metrics,
-            console,
             faces,
-            cors,
-            started: Instant::now(),
-            webhooks: self.webhooks,
-            forwarders: Forwarders::new(self.replica_forwarding),
-        });
-        courier.employ(&app);
-        app
+            access,
+            console,
+            metrics,
+            tls: settings.tls,
+        })
     }
 }

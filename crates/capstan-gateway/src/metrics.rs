@@ -4,7 +4,6 @@ mod journal;
 mod routes;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::face::{Face, FaceObserver};
+use crate::face::{FaceObserver, Faces};
 use capstan_engine::Engine;
 use capstan_engine::events::{Happened, RunEvent, RunObserver};
 pub(crate) use journal::JournalMetrics;
@@ -92,7 +91,7 @@ const OUTCOMES: [&str; 6] =
     [Close::COMPLETED, Close::CANCELLED, "error", "length", "tool_calls", "interrupt"];
 
 impl Metrics {
-    pub(crate) fn new(faces: &[Arc<dyn Face>]) -> Self {
+    pub(crate) fn new(faces: &Faces) -> Self {
         let mut registry = Registry::with_prefix("capstan");
         let (runs, faults) =
             (Family::<Ended, Counter>::default(), Family::<Failed, Counter>::default());
@@ -307,7 +306,7 @@ mod tests {
 
     #[test]
     fn reasons_that_an_agent_made_up_are_counted_together() {
-        let metrics = Metrics::new(&face::all(&FaceSettings::default()));
+        let metrics = Metrics::new(&face::all(&FaceSettings::default()).into());
         for n in 0..100 {
             metrics.run_ended(&format!("reason {n}"), "a");
         }
@@ -336,7 +335,7 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_every_metric_as_it_describes_itself() {
-        let metrics = Metrics::new(&face::all(&FaceSettings::default()));
+        let metrics = Metrics::new(&face::all(&FaceSettings::default()).into());
         // A family is told of once it has a member.
         metrics.run_ended("completed", "a");
         metrics.fault(FaultKind::Timeout, "a");

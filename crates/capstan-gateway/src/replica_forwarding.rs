@@ -27,9 +27,11 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use uuid::Uuid;
 
-use crate::app::App;
 use crate::identity::caller::Caller;
+use crate::identity::tenants::Tenants;
+use crate::metrics::Metrics;
 use crate::refusal::{PassedOn, Refusal, RequestId};
+use capstan_engine::Engine;
 use capstan_engine::faults::journal_fault;
 use mark::Marks;
 
@@ -49,23 +51,38 @@ pub trait ReplicaForwarder: Send + Sync + 'static {
     async fn pass(&self, request: http::Request<Body>) -> Result<http::Response<Body>, String>;
 }
 
-/// What this process knows of those that it passes requests on to.
-pub(crate) struct Forwarders {
+/// Passes requests on to other processes. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Forwarding(Arc<Forwarders>);
+
+struct Forwarders {
+    engine: Engine,
+    tenants: Tenants,
+    metrics: Arc<Metrics>,
     way: Option<Arc<dyn ReplicaForwarder>>,
     room: Arc<Semaphore>,
+    /// Which other processes live, and when that was asked.
     living: Mutex<Option<(Instant, HashSet<Uuid>)>>,
 }
 
-impl Forwarders {
-    pub(crate) fn new(way: Option<Arc<dyn ReplicaForwarder>>) -> Self {
-        Self { way, room: Arc::new(Semaphore::new(AT_ONCE)), living: Mutex::default() }
+impl Forwarding {
+    pub(crate) fn new(
+        engine: Engine,
+        tenants: Tenants,
+        metrics: Arc<Metrics>,
+        way: Option<Arc<dyn ReplicaForwarder>>,
+    ) -> Self {
+        let (room, living) = (Arc::new(Semaphore::new(AT_ONCE)), Mutex::default());
+        Self(Arc::new(Forwarders { engine, tenants, metrics, way, room, living }))
     }
+}
 
+impl Forwarders {
     /// Whether a process lives, as of a moment ago. What cannot be found out does not end anything.
-    async fn is_alive(&self, app: &App, peer: Uuid) -> bool {
+    async fn is_alive(&self, peer: Uuid) -> bool {
         let mut living = self.living.lock().await;
         if living.as_ref().is_none_or(|(asked, _)| asked.elapsed() >= LOOK_EVERY / 2) {
-            let Ok(replicas) = app.journal.store().replicas().await else { return true };
+            let Ok(replicas) = self.engine.journal.store().replicas().await else { return true };
             let alive =
                 replicas.into_iter().filter(|one| one.standing != Standing::Gone).map(|one| one.id);
             *living = Some((Instant::now(), alive.collect()));
@@ -75,18 +92,22 @@ impl Forwarders {
 }
 
 /// Passes a request on if its tenant lives in another process.
-pub(crate) async fn pass_on(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn pass_on(
+    State(Forwarding(here)): State<Forwarding>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let tenant = request.extensions().get::<Caller>().map(|caller| caller.tenant.clone());
-    let Some(tenant) = tenant.filter(|name| app.settings.tenants.is_unstored(name)) else {
+    let Some(tenant) = tenant.filter(|name| here.tenants.is_unstored(name)) else {
         return next.run(request).await;
     };
-    if !app.journal.store().is_shared() {
+    if !here.engine.journal.store().is_shared() {
         return next.run(request).await;
     }
-    match whither(&app, &tenant, &mut request).await {
+    match whither(&here, &tenant, &mut request).await {
         Ok(None) => next.run(request).await,
-        Ok(Some(peer)) => carry(&app, &tenant, peer, request).await.unwrap_or_else(|fault| {
-            app.metrics.passed_on("failed");
+        Ok(Some(peer)) => carry(&here, &tenant, peer, request).await.unwrap_or_else(|fault| {
+            here.metrics.passed_on("failed");
             Refusal::from(fault).into_response()
         }),
         Err(fault) => Refusal::from(fault).into_response(),
@@ -94,14 +115,21 @@ pub(crate) async fn pass_on(State(app): State<App>, mut request: Request, next: 
 }
 
 /// Where the tenant lives, if not here.
-async fn whither(app: &App, tenant: &str, request: &mut Request) -> Result<Option<Peer>, Fault> {
+async fn whither(
+    here: &Forwarders,
+    tenant: &str,
+    request: &mut Request,
+) -> Result<Option<Peer>, Fault> {
     let was_passed_on = match request.headers_mut().remove(&mark::HEADER) {
-        Some(mark) => Marks::of(app).await?.is_ours(&mark, tenant, request, app.wall.now()),
+        Some(mark) => {
+            Marks::of(&here.engine).await?.is_ours(&mark, tenant, request, here.engine.wall.now())
+        }
         None => false,
     };
     // Whoever is about to leave takes nobody in.
-    let may_move_in = !was_passed_on && !app.draining.is_cancelled();
-    let home = app.journal.store().home(tenant, may_move_in).await.map_err(journal_fault)?;
+    let may_move_in = !was_passed_on && !here.engine.draining.is_cancelled();
+    let home =
+        here.engine.journal.store().home(tenant, may_move_in).await.map_err(journal_fault)?;
     match home {
         Home::Here => Ok(None),
         Home::Elsewhere(peer) if !was_passed_on => Ok(Some(peer)),
@@ -117,25 +145,29 @@ fn unreachable(message: &str) -> Fault {
 
 const GONE: &str = "The server that this tenant lives on does not answer.";
 
-async fn carry(app: &App, tenant: &str, peer: Peer, request: Request) -> Result<Response, Fault> {
-    let forwarders = &app.forwarders;
-    let (Some(way), Some(url)) = (&forwarders.way, &peer.url) else {
+async fn carry(
+    here: &Arc<Forwarders>,
+    tenant: &str,
+    peer: Peer,
+    request: Request,
+) -> Result<Response, Fault> {
+    let (Some(way), Some(url)) = (&here.way, &peer.url) else {
         tracing::error!(replica = peer.name, "requests cannot be passed on: it has no cluster.url");
         return Err(unreachable(GONE));
     };
-    let room = Arc::clone(&forwarders.room).try_acquire_owned();
+    let room = Arc::clone(&here.room).try_acquire_owned();
     let room =
         room.map_err(|_| unreachable("Too many requests are passed on to another server."))?;
-    let request = marked(app, tenant, url, request).await?;
+    let request = marked(here, tenant, url, request).await?;
     let mut look = every(LOOK_EVERY);
     let passing = way.pass(request);
     tokio::pin!(passing);
     let answered = loop {
         tokio::select! {
             answered = &mut passing => break answered,
-            () = app.ended.cancelled() => return Err(unreachable("The server is about to end.")),
+            () = here.engine.ended.cancelled() => return Err(unreachable("The server is about to end.")),
             _ = look.tick() => {
-                if !forwarders.is_alive(app, peer.id).await {
+                if !here.is_alive(peer.id).await {
                     return Err(unreachable(GONE));
                 }
             }
@@ -145,8 +177,8 @@ async fn carry(app: &App, tenant: &str, peer: Peer, request: Request) -> Result<
         tracing::warn!(replica = peer.name, why, "a request could not be passed on");
         unreachable(GONE)
     })?;
-    app.metrics.passed_on("passed");
-    Ok(returned(app, peer.id, response, room))
+    here.metrics.passed_on("passed");
+    Ok(returned(here, peer.id, response, room))
 }
 
 fn every(period: Duration) -> Interval {
@@ -157,8 +189,13 @@ fn every(period: Duration) -> Interval {
 
 /// The same request for the other process, with the mark that it was passed on, and the id under
 /// which logs know it here.
-async fn marked(app: &App, tenant: &str, url: &str, request: Request) -> Result<Request, Fault> {
-    let mark = Marks::of(app).await?.make(tenant, &request, app.wall.now());
+async fn marked(
+    here: &Forwarders,
+    tenant: &str,
+    url: &str,
+    request: Request,
+) -> Result<Request, Fault> {
+    let mark = Marks::of(&here.engine).await?.make(tenant, &request, here.engine.wall.now());
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     head.uri =
@@ -203,7 +240,7 @@ fn drop_hop_by_hop(headers: &mut HeaderMap) {
 
 /// The other's answer, cut off as soon as that process is gone.
 fn returned(
-    app: &App,
+    here: &Arc<Forwarders>,
     peer: Uuid,
     response: http::Response<Body>,
     room: OwnedSemaphorePermit,
@@ -213,7 +250,7 @@ fn returned(
     // This process's own layers say these.
     head.headers.remove(header::VARY);
     let through = Through {
-        app: app.clone(),
+        here: Arc::clone(here),
         peer,
         pieces: body.into_data_stream(),
         look: every(LOOK_EVERY),
@@ -231,7 +268,7 @@ fn returned(
 }
 
 struct Through {
-    app: App,
+    here: Arc<Forwarders>,
     peer: Uuid,
     pieces: axum::body::BodyDataStream,
     look: Interval,
@@ -244,9 +281,9 @@ impl Through {
         loop {
             tokio::select! {
                 piece = self.pieces.next() => return piece,
-                () = self.app.ended.cancelled() => return cut("this server ends"),
+                () = self.here.engine.ended.cancelled() => return cut("this server ends"),
                 _ = self.look.tick() => {
-                    if !self.app.forwarders.is_alive(&self.app, self.peer).await {
+                    if !self.here.is_alive(self.peer).await {
                         return cut("the server that was asked is gone");
                     }
                 }

@@ -4,51 +4,88 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::Response;
-use axum::routing::get;
 use capstan_protocol::{Fault, FaultKind};
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::app::App;
+use crate::access::Access;
 use crate::console::patience;
-use crate::face::{self, FaceSettings};
+use crate::face::{self, FaceContext, FaceSettings};
 use crate::identity::tickets as ticket;
 use crate::openapi::{Described, Routes, document};
 use crate::refusal::Refusal;
+use crate::routes::health::Monitor;
+use crate::routes::page::Pages;
+use crate::routes::streams::Streams;
 use crate::routes::{
     agents, console, docs, errors, health, page, replicas, sessions, streams, tickets,
 };
+use crate::services::Services;
 use crate::{access, accounted_body, error_responses, replica_forwarding};
+use capstan_engine::Engine;
 
-/// Routes that ask whose request it is: those of the faces, and those that serve all of them.
-fn for_tenants() -> Routes<App> {
+/// Of the streams, whichever face began them.
+fn of_streams() -> Routes<Streams> {
     Routes::default()
         .get("/v1/streams", streams::list, &streams::LIST)
         .get(ticket::STREAM, streams::watch, &streams::WATCH)
         .delete(ticket::STREAM, streams::stop, &streams::STOP)
         .get("/v1/streams/{id}/packets", streams::packets, &streams::PACKETS)
-        .post("/v1/streams/{id}/ticket", tickets::issue, &tickets::ISSUE)
-        .get("/v1/sessions/{id}", sessions::turns, &sessions::TURNS)
-        .delete("/v1/sessions/{id}", sessions::purge, &sessions::PURGE)
 }
 
-fn list_of_agents() -> Routes<App> {
+fn of_tickets() -> Routes<Engine> {
+    Routes::default().post("/v1/streams/{id}/ticket", tickets::issue, &tickets::ISSUE)
+}
+
+fn of_sessions() -> Routes<FaceContext> {
+    Routes::default().get("/v1/sessions/{id}", sessions::turns, &sessions::TURNS).delete(
+        "/v1/sessions/{id}",
+        sessions::purge,
+        &sessions::PURGE,
+    )
+}
+
+fn list_of_agents() -> Routes<Engine> {
     Routes::default().get("/v1/agents", agents::list, &agents::LIST)
 }
 
-/// Routes that are open to everybody.
-fn open() -> Routes<App> {
+/// The catalogue of faults.
+fn of_errors() -> Routes<()> {
+    Routes::default().get("/v1/errors", errors::list, &errors::LIST).get(
+        "/errors/{slug}",
+        errors::page,
+        &errors::PAGE,
+    )
+}
+
+/// How the server feels.
+fn of_health() -> Routes<Monitor> {
     Routes::default()
-        .get("/v1/errors", errors::list, &errors::LIST)
-        .get("/errors/{slug}", errors::page, &errors::PAGE)
         .get("/health", health::health, &health::HEALTH)
         .get("/livez", health::live, &health::LIVE)
         .get("/readyz", health::ready, &health::READY)
-        .get("/metrics", health::metrics, &health::METRICS)
-        .get("/v1/replicas", replicas::list, &replicas::LIST)
-        .get("/", page::index, &page::INDEX)
-        .get("/assets/{name}", page::asset, &page::ASSET)
+}
+
+/// The same for those who may know more of it.
+fn of_monitor() -> Routes<Monitor> {
+    of_health().get("/metrics", health::metrics, &health::METRICS)
+}
+
+fn list_of_replicas() -> Routes<Access> {
+    Routes::default().get("/v1/replicas", replicas::list, &replicas::LIST)
+}
+
+fn of_assets() -> Routes<Pages> {
+    Routes::default().get("/assets/{name}", page::asset, &page::ASSET)
+}
+
+fn of_page() -> Routes<Pages> {
+    Routes::default().get("/", page::index, &page::INDEX).merge(of_assets())
+}
+
+fn of_docs() -> Routes<()> {
+    Routes::default()
         .get("/openapi.json", docs::openapi, &docs::OPENAPI)
         .get("/docs", docs::page, &docs::PAGE)
         .get("/docs/style.css", docs::style, &docs::STYLE)
@@ -59,12 +96,18 @@ fn described() -> Vec<Described> {
     let faces = face::all(&FaceSettings::default());
     let of_faces = faces.iter().flat_map(|face| face.clone().routes().described(true));
     let open_of_faces = faces.iter().flat_map(|face| face.clone().open_routes().described(false));
-    for_tenants()
+    of_streams()
         .described(true)
+        .chain(of_tickets().described(true))
+        .chain(of_sessions().described(true))
         .chain(of_faces)
         .chain(list_of_agents().described(true))
         .chain(console::routes().described(true))
-        .chain(open().described(false))
+        .chain(of_errors().described(false))
+        .chain(of_monitor().described(false))
+        .chain(list_of_replicas().described(false))
+        .chain(of_page().described(false))
+        .chain(of_docs().described(false))
         .chain(open_of_faces)
         .chain(console_pages().described(false))
         .collect()
@@ -86,34 +129,29 @@ pub(crate) enum Behind {
     Console,
 }
 
-pub(crate) fn router(app: &App, behind: Behind) -> Router {
+pub(crate) fn router(services: &Services, behind: Behind) -> Router {
     let routes = match behind {
-        Behind::All => for_all(app).merge(console_routes(app)),
-        Behind::NoConsole => for_all(app),
-        Behind::Console => {
-            let health = Routes::default()
-                .get("/health", health::health, &health::HEALTH)
-                .get("/livez", health::live, &health::LIVE)
-                .get("/readyz", health::ready, &health::READY)
-                .get("/v1/errors", errors::list, &errors::LIST)
-                .get("/errors/{slug}", errors::page, &errors::PAGE)
-                .get("/assets/{name}", page::asset, &page::ASSET);
-            console_routes(app).merge(health.into_router())
-        }
+        Behind::All => for_all(services).merge(of_console(services)),
+        Behind::NoConsole => for_all(services),
+        Behind::Console => of_console(services)
+            .merge(of_health().with_state(services.monitor.clone()).into_router())
+            .merge(of_errors().into_router())
+            .merge(of_assets().with_state(services.pages.clone()).into_router()),
     };
-    layered(app, routes)
+    layered(services, routes)
 }
 
 /// What the console asks, and its page. Each question asks for itself who looks.
-fn console_routes(app: &App) -> Router<App> {
-    let questions = console::routes().into_router();
+fn of_console(services: &Services) -> Router {
+    let console = services.console.clone();
+    let questions = console::routes().with_state(console.clone()).into_router();
     questions
         // Nobody looks at an empty page until a database is back.
-        .route_layer(from_fn_with_state(app.clone(), patience::limit))
-        .merge(console_pages().into_router())
+        .route_layer(from_fn_with_state(console, patience::limit))
+        .merge(console_pages().with_state(services.pages.clone()).into_router())
 }
 
-fn console_pages() -> Routes<App> {
+fn console_pages() -> Routes<Pages> {
     Routes::default().get("/console", page::console, &page::CONSOLE).get(
         "/console/{*rest}",
         page::console,
@@ -121,64 +159,71 @@ fn console_pages() -> Routes<App> {
     )
 }
 
-fn for_all(app: &App) -> Router<App> {
+fn for_all(services: &Services) -> Router {
+    let Services { engine, cx, faces, access, forwarding, .. } = services;
+    let with_cx = |routes: Routes<FaceContext>| routes.with_state(cx.clone());
+    let for_tenants = of_streams()
+        .with_state(services.streams())
+        .merge(of_tickets().with_state(engine.clone()))
+        .merge(with_cx(of_sessions()))
+        .merge(list_of_agents().with_state(engine.clone()));
     // Whose request is it?
-    let of_faces = app.faces.iter().map(|face| face.clone().routes().with_state(app.cx.clone()));
+    let of_faces = faces.iter().map(|face| with_cx(face.clone().routes()));
     let for_tenants = of_faces
-        .fold(for_tenants().merge(list_of_agents()), Routes::merge)
+        .fold(for_tenants, Routes::merge)
         .into_router()
         // Whoever is not stored lives in one process.
-        .route_layer(from_fn_with_state(app.clone(), replica_forwarding::pass_on))
-        .route_layer(from_fn_with_state(app.clone(), access::authenticate));
-    let of_faces = app.faces.iter().map(|face| face.clone().open_routes());
-    let open = of_faces.fold(open(), |open, face| open.merge(face.with_state(app.cx.clone())));
-    open.into_router().merge(for_tenants)
+        .route_layer(from_fn_with_state(forwarding.clone(), replica_forwarding::pass_on))
+        .route_layer(from_fn_with_state(access.clone(), access::authenticate));
+    let open = of_errors()
+        .merge(of_docs())
+        .merge(of_monitor().with_state(services.monitor.clone()))
+        .merge(list_of_replicas().with_state(access.clone()))
+        .merge(of_page().with_state(services.pages.clone()));
+    let of_faces = faces.iter().map(|face| with_cx(face.clone().open_routes()));
+    of_faces.fold(open, Routes::merge).into_router().merge(for_tenants)
 }
 
-fn layered(app: &App, routes: Router<App>) -> Router {
+fn layered(services: &Services, routes: Router) -> Router {
+    let Services { engine, access, .. } = services;
     routes
         // Without tenants only this machine may ask.
-        .layer(from_fn_with_state(app.clone(), access::guard_loopback))
+        .layer(from_fn_with_state(access.clone(), access::guard_loopback))
         // Pages of allowed origins may ask.
-        .layer(from_fn_with_state(app.clone(), access::cors))
+        .layer(from_fn_with_state(access.clone(), access::cors))
         // Whose answer this is, where several gateways give the same.
-        .layer(from_fn_with_state(app.clone(), served_by))
+        .layer(from_fn_with_state(engine.clone(), served_by))
         // Browsers guess types of what they should not run.
         .layer(map_response(no_sniffing))
         // What is said in JSON is somebody's own.
         .layer(map_response(no_storing))
         // What is answered in one piece is its asker's memory.
-        .layer(from_fn_with_state(app.engine.clone(), accounted_body::count))
+        .layer(from_fn_with_state(engine.clone(), accounted_body::count))
         // Everything that was refused becomes a problem, here and nowhere else.
-        .layer(from_fn_with_state(app.clone(), error_responses::render))
-        .with_state(app.clone())
+        .layer(from_fn_with_state(services.error_responses(), error_responses::render))
 }
 
 /// What a connection may ask for beyond the number of those that may ask for everything.
-pub(crate) fn health(app: &App) -> Router {
+pub(crate) fn health(services: &Services) -> Router {
     let full = || async {
         let fault = Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0);
         Refusal::from(fault.with_message("There are too many connections."))
     };
     Router::new()
-        .route("/health", get(health::health))
-        .route("/livez", get(health::live))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(health::metrics))
+        .merge(of_monitor().with_state(services.monitor.clone()).into_router())
         .fallback(full)
         // It is cut soon, so nobody should ask on it again.
         .layer(map_response(last_answer))
-        .layer(from_fn_with_state(app.clone(), access::guard_loopback))
+        .layer(from_fn_with_state(services.access.clone(), access::guard_loopback))
         .layer(map_response(no_sniffing))
         .layer(map_response(no_storing))
-        .layer(from_fn_with_state(app.clone(), error_responses::render))
-        .with_state(app.clone())
+        .layer(from_fn_with_state(services.error_responses(), error_responses::render))
 }
 
 /// One that was passed on says it already.
-async fn served_by(State(app): State<App>, request: Request, next: Next) -> Response {
+async fn served_by(State(engine): State<Engine>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    if let Some(name) = app.journal.store().replica_name()
+    if let Some(name) = engine.journal.store().replica_name()
         && let Ok(name) = HeaderValue::from_str(name)
     {
         response.headers_mut().entry(SERVED_BY).or_insert(name);

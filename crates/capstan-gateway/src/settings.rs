@@ -54,14 +54,12 @@ pub struct Settings {
 impl Settings {
     /// Whether there is a console.
     pub fn has_console(&self) -> bool {
-        let is_for_all = self.is_local() && self.open;
-        self.console.enabled && (!is_for_all || !self.operators.current().is_empty())
+        self.console.is_on(self.is_local(), self.open, &self.operators)
     }
 
     /// Whether the console shows what was said.
     pub fn console_content(&self) -> ContentRule {
-        let usual = if self.is_local() { ContentRule::Shown } else { ContentRule::Asked };
-        self.console.content.unwrap_or(usual)
+        self.console.content_rule(self.is_local())
     }
 
     /// Whether everything belongs to one, who shows nothing: then only this machine may ask.
@@ -145,6 +143,21 @@ impl Default for ConsoleSettings {
     fn default() -> Self {
         // On: it shows nobody more than their key lets them see.
         Self { enabled: true, actions: true, content: None, trace_url: None, logs_url: None }
+    }
+}
+
+impl ConsoleSettings {
+    /// Whether there is one: not on a gateway that is open to everybody without tenants, unless it
+    /// has an operator.
+    pub fn is_on(&self, is_local: bool, is_open: bool, operators: &Operators) -> bool {
+        let is_for_all = is_local && is_open;
+        self.enabled && (!is_for_all || !operators.current().is_empty())
+    }
+
+    /// Whether it shows what was said: on a gateway without tenants at once, unless set otherwise.
+    pub fn content_rule(&self, is_local: bool) -> ContentRule {
+        let usual = if is_local { ContentRule::Shown } else { ContentRule::Asked };
+        self.content.unwrap_or(usual)
     }
 }
 

@@ -5,7 +5,7 @@
 //! answer is begun, waits for its end and then posts. So trying again with back-off, outliving a
 //! restart, and that one replica delivers are what every run has.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,9 +15,9 @@ use capstan_protocol::{Close, Fault, FaultKind};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
-use crate::app::{App, Shared};
-use crate::face::DueDelivery;
 use crate::face::delivery::{ATTEMPTS, COURIER, Delivery, Parcel, begin};
+use crate::face::{DueDelivery, Face, FaceContext, Faces, WeakContext};
+use crate::webhook::WebhookSender;
 use capstan_engine::Registered;
 use capstan_engine::ask::Ask;
 use capstan_engine::faults::journal_fault;
@@ -33,25 +33,27 @@ const ALIVE_EVERY: Duration = Duration::from_secs(30);
 
 /// What delivers: the agent behind every delivery.
 pub(crate) struct Courier {
-    app: OnceLock<Weak<Shared>>,
+    faces: Faces,
+    /// Without one nothing is delivered.
+    sender: Option<Arc<dyn WebhookSender>>,
+    /// Set when the engine is there, which holds the courier.
+    cx: OnceLock<WeakContext>,
     /// So many connections to receivers may be open.
     posts: Semaphore,
 }
 
-impl Default for Courier {
-    fn default() -> Self {
-        Self { app: OnceLock::new(), posts: Semaphore::new(AT_ONCE) }
-    }
-}
-
 impl Courier {
+    pub(crate) fn new(faces: Faces, sender: Option<Arc<dyn WebhookSender>>) -> Self {
+        Self { faces, sender, cx: OnceLock::new(), posts: Semaphore::new(AT_ONCE) }
+    }
+
     pub(crate) fn registered(self: &Arc<Self>) -> Registered {
         Registered { name: COURIER.into(), id: Uuid::nil(), agent: Arc::new(Bag(Arc::clone(self))) }
     }
 
     /// The gateway that it delivers for.
-    pub(crate) fn employ(&self, app: &App) {
-        let _ = self.app.set(app.downgrade());
+    pub(crate) fn employ(&self, cx: &FaceContext) {
+        let _ = self.cx.set(cx.downgrade());
     }
 
     /// A place among those that post.
@@ -64,8 +66,13 @@ impl Courier {
         }
     }
 
-    fn app(&self) -> Result<App, Stopped> {
-        self.app.get().and_then(Weak::upgrade).map(App::from).ok_or(Stopped)
+    fn cx(&self) -> Result<FaceContext, Stopped> {
+        self.cx.get().and_then(WeakContext::upgrade).ok_or(Stopped)
+    }
+
+    fn has_receiver(&self, run: &Run) -> bool {
+        let webhook = |cx: FaceContext| cx.tenants.webhook_of(&run.tenant);
+        self.sender.is_some() && self.cx().is_ok_and(|cx| webhook(cx).is_some())
     }
 }
 
@@ -75,9 +82,9 @@ struct Bag(Arc<Courier>);
 #[async_trait]
 impl Agent for Bag {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let app = self.0.app()?;
-        let Some(sender) = app.webhooks.clone() else { return Ok(()) };
-        let Some(parcel) = parcel(&app, &turn, out).await? else { return Ok(()) };
+        let cx = self.0.cx()?;
+        let Some(sender) = &self.0.sender else { return Ok(()) };
+        let Some(parcel) = parcel(&cx, &self.0.faces, &turn, out).await? else { return Ok(()) };
         let _place = self.0.place(out).await?;
         match sender.post(&parcel.to, &parcel.headers, parcel.body.into()).await {
             Ok(200..300) => Ok(out.delta("delivered").await?),
@@ -99,15 +106,20 @@ impl Agent for Bag {
 }
 
 /// What is to be posted, once there is something to tell; nothing if nobody wants to know any more.
-async fn parcel(app: &App, turn: &Turn, out: &mut Writer) -> Result<Option<Parcel>, Failure> {
-    let at = || app.wall.now().as_micros().div_euclid(1_000_000);
-    let due = app.faces.iter().find_map(|face| Some((face, face.delivery_of(turn)?)));
+async fn parcel(
+    cx: &FaceContext,
+    faces: &Faces,
+    turn: &Turn,
+    out: &mut Writer,
+) -> Result<Option<Parcel>, Failure> {
+    let at = || cx.engine.wall.now().as_micros().div_euclid(1_000_000);
+    let due = faces.iter().find_map(|face| Some((face, face.delivery_of(turn)?)));
     if let Some((face, DueDelivery { run: stream, is_late })) = due {
         if is_late {
             return Ok(None);
         }
-        let run = ended(app, stream, out).await?;
-        let mut parcel = face.parcel(app, &run, turn).await?;
+        let run = ended(cx, stream, out).await?;
+        let mut parcel = face.parcel(cx, &run, turn).await?;
         parcel.headers.extend(parcel.to.headers(
             &format!("evt_{}", turn.run.simple()),
             at(),
@@ -116,8 +128,8 @@ async fn parcel(app: &App, turn: &Turn, out: &mut Writer) -> Result<Option<Parce
         return Ok(Some(parcel));
     }
     let stream: Uuid = turn.text().parse().map_err(|_| Fault::new(FaultKind::StreamNotFound))?;
-    let run = ended(app, stream, out).await?;
-    let Some(to) = app.settings.tenants.webhook_of(&run.tenant) else { return Ok(None) };
+    let run = ended(cx, stream, out).await?;
+    let Some(to) = cx.tenants.webhook_of(&run.tenant) else { return Ok(None) };
     let message = Message::of(&run, turn.run, at());
     let mut headers = vec![("content-type", "application/json".to_owned())];
     headers.extend(to.headers(&message.id, message.at, &message.body));
@@ -137,14 +149,14 @@ fn later(fault: Fault, attempt: u32) -> Failure {
 }
 
 /// The run, once it has ended.
-async fn ended(app: &App, stream: Uuid, out: &mut Writer) -> Result<Run, Failure> {
+async fn ended(cx: &FaceContext, stream: Uuid, out: &mut Writer) -> Result<Run, Failure> {
     loop {
-        let found = app.journal.store().run(stream).await.map_err(journal_fault)?;
+        let found = cx.engine.journal.store().run(stream).await.map_err(journal_fault)?;
         let run = found.ok_or_else(|| Fault::new(FaultKind::StreamExpired))?;
         if run.state == RunState::Closed {
             return Ok(run);
         }
-        let mut reader = app.journal.reader_of(&run, run.last_seq);
+        let mut reader = cx.engine.journal.reader_of(&run, run.last_seq);
         loop {
             match tokio::time::timeout(ALIVE_EVERY, reader.next()).await {
                 Ok(Ok(Step::State(RunState::Closed))) => break,
@@ -184,33 +196,28 @@ fn kind_of(run: &Run) -> &'static str {
     }
 }
 
-fn has_receiver(app: &App, run: &Run) -> bool {
-    app.webhooks.is_some() && app.settings.tenants.webhook_of(&run.tenant).is_some()
-}
-
 #[async_trait]
 impl BeforeWork for Courier {
     fn concerns(&self, run: &Run) -> bool {
-        run.agent != COURIER && self.app().is_ok_and(|app| has_receiver(&app, run))
+        run.agent != COURIER && self.has_receiver(run)
     }
 
     /// Sees to it that the end of this run is told, if its tenant wants to know.
     async fn prepare(&self, run: &Run, ask: &Ask) {
-        let Ok(app) = self.app() else { return };
-        if !app.face(&run.face).is_some_and(|face| face.tells_end(ask)) {
+        let Ok(cx) = self.cx() else { return };
+        let Some(face) = self.faces.named(&run.face).filter(|face| face.tells_end(ask)) else {
             return;
-        }
-        if let Err(fault) = claim(&app, run).await {
-            let cause = app.loggable(&fault);
+        };
+        if let Err(fault) = claim(&cx, &**face, run).await {
+            let cause = cx.engine.loggable(&fault);
             tracing::error!(stream = %run.stream_id, code = fault.code(), cause,
             "the webhook of a run was not noted, and will not be told");
         }
     }
 }
 
-async fn claim(app: &App, run: &Run) -> Result<(), Fault> {
+async fn claim(cx: &FaceContext, face: &dyn Face, run: &Run) -> Result<(), Fault> {
     let body = Bytes::from(serde_json::json!({ "input": run.stream_id.to_string() }).to_string());
-    let Some(face) = app.face(&run.face) else { return Ok(()) };
     let (key, ask) = (format!("webhook-{}", run.stream_id), face.decode(&body)?);
-    begin(app, &run.tenant, Delivery { face: &run.face, key, body, ask, chat: None }).await
+    begin(cx, &run.tenant, Delivery { face: &run.face, key, body, ask, chat: None }).await
 }

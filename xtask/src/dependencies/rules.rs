@@ -54,7 +54,7 @@ pub(crate) const RULES: &[Rule] = &[
         name: "capstan-gateway",
         knows: &["capstan-agent", "capstan-engine", "capstan-journal", "capstan-protocol"],
         never: &["reqwest", "tokio-postgres"],
-        in_cycles: 25,
+        in_cycles: 19,
     },
     Rule {
         name: "capstan-demo",

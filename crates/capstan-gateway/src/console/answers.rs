@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::sentence;
 use super::visitor::{Act, Visitor};
-use crate::app::App;
+use crate::console::Console;
 use capstan_engine::live::{Parting, Viewer};
 
 /// Who looks, and what they may do.
@@ -130,8 +130,8 @@ pub(super) fn ms_between(from: Timestamp, to: Timestamp) -> u64 {
 }
 
 impl RunRow {
-    pub(crate) fn new(app: &App, visitor: &Visitor, run: &Run) -> Self {
-        let session = visitor.sees_sessions_of(app, &run.tenant).then(|| run.session.clone());
+    pub(crate) fn new(console: &Console, visitor: &Visitor, run: &Run) -> Self {
+        let session = visitor.sees_sessions_of(console, &run.tenant).then(|| run.session.clone());
         let first = run.attempts.iter().find_map(|attempt| attempt.first_packet_at);
         let fault = shown_fault(run);
         Self {
@@ -148,7 +148,7 @@ impl RunRow {
             first_packet_ms: first.map(|first| ms_between(run.created_at, first)),
             duration_ms: ms_between(
                 run.created_at,
-                run.closed_at.unwrap_or_else(|| app.wall.now()),
+                run.closed_at.unwrap_or_else(|| console.engine.wall.now()),
             ),
             packets: run.last_seq,
             bytes: run.bytes,
@@ -160,7 +160,11 @@ impl RunRow {
                 .iter()
                 .map(|attempt| AttemptDot { n: attempt.n, fault: attempt.fault.clone() })
                 .collect(),
-            last_packet_at: app.live.get(run.stream_id).and_then(|facts| facts.last_append()),
+            last_packet_at: console
+                .engine
+                .live
+                .get(run.stream_id)
+                .and_then(|facts| facts.last_append()),
             model: run.model.clone(),
             owner: run.owner.clone().filter(|_| visitor.sees_server()),
         }
@@ -444,8 +448,8 @@ impl FaultDetails {
 
 impl RunDetails {
     /// What the record tells.
-    pub(crate) fn new(app: &App, visitor: &Visitor, run: &Run) -> Self {
-        let facts = app.live.get(run.stream_id);
+    pub(crate) fn new(console: &Console, visitor: &Visitor, run: &Run) -> Self {
+        let facts = console.engine.live.get(run.stream_id);
         let viewers = facts.map(|facts| facts.viewers()).unwrap_or_default();
         let of_fault = |code: &str| {
             let told =
@@ -453,8 +457,8 @@ impl RunDetails {
             FaultDetails::new(code, told)
         };
         Self {
-            row: RunRow::new(app, visitor, run),
-            sentence: sentence::of(run, app.wall.now()),
+            row: RunRow::new(console, visitor, run),
+            sentence: sentence::of(run, console.engine.wall.now()),
             attempts: run.attempts.iter().map(AttemptDetails::from).collect(),
             fault: shown_fault(run).map(of_fault),
             request_id: run.request_id.clone(),
@@ -466,8 +470,8 @@ impl RunDetails {
             viewers: viewers.into_iter().map(ViewerDetails::from).collect(),
             viewers_sum: run.viewers,
             may: May {
-                content: visitor.may_read(app, &run.tenant),
-                act: visitor.may_act(app, Act::Stop, &run.tenant),
+                content: visitor.may_read(console, &run.tenant),
+                act: visitor.may_act(console, Act::Stop, &run.tenant),
             },
         }
     }

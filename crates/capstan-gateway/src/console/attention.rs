@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::answers::RunRow;
 use super::visitor::Visitor;
-use crate::app::App;
+use crate::console::Console;
 
 /// Runs of each kind that are looked at.
 const MOST: usize = 100;
@@ -29,17 +29,20 @@ pub(crate) struct Attention {
 
 /// What is looked at once, whatever the run.
 struct Rule<'a> {
-    app: &'a App,
+    console: &'a Console,
     now: Timestamp,
     /// Owners whose lease is over.
     gone: HashSet<String>,
 }
 
-pub(crate) async fn of(app: &App, visitor: &Visitor) -> Result<Vec<Attention>, JournalError> {
-    if !app.may_have_open_runs() {
+pub(crate) async fn of(
+    console: &Console,
+    visitor: &Visitor,
+) -> Result<Vec<Attention>, JournalError> {
+    if !console.engine.may_have_open_runs() {
         return Ok(Vec::new());
     }
-    let store = app.journal.store();
+    let store = console.engine.journal.store();
     let replicas = match store.is_shared() && visitor.sees_server() {
         true => store.replicas().await?,
         false => Vec::new(),
@@ -49,7 +52,7 @@ pub(crate) async fn of(app: &App, visitor: &Visitor) -> Result<Vec<Attention>, J
     // A process that was started anew under its old name lives.
     let is_gone = |name: &String| living.iter().all(|replica| replica.name != *name);
     let gone = gone.into_iter().map(|replica| replica.name).filter(is_gone).collect();
-    let rule = Rule { app, now: app.wall.now(), gone };
+    let rule = Rule { console, now: console.engine.wall.now(), gone };
     let mut found = Vec::new();
     for status in [Status::Running, Status::Waiting] {
         let query = Query {
@@ -60,7 +63,7 @@ pub(crate) async fn of(app: &App, visitor: &Visitor) -> Result<Vec<Attention>, J
         };
         for run in store.page(query).await?.runs {
             if let Some((why, sentence)) = rule.judge(&run) {
-                found.push(Attention { run: RunRow::new(app, visitor, &run), why, sentence });
+                found.push(Attention { run: RunRow::new(console, visitor, &run), why, sentence });
             }
         }
     }
@@ -90,8 +93,8 @@ impl Rule<'_> {
 
     /// Of a run that another process writes nothing is known here.
     fn silent(&self, run: &Run) -> Option<(&'static str, String)> {
-        let facts = self.app.live.get(run.stream_id)?;
-        let idle = self.app.settings.timeouts.idle;
+        let facts = self.console.engine.live.get(run.stream_id)?;
+        let idle = self.console.engine.settings.timeouts.idle;
         let began =
             run.attempts.last().and_then(|attempt| attempt.began_at).unwrap_or(run.created_at);
         let silent = self.since(facts.last_append().unwrap_or(began).max(began));

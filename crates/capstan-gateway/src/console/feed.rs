@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::answers::{Health, Refusal, RunRow};
 use super::visitor::Visitor;
-use crate::app::App;
+use crate::console::Console;
 use crate::face::reader::sse_response;
 
 /// Who is further behind is told so, and asks anew.
@@ -62,12 +62,15 @@ struct OfRun {
 }
 
 impl OfRun {
-    fn told(&self, app: &App, visitor: &Visitor) -> Bytes {
-        let sight = [visitor.sees_sessions_of(app, &self.run.tenant), visitor.sees_server()]
+    fn told(&self, console: &Console, visitor: &Visitor) -> Bytes {
+        let sight = [visitor.sees_sessions_of(console, &self.run.tenant), visitor.sees_server()]
             .map(usize::from);
         let [session, server] = sight;
         let write = || {
-            event("run", &RunNews { what: self.what, run: RunRow::new(app, visitor, &self.run) })
+            event(
+                "run",
+                &RunNews { what: self.what, run: RunRow::new(console, visitor, &self.run) },
+            )
         };
         self.told
             .get(session * 2 + server)
@@ -147,7 +150,7 @@ pub(crate) struct Lagged {}
 
 /// One who listens.
 struct Listener {
-    app: App,
+    console: Console,
     visitor: Visitor,
     ear: Ear,
     opening: Option<Bytes>,
@@ -156,24 +159,28 @@ struct Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let feed = &self.app.console.feed;
+        let feed = &self.console.memory.feed;
         self.ear.rest(feed);
         feed.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A response that lasts as long as somebody listens.
-pub(crate) fn respond(app: &App, visitor: Visitor, health: &Health) -> Result<Response, Fault> {
-    let feed = &app.console.feed;
+pub(crate) fn respond(
+    console: &Console,
+    visitor: Visitor,
+    health: &Health,
+) -> Result<Response, Fault> {
+    let feed = &console.memory.feed;
     let has_room = |open: usize| (open < MOST_FEEDS).then_some(open + 1);
     feed.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_room).map_err(|_| {
         let fault = Fault::new(FaultKind::ServiceUnavailable).with_retry_after(15.0);
         fault.with_message(format!("{MOST_FEEDS} listen already, and no more are told."))
     })?;
     let opening = Some(event("state", health));
-    let is_draining = app.draining.is_cancelled();
+    let is_draining = console.engine.draining.is_cancelled();
     let listener =
-        Listener { app: app.clone(), visitor, ear: Ear::new(feed), opening, is_draining };
+        Listener { console: console.clone(), visitor, ear: Ear::new(feed), opening, is_draining };
     Ok(sse_response(Body::from_stream(stream::unfold(Box::new(listener), next))))
 }
 
@@ -181,25 +188,27 @@ async fn next(mut listener: Box<Listener>) -> Option<(io::Result<Bytes>, Box<Lis
     if let Some(opening) = listener.opening.take() {
         return Some((Ok(opening), listener));
     }
-    let Listener { app, visitor, ear, is_draining, .. } = &mut *listener;
+    let Listener { console, visitor, ear, is_draining, .. } = &mut *listener;
     let bytes = tokio::select! {
         biased;
-        () = app.ended.cancelled() => return None,
-        () = app.draining.cancelled(), if !*is_draining => {
+        () = console.engine.ended.cancelled() => return None,
+        () = console.engine.draining.cancelled(), if !*is_draining => {
             *is_draining = true;
             Bytes::from_static(b"event: state\ndata: {\"state\":\"draining\"}\n\n")
         }
-        heard = ear.hear(&app.console.feed, |news| told(app, visitor, news)) => heard?,
+        heard = ear.hear(&console.memory.feed, |news| told(console, visitor, news)) => heard?,
         () = tokio::time::sleep(HEARTBEAT) => Bytes::from_static(b": here\n\n"),
     };
     Some((Ok(bytes), listener))
 }
 
 /// What is in sight.
-fn told(app: &App, visitor: &Visitor, news: &News) -> Option<Bytes> {
+fn told(console: &Console, visitor: &Visitor, news: &News) -> Option<Bytes> {
     match news {
-        News::Run(news) if visitor.sees(&news.run.tenant) => Some(news.told(app, visitor)),
-        News::Refused(refusal) if visitor.sees_refusal(refusal) => Some(event("refused", refusal)),
+        News::Run(news) if visitor.sees(&news.run.tenant) => Some(news.told(console, visitor)),
+        News::Refused(refusal) if visitor.sees_refusal(refusal.tenant.as_deref()) => {
+            Some(event("refused", refusal))
+        }
         News::Run(_) | News::Refused(_) => None,
     }
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::answers::{Findings, Hit, Looked, Refusal};
 use super::visitor::Visitor;
-use crate::app::App;
+use crate::console::Console;
 
 /// Hits of one kind, at most.
 const MOST: usize = 20;
@@ -18,14 +18,18 @@ const LEAST_DIGITS: usize = 8;
 const LONGEST: usize = 256;
 
 struct Search<'a> {
-    app: &'a App,
+    console: &'a Console,
     visitor: &'a Visitor,
     found: Findings,
 }
 
-pub(crate) async fn find(app: &App, visitor: &Visitor, q: &str) -> Result<Findings, JournalError> {
+pub(crate) async fn find(
+    console: &Console,
+    visitor: &Visitor,
+    q: &str,
+) -> Result<Findings, JournalError> {
     let found = Findings { hits: Vec::new(), refusals: Vec::new(), looked: Vec::new() };
-    let mut search = Search { app, visitor, found };
+    let mut search = Search { console, visitor, found };
     let q = q.trim();
     if !q.is_empty() && q.len() <= LONGEST {
         search.streams(q).await?;
@@ -52,7 +56,7 @@ impl Search<'_> {
 
     async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
         let tenants = self.visitor.names();
-        self.app.journal.store().page(Query { tenants, limit: MOST, ..query }).await
+        self.console.engine.journal.store().page(Query { tenants, limit: MOST, ..query }).await
     }
 
     /// A stream's id, a cursor, or the beginning of a stream's id.
@@ -61,7 +65,7 @@ impl Search<'_> {
             q.parse::<LastEventId>().ok().filter(|_| q.contains(':')).map(LastEventId::cursor);
         let whole = cursor.map(|cursor| cursor.stream_id).or_else(|| q.parse().ok());
         let back_to = if let Some(stream) = whole {
-            let run = self.app.journal.store().run(stream).await?;
+            let run = self.console.engine.journal.store().run(stream).await?;
             if let Some(run) = run.filter(|run| self.visitor.sees(&run.tenant)) {
                 let (kind, seq) = if cursor.is_some() {
                     ("cursor", cursor.map(|c| c.seq))
@@ -106,12 +110,12 @@ impl Search<'_> {
 
     /// A run's key, or a session: each tenant has its own.
     async fn names(&mut self, q: &str) -> Result<(), JournalError> {
-        let store = self.app.journal.store().clone();
-        for tenant in self.visitor.known_tenants(self.app).iter().take(TENANTS) {
+        let store = self.console.engine.journal.store().clone();
+        for tenant in self.visitor.known_tenants(self.console).iter().take(TENANTS) {
             if let Some(Found::Run(run)) = store.find(tenant, q).await? {
                 self.hit("key", &run, None);
             }
-            let may_be_told = self.visitor.sees_sessions_of(self.app, tenant);
+            let may_be_told = self.visitor.sees_sessions_of(self.console, tenant);
             if may_be_told && self.found.hits.len() < MOST && store.has_session(tenant, q).await? {
                 let (tenant, session) = (Some(tenant.clone()), Some(q.to_owned()));
                 self.found.hits.push(Hit {
@@ -128,12 +132,13 @@ impl Search<'_> {
     }
 
     fn refusals(&mut self, q: &str) {
-        let is_it =
-            |refusal: &Refusal| refusal.request_id == q && self.visitor.sees_refusal(refusal);
-        let (refusals, back_to) = self.app.console.refusals.find(MOST, is_it);
+        let is_it = |refusal: &Refusal| {
+            refusal.request_id == q && self.visitor.sees_refusal(refusal.tenant.as_deref())
+        };
+        let (refusals, back_to) = self.console.memory.refusals.find(MOST, is_it);
         self.found.refusals = refusals;
         // Nothing is remembered of an earlier life.
-        let since_start = self.app.console.started(self.app);
+        let since_start = self.console.began();
         self.looked("refusals", Some(back_to.unwrap_or(since_start)));
     }
 }

@@ -12,7 +12,7 @@ use capstan_protocol::{Fault, FaultKind};
 use futures_util::stream;
 use http::request::Parts;
 
-use crate::app::App;
+use crate::console::Console;
 use crate::face::reader::{ViewerKind, name_stream, sse_response};
 use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest, cap};
 use capstan_engine::resume::ResumePoint;
@@ -22,14 +22,14 @@ const STEP: (usize, usize) = (1024, 1024 * 1024);
 
 /// The face in which frames are told. Profiles of CAP go by names of their own.
 pub(crate) fn face_of<'a>(
-    app: &'a App,
+    console: &'a Console,
     name: Option<&str>,
 ) -> Result<(&'a Arc<dyn Face>, bool), Fault> {
     let (name, is_v2) = match name.unwrap_or(cap::NAME) {
         "cap-v2" => (cap::NAME, true),
         name => (name, false),
     };
-    let face = app.face(name).filter(|face| [cap::NAME, "ag-ui"].contains(&face.name()));
+    let face = console.faces.named(name).filter(|face| [cap::NAME, "ag-ui"].contains(&face.name()));
     let unknown = || {
         let message = format!("face: {name:?} is none here; there are cap, cap-v2 and ag-ui");
         Fault::new(FaultKind::InvalidRequest).with_message(message)
@@ -38,7 +38,7 @@ pub(crate) fn face_of<'a>(
 }
 
 struct Account {
-    app: App,
+    console: Console,
     run: Run,
     writer: Box<dyn FaceWriter>,
     opening: Option<Bytes>,
@@ -49,7 +49,7 @@ struct Account {
 
 /// The frames of a run from a packet to a packet.
 pub(crate) async fn respond(
-    app: &App,
+    console: &Console,
     run: Run,
     face: (&Arc<dyn Face>, bool),
     (from, to): (u64, u64),
@@ -59,11 +59,11 @@ pub(crate) async fn respond(
     let parts = parts(face.1);
     let opening =
         ViewRequest { run: &run, point, view: ViewerKind::Get, parts: &parts, posted: None };
-    let mut writer = face.0.open(app, opening).await?;
-    let (after, opening) = (writer.base(), writer.opening(app));
+    let mut writer = face.0.open(&console.cx, opening).await?;
+    let (after, opening) = (writer.base(), writer.opening(&console.cx));
     let to = to.min(run.last_seq);
     let telling = Account {
-        app: app.clone(),
+        console: console.clone(),
         run: run.clone(),
         writer,
         opening: Some(opening),
@@ -105,8 +105,13 @@ impl Account {
         if self.after >= self.to {
             return self.end();
         }
-        let read =
-            self.app.journal.store().read(self.run.stream_id, self.after, STEP.0, STEP.1).await;
+        let read = self
+            .console
+            .engine
+            .journal
+            .store()
+            .read(self.run.stream_id, self.after, STEP.0, STEP.1)
+            .await;
         let frames = match read {
             Ok(frames) => frames,
             Err(error) => return self.cut(error),
@@ -116,7 +121,7 @@ impl Account {
         let to = self.to;
         let frames =
             frames.into_iter().filter(|frame| frame.seq <= to).map(|frame| frame.bytes).collect();
-        let next = match self.writer.frames(&self.app, frames) {
+        let next = match self.writer.frames(&self.console.cx, frames) {
             Emit::Now(next) => Ok(next),
             Emit::Later(next) => next.await,
         };
@@ -132,7 +137,7 @@ impl Account {
         if self.run.state != RunState::Closed || self.to < self.run.last_seq {
             return None;
         }
-        match self.writer.caught_up(&self.app, RunState::Closed, ViewerKind::Get) {
+        match self.writer.caught_up(&self.console.cx, RunState::Closed, ViewerKind::Get) {
             BodyStep::Write(bytes) | BodyStep::Last(bytes) => Some(Ok(bytes)),
             BodyStep::End | BodyStep::Cut => None,
         }

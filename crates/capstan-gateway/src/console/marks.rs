@@ -8,7 +8,7 @@ use capstan_protocol::{Payload, StreamPacket, sse};
 use serde::Deserialize;
 
 use super::answers::{Mark, Marks};
-use crate::app::App;
+use crate::console::Console;
 
 /// Up to so many packets all are told.
 const ALL: u64 = 20_000;
@@ -27,22 +27,23 @@ pub(crate) struct Span {
     pub(crate) columns: u64,
 }
 
-pub(crate) async fn of(app: &App, run: &Run, span: Span) -> Result<Marks, JournalError> {
+pub(crate) async fn of(console: &Console, run: &Run, span: Span) -> Result<Marks, JournalError> {
     let (from, to) = (span.from.max(1), span.to.min(run.last_seq));
     if from > to {
         return Ok(Marks { complete: true, read_to: to, ..Marks::default() });
     }
     if to - from < ALL {
-        all(app, run, from, to).await
+        all(console, run, from, to).await
     } else {
-        some(app, run, from, to, span.columns).await
+        some(console, run, from, to, span.columns).await
     }
 }
 
-async fn all(app: &App, run: &Run, from: u64, to: u64) -> Result<Marks, JournalError> {
+async fn all(console: &Console, run: &Run, from: u64, to: u64) -> Result<Marks, JournalError> {
     let (mut marks, mut read, mut after) = (Vec::new(), 0_usize, from - 1);
     while after < to && read < MOST_BYTES {
-        let frames = app.journal.store().read(run.stream_id, after, STEP.0, STEP.1).await?;
+        let frames =
+            console.engine.journal.store().read(run.stream_id, after, STEP.0, STEP.1).await?;
         let Some(last) = frames.last().map(|frame| frame.seq) else {
             // Purged, or lost: there is nothing more.
             after = to;
@@ -58,7 +59,7 @@ async fn all(app: &App, run: &Run, from: u64, to: u64) -> Result<Marks, JournalE
 }
 
 async fn some(
-    app: &App,
+    console: &Console,
     run: &Run,
     from: u64,
     to: u64,
@@ -70,7 +71,7 @@ async fn some(
             return Ok(Marks { marks, complete: false, read_to, sampled: true });
         }
         // One packet, and with it the block in which it lies.
-        let frames = app.journal.store().read(run.stream_id, seq - 1, 1, 1).await?;
+        let frames = console.engine.journal.store().read(run.stream_id, seq - 1, 1, 1).await?;
         read = read.saturating_add(frames.iter().map(|frame| frame.bytes.len().max(BLOCK)).sum());
         read_to = seq;
         marks.extend(

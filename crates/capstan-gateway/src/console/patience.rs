@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use capstan_protocol::{Fault, FaultKind};
 use http::Method;
 
-use crate::app::App;
+use crate::console::Console;
 use crate::refusal::Refusal;
 use capstan_engine::faults::JOURNAL_RETRY;
 
@@ -20,14 +20,18 @@ const AWAY: &str = "The journal's database does not answer. See whether it runs 
 
 /// Answers what is asked, or that the store is away. What changes something is answered once it is
 /// done.
-pub(crate) async fn limit(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn limit(
+    State(console): State<Console>,
+    request: Request,
+    next: Next,
+) -> Response {
     if request.method() != Method::GET {
         return next.run(request).await;
     }
     tokio::select! {
         biased;
         response = next.run(request) => response,
-        () = lose(&app) => {
+        () = lose(&console) => {
             let fault = Fault::new(FaultKind::JournalUnavailable);
             Refusal::from(fault.with_message(AWAY).with_retry_after(JOURNAL_RETRY)).into_response()
         }
@@ -36,11 +40,11 @@ pub(crate) async fn limit(State(app): State<App>, request: Request, next: Next) 
 
 /// Returns when the store's server has been silent for so long. One that answers slowly is no
 /// reason.
-async fn lose(app: &App) {
+async fn lose(console: &Console) {
     let mut left = PATIENCE;
     while !left.is_zero() {
         tokio::time::sleep(left).await;
-        let Some(shared) = app.journal.store().stats().shared else {
+        let Some(shared) = console.engine.journal.store().stats().shared else {
             return std::future::pending().await;
         };
         left = PATIENCE.saturating_sub(shared.silent_for);

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::access::{self, bearer};
 use crate::accounted_body::Payer;
-use crate::app::App;
+use crate::console::Console;
 use crate::identity::audit::{Target, Who};
 use crate::identity::caller::{Caller, LOCAL};
 use crate::identity::operators::{EVERY_TENANT, Operator, Right};
@@ -133,10 +133,10 @@ impl Visitor {
 
     /// The same by name, as far as names are known: where all are in sight, those that are
     /// configured or have run.
-    pub(crate) fn known_tenants(&self, app: &App) -> Vec<String> {
+    pub(crate) fn known_tenants(&self, console: &Console) -> Vec<String> {
         self.tenants().unwrap_or_else(|| {
             let named: Vec<_> =
-                app.settings.tenants.current().iter().map(|tenant| tenant.name.clone()).collect();
+                console.cx.tenants.current().iter().map(|tenant| tenant.name.clone()).collect();
             if named.is_empty() { vec![LOCAL.to_owned()] } else { named }
         })
     }
@@ -157,35 +157,35 @@ impl Visitor {
     }
 
     /// Whether a refusal is in sight. One that is nobody's is for those who see everything.
-    pub(crate) fn sees_refusal(&self, refusal: &super::answers::Refusal) -> bool {
-        match &refusal.tenant {
+    pub(crate) fn sees_refusal(&self, tenant: Option<&str>) -> bool {
+        match tenant {
             Some(tenant) => self.sees(tenant),
             None => self.tenants().is_none(),
         }
     }
 
     /// Whether sessions of this tenant have names that may be told.
-    pub(crate) fn sees_sessions_of(&self, app: &App, tenant: &str) -> bool {
-        self.sees(tenant) && !(self.is_operator() && app.settings.tenants.is_unstored(tenant))
+    pub(crate) fn sees_sessions_of(&self, console: &Console, tenant: &str) -> bool {
+        self.sees(tenant) && !(self.is_operator() && console.cx.tenants.is_unstored(tenant))
     }
 
     /// Whether it may see what was said in this tenant's runs.
-    pub(crate) fn may_read(&self, app: &App, tenant: &str) -> bool {
-        if app.settings.console_content() == ContentRule::Never || !self.sees(tenant) {
+    pub(crate) fn may_read(&self, console: &Console, tenant: &str) -> bool {
+        if console.content() == ContentRule::Never || !self.sees(tenant) {
             return false;
         }
         match self {
             Self::Tenant(_) | Self::Local(_) => true,
             Self::Operator(operator) => {
-                let rules = app.settings.tenants.named(tenant);
+                let rules = console.cx.tenants.named(tenant);
                 operator.may_to(Right::Content, tenant) && rules.console_content && !rules.no_store
             }
         }
     }
 
     /// Whether it may do this to this tenant's runs.
-    pub(crate) fn may_act(&self, app: &App, act: Act, tenant: &str) -> bool {
-        app.settings.console.actions
+    pub(crate) fn may_act(&self, console: &Console, act: Act, tenant: &str) -> bool {
+        console.settings.actions
             && match self {
                 Self::Tenant(caller) | Self::Local(caller) => {
                     self.sees(tenant) && caller.scopes.lacks(act.operation()).is_none()
@@ -195,10 +195,10 @@ impl Visitor {
     }
 
     /// A run in sight.
-    pub(crate) async fn run(&self, app: &App, id: &str) -> Result<Run, Fault> {
+    pub(crate) async fn run(&self, console: &Console, id: &str) -> Result<Run, Fault> {
         let unknown = || Fault::new(FaultKind::StreamNotFound);
         let stream: Uuid = id.parse().map_err(|_| unknown())?;
-        let store = app.journal.store();
+        let store = console.engine.journal.store();
         // What is delivered for a tenant is in its sight as well.
         let run =
             store.run(stream).await.map_err(journal_fault)?.filter(|run| self.sees(&run.tenant));
@@ -213,44 +213,44 @@ impl Visitor {
     /// Refuses whoever may not see what was said; whoever may is noted.
     pub(crate) fn look(
         &self,
-        app: &App,
+        console: &Console,
         look: Look,
         tenant: &str,
         stream: Option<Uuid>,
     ) -> Result<(), Fault> {
-        if app.settings.console_content() == ContentRule::Never {
+        if console.content() == ContentRule::Never {
             return Err(forbidden(
                 "This console shows nobody what was said: `console.content` is \"never\".",
             ));
         }
-        if !self.may_read(app, tenant) {
+        if !self.may_read(console, tenant) {
             return Err(forbidden(
                 "What was said is not shown to you: it takes the right `content`, and a tenant \
                 that lets it be seen.",
             ));
         }
         if self.is_operator() {
-            app.audit.console_looked(&self.who(), look.word(), tenant, stream);
+            console.access.audit.console_looked(&self.who(), look.word(), tenant, stream);
         }
-        app.metrics.console(look.word());
+        console.count(look.word());
         Ok(())
     }
 
     /// Refuses whoever may not do this.
-    pub(crate) fn check_act(&self, app: &App, act: Act, tenant: &str) -> Result<(), Fault> {
-        if !app.settings.console.actions {
+    pub(crate) fn check_act(&self, console: &Console, act: Act, tenant: &str) -> Result<(), Fault> {
+        if !console.settings.actions {
             return Err(forbidden(
                 "Nothing is stopped or erased from this console: `console.actions` is off.",
             ));
         }
-        let may = self.may_act(app, act, tenant);
+        let may = self.may_act(console, act, tenant);
         may.then_some(()).ok_or_else(|| forbidden("You may look, but neither stop nor erase."))
     }
 
     /// Notes what was done.
-    pub(crate) fn did(&self, app: &App, act: Act, tenant: &str, to: Target<'_>) {
-        app.audit.console_did(&self.who(), act.word(), tenant, to);
-        app.metrics.console(act.word());
+    pub(crate) fn did(&self, console: &Console, act: Act, tenant: &str, to: Target<'_>) {
+        console.access.audit.console_did(&self.who(), act.word(), tenant, to);
+        console.count(act.word());
     }
 }
 
@@ -271,22 +271,22 @@ fn check_same_origin(parts: &Parts) -> Result<(), Fault> {
     is_own.then_some(()).ok_or_else(|| forbidden("Only the console's own page may ask for this."))
 }
 
-async fn visitor(app: &App, parts: &Parts) -> Result<Visitor, Fault> {
+async fn visitor(console: &Console, parts: &Parts) -> Result<Visitor, Fault> {
     access::check_url(&parts.uri)?;
     let shown = bearer(&parts.headers);
-    if let Some(operator) = shown.and_then(|key| app.settings.operators.holder_of(key)) {
+    if let Some(operator) = shown.and_then(|key| console.access.operators.holder_of(key)) {
         let may_look = operator.may(Right::Look);
         return may_look
             .then_some(Visitor::Operator(operator))
             .ok_or_else(|| forbidden("This operator may not `look`."));
     }
-    if app.settings.is_local() && app.settings.open {
+    if console.access.is_local() && console.access.is_open {
         let kind =
             if shown.is_some() { FaultKind::TenantUnauthorized } else { FaultKind::TenantRequired };
         return Err(Fault::new(kind).with_message("This is for operators."));
     }
-    let caller = access::caller(app, parts).await?;
-    if app.settings.is_local() {
+    let caller = access::caller(&console.access, parts).await?;
+    if console.access.is_local() {
         check_same_origin(parts)?;
         return Ok(Visitor::Local(caller));
     }
@@ -294,16 +294,16 @@ async fn visitor(app: &App, parts: &Parts) -> Result<Visitor, Fault> {
     Ok(Visitor::Tenant(caller))
 }
 
-impl FromRequestParts<App> for Visitor {
+impl FromRequestParts<Console> for Visitor {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
-        if !app.settings.has_console() {
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Refusal> {
+        if !console.is_on() {
             return Err(FaultKind::RouteNotFound.into());
         }
-        let visitor = visitor(app, parts).await;
+        let visitor = visitor(console, parts).await;
         if let Ok(Self::Tenant(caller)) = &visitor {
-            app.scheduler.enter(&caller.tenant);
+            console.engine.scheduler.enter(&caller.tenant);
             TaskSlot::next_turn().await;
         }
         visitor.inspect(|visitor| Payer::name(&parts.extensions, &visitor.payer())).map_err(
@@ -311,7 +311,7 @@ impl FromRequestParts<App> for Visitor {
                 let who = Who::stranger(bearer(&parts.headers));
                 if matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized)
                 {
-                    app.audit.refused(who, &fault, &parts.method, parts.uri.path());
+                    console.access.audit.refused(who, &fault, &parts.method, parts.uri.path());
                 }
                 fault.into()
             },

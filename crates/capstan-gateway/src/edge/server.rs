@@ -1,9 +1,9 @@
-//! Listening, serving, draining.
+//! Accepts connections, and answers the requests that come on them.
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,32 +14,28 @@ use crate::edge::admission::{Admission, Entry};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::response::Response;
-use capstan_agent::END_LIMIT;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use prometheus_client::metrics::counter::Counter;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use crate::app::App;
 use crate::edge::connection::goes_by;
 use crate::edge::handover::{self, After, Handover, Noted};
 use crate::edge::progress;
 use crate::edge::socket::Socket;
 use crate::edge::stall_timeout::StallTimeout;
-use crate::face;
 use crate::face::post::RECEIVE_WINDOW;
-use crate::gateway::Gateway;
-use crate::router::Behind;
-use crate::{console, router};
+use crate::settings::Timeouts;
+use crate::tls::Tls;
 use capstan_engine::live::Stalled;
-use capstan_engine::recovery;
 use capstan_engine::tenant_scheduler::{ScheduledTask, TaskSlot};
 
 /// What a connection may buffer before it asks for no more: the least there is, so that a thousand
@@ -58,125 +54,56 @@ const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The pause after a failed accept.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// How serving ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Drained {
-    /// Runs that were interrupted by the restart before this life.
-    pub recovered: usize,
+/// What connections need of the gateway. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Edge(Arc<Rules>);
+
+/// The parts of an [`Edge`].
+pub(crate) struct Rules {
+    pub(crate) timeouts: Timeouts,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) has_tenant_shares: bool,
+    /// Connections that idle are closed from here on.
+    pub(crate) draining: CancellationToken,
+    /// No connection is accepted from here on, and those that are open end.
+    pub(crate) closing: CancellationToken,
+    /// Connections that were cut because nothing was read.
+    pub(crate) stalled_readers: Counter,
 }
 
-/// A gateway at work, without a listener of its own: for programs that mount it into their own
-/// server.
-pub struct Service {
-    app: App,
-    recovered: usize,
-    keepers: [AbortOnDropHandle<()>; 2],
-}
-
-impl Service {
-    /// Recovers what an earlier life left open, then sets to work.
-    pub async fn start(gateway: Gateway) -> io::Result<Self> {
-        Self::recover(gateway.into_app()).await
-    }
-
-    async fn recover(app: App) -> io::Result<Self> {
-        let here = app.clone();
-        // Recovery waits for the journal as well.
-        let counting =
-            tokio::spawn(async move { here.metrics.journal.watch(&**here.journal.store()).await });
-        let counting = AbortOnDropHandle::new(counting);
-        if !app.journal.store().is_shared() {
-            console::rollups::remember(&app).await;
-        }
-        let recovered = recovery::recover(&app).await.map_err(io::Error::other)?;
-        let sweeper = AbortOnDropHandle::new(tokio::spawn(keep_house(app.clone())));
-        Ok(Self { app, recovered, keepers: [sweeper, counting] })
-    }
-
-    /// The routes, ready to be served.
-    pub fn router(&self) -> Router {
-        router::router(&self.app, Behind::All)
-    }
-
-    /// Refuses new runs, serves what is open for a while, interrupts what is left, closes the
-    /// journal.
-    pub async fn drain(self) -> io::Result<Drained> {
-        self.stop(&TaskTracker::new()).await
-    }
-
-    async fn stop(self, connections: &TaskTracker) -> io::Result<Drained> {
-        drain(&self.app, connections).await;
-        drop(self.keepers);
-        console::rollups::save(&self.app).await;
-        self.app.journal.store().close().await.map_err(io::Error::other)?;
-        Ok(Drained { recovered: self.recovered })
+impl From<Rules> for Edge {
+    fn from(rules: Rules) -> Self {
+        Self(Arc::new(rules))
     }
 }
 
-/// Serves until `shutdown` resolves, then drains: new runs are refused, what is open is served for
-/// a while, runs that are left are interrupted.
-pub async fn serve(
-    mut gateway: Gateway,
-    listeners: Vec<TcpListener>,
-    shutdown: impl Future<Output = ()>,
-) -> io::Result<Drained> {
-    let of_console = gateway.take_console_listeners();
-    let app = gateway.into_app();
-    let main = if of_console.is_empty() { Behind::All } else { Behind::NoConsole };
-    let listeners = listeners.into_iter().map(|listener| (listener, main));
-    let listeners =
-        listeners.chain(of_console.into_iter().map(|listener| (listener, Behind::Console)));
-    // Streams are served, and questions about health answered, while recovery is at work.
-    let (connections, admission) = (TaskTracker::new(), Admission::new(&app.settings.limits));
-    for (listener, behind) in listeners {
-        // Connections inherit it. Without it they work as well.
-        let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
-        let routers = Routers { all: router::router(&app, behind), health: router::health(&app) };
-        tokio::spawn(accept(
-            app.clone(),
-            listener,
-            routers,
-            connections.clone(),
-            admission.clone(),
-        ));
+impl Deref for Edge {
+    type Target = Rules;
+
+    fn deref(&self) -> &Rules {
+        &self.0
     }
-    tokio::pin!(shutdown);
-    let service = tokio::select! {
-        // Connections are open: nobody may be left to wait there by a program that lives on.
-        service = Service::recover(app.clone()) => service.inspect_err(|_| app.give_up())?,
-        () = &mut shutdown => {
-            // What is not recovered yet is left to the next life.
-            drain(&app, &connections).await;
-            app.journal.store().close().await.map_err(io::Error::other)?;
-            return Ok(Drained { recovered: 0 });
-        }
-    };
-    let mut outdated = app.journal.store().outdated();
-    tokio::select! {
-        () = &mut shutdown => service.stop(&connections).await,
-        // What runs may end, and nothing new begins; then it is left to builds that know more.
-        Some(()) = async { outdated.wait_for(|is_outdated| *is_outdated).await.ok().map(drop) } => {
-            service.stop(&connections).await?;
-            Err(io::Error::other("the journal asks for a newer build than this one"))
-        }
-        () = app.broken.cancelled() => {
-            // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any
-            // more.
-            tokio::time::sleep(LAST_WORDS).await;
-            let why = app.journal_broken().await;
-            Err(io::Error::other(format!("the journal is broken, and only a new process can mend \
-             that: {why}")))
-        }
-    }
+}
+
+/// Accepts connections until the gateway closes.
+pub(crate) fn listen(
+    edge: &Edge,
+    listener: TcpListener,
+    routers: Routers,
+    connections: &TaskTracker,
+    admission: &Admission,
+) {
+    // Connections inherit it. Without it they work as well.
+    let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
+    tokio::spawn(accept(edge.clone(), listener, routers, connections.clone(), admission.clone()));
 }
 
 /// What a connection may ask for.
 #[derive(Clone)]
-struct Routers {
-    all: Router,
+pub(crate) struct Routers {
+    pub(crate) all: Router,
     /// How the server feels, and nothing else.
-    health: Router,
+    pub(crate) health: Router,
 }
 
 /// What whoever got in finds there.
@@ -207,7 +134,7 @@ impl Inside {
 /// when its reader stalls.
 #[derive(Clone)]
 struct Answering {
-    app: App,
+    edge: Edge,
     connection: Option<Arc<TaskSlot>>,
 }
 
@@ -216,11 +143,11 @@ where
     F: Future + Send + 'static,
 {
     fn execute(&self, work: F) {
-        let app = self.app.clone();
+        let edge = self.edge.clone();
         let answer = async move {
-            if !progress::until_stalled(app.settings.timeouts.stalled_reader, work).await {
+            if !progress::until_stalled(edge.timeouts.stalled_reader, work).await {
                 tracing::debug!("a reader takes nothing of an answer and is cut");
-                app.metrics.stalled_readers.inc();
+                edge.stalled_readers.inc();
             }
         };
         tokio::spawn(ScheduledTask::request(self.connection.as_ref(), answer));
@@ -228,7 +155,7 @@ where
 }
 
 async fn accept(
-    app: App,
+    edge: Edge,
     listener: TcpListener,
     routers: Routers,
     connections: TaskTracker,
@@ -236,7 +163,7 @@ async fn accept(
 ) {
     loop {
         let accepted = tokio::select! {
-            () = app.closing.cancelled() => return,
+            () = edge.closing.cancelled() => return,
             accepted = admission.next(&listener) => accepted,
         };
         match accepted {
@@ -248,8 +175,8 @@ async fn accept(
                 };
                 // The very future, not one that awaits it: that would hold it twice, for every idle
                 // viewer.
-                let work = connection(app.clone(), socket, peer, inside, entry);
-                let has_tenant_shares = app.engine.settings.has_tenant_shares;
+                let work = connection(edge.clone(), socket, peer, inside, entry);
+                let has_tenant_shares = edge.has_tenant_shares;
                 connections.spawn(if has_tenant_shares {
                     ScheduledTask::connection(work)
                 } else {
@@ -269,40 +196,46 @@ async fn accept(
     }
 }
 
-async fn connection(app: App, socket: TcpStream, peer: SocketAddr, inside: Inside, _entry: Entry) {
+async fn connection(
+    edge: Edge,
+    socket: TcpStream,
+    peer: SocketAddr,
+    inside: Inside,
+    _entry: Entry,
+) {
     // Who is let in only to ask for health has little time to.
     let patience = if inside.is_reserved { RESERVED_PATIENCE } else { FOREVER };
-    let _ = tokio::time::timeout(patience, converse(app, socket, peer, inside)).await;
+    let _ = tokio::time::timeout(patience, converse(edge, socket, peer, inside)).await;
 }
 
-async fn converse(app: App, socket: TcpStream, peer: SocketAddr, inside: Inside) {
+async fn converse(edge: Edge, socket: TcpStream, peer: SocketAddr, inside: Inside) {
     // A token a packet: waiting for more to send is the wrong economy.
     let _ = socket.set_nodelay(true);
     let stalled = Stalled::default();
-    let socket = patient(&app, socket, peer, stalled.clone());
-    let Some(tls) = app.settings.tls.clone() else {
-        return exchange(app, socket, peer, inside, stalled).await;
+    let socket = patient(&edge, socket, peer, stalled.clone());
+    let Some(tls) = edge.tls.clone() else {
+        return exchange(edge, socket, peer, inside, stalled).await;
     };
     // Who cannot shake hands, or takes too long to, is no loss.
     let accepting = Box::pin(tls.accept(socket));
-    if let Ok(Ok(socket)) = tokio::time::timeout(app.settings.timeouts.request, accepting).await {
+    if let Ok(Ok(socket)) = tokio::time::timeout(edge.timeouts.request, accepting).await {
         // Boxed, like HTTP/2 below: what they need beyond plain HTTP/1 would be room in every
         // connection's task.
-        Box::pin(exchange(app, socket, peer, inside, stalled)).await;
+        Box::pin(exchange(edge, socket, peer, inside, stalled)).await;
     }
 }
 
 /// A socket that is cut when its reader stalls.
 fn patient(
-    app: &App,
+    edge: &Edge,
     socket: TcpStream,
     peer: SocketAddr,
     stalled: Stalled,
 ) -> StallTimeout<TcpStream, impl FnMut(&TcpStream) + use<>> {
-    let (app, patience) = (app.clone(), app.settings.timeouts.stalled_reader);
+    let (edge, patience) = (edge.clone(), edge.timeouts.stalled_reader);
     StallTimeout::new(socket, patience, move |socket| {
         tracing::debug!(%peer, "a reader takes nothing and is cut");
-        app.metrics.stalled_readers.inc();
+        edge.stalled_readers.inc();
         stalled.set();
         // A reset: the body must not look finished, and what the kernel holds for the reader is
         // free at once.
@@ -311,19 +244,18 @@ fn patient(
 }
 
 /// Requests and responses of one connection, until it ends or the server does.
-async fn exchange<S>(app: App, socket: S, peer: SocketAddr, inside: Inside, stalled: Stalled)
+async fn exchange<S>(edge: Edge, socket: S, peer: SocketAddr, inside: Inside, stalled: Stalled)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (activity, handover) = (Arc::<Activity>::default(), Handover::default());
-    let mut idle = pin!(
-        activity.clone().idle(app.settings.timeouts.request, app.settings.timeouts.idle_connection)
-    );
+    let mut idle =
+        pin!(activity.clone().idle(edge.timeouts.request, edge.timeouts.idle_connection));
     let mut socket = Socket::new(socket, handover.clone());
     let is_http2 = tokio::select! {
         begins = socket.begins_as_http2() => begins,
         () = idle.as_mut() => return,
-        () = app.closing.cancelled() => return,
+        () = edge.closing.cancelled() => return,
     };
     let asked = CancellationToken::new();
     let (asking, here) = (asked.clone(), handover.clone());
@@ -349,10 +281,10 @@ where
         }
     });
     let service = TowerToHyperService::new(service);
-    let leaving = pin!(leaving(&app, &asked));
+    let leaving = pin!(leaving(&edge, &asked));
     match is_http2 {
-        Ok(true) => Box::pin(http2(&app, socket, service, idle, leaving)).await,
-        Ok(false) => http1(&app, socket, service, handover, idle, leaving).await,
+        Ok(true) => Box::pin(http2(&edge, socket, service, idle, leaving)).await,
+        Ok(false) => http1(&edge, socket, service, handover, idle, leaving).await,
         Err(_) => {}
     }
 }
@@ -360,7 +292,7 @@ where
 /// hyper reads requests and answers them; what lasts is sent by us, and then it is hyper's turn
 /// again.
 async fn http1<S, Q>(
-    app: &App,
+    edge: &Edge,
     mut socket: Socket<S>,
     service: Q,
     handover: Handover,
@@ -373,7 +305,7 @@ async fn http1<S, Q>(
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(app.settings.timeouts.request)
+        .header_read_timeout(edge.timeouts.request)
         .max_buf_size(CONNECTION_BUFFER);
     loop {
         // Boxed, so that its room is free while a body lasts.
@@ -407,7 +339,7 @@ async fn http1<S, Q>(
 }
 
 async fn http2<S, Q>(
-    app: &App,
+    edge: &Edge,
     socket: Socket<S>,
     service: Q,
     idle: Pin<&mut impl Future<Output = ()>>,
@@ -421,9 +353,9 @@ async fn http2<S, Q>(
             Future: Send + 'static,
         >,
 {
-    let ping = Some(app.settings.timeouts.ping).filter(|ping| !ping.is_zero());
+    let ping = Some(edge.timeouts.ping).filter(|ping| !ping.is_zero());
     let mut builder =
-        http2::Builder::new(Answering { app: app.clone(), connection: TaskSlot::current() });
+        http2::Builder::new(Answering { edge: edge.clone(), connection: TaskSlot::current() });
     builder
         .timer(TokioTimer::new())
         // A peer that is gone without a word is found out.
@@ -450,53 +382,16 @@ async fn http2<S, Q>(
 /// runs are refused, so that the next request of whoever keeps it goes to another gateway; one that
 /// is made later is for what is still served. One that was just made is answered once: whoever made
 /// it would see a broken connection and no reason.
-async fn leaving(app: &App, asked: &CancellationToken) {
-    if !app.draining.is_cancelled() {
-        app.draining.cancelled().await;
+async fn leaving(edge: &Edge, asked: &CancellationToken) {
+    if !edge.draining.is_cancelled() {
+        edge.draining.cancelled().await;
         tokio::select! {
             () = asked.cancelled() => return,
-            () = app.closing.cancelled() => return,
+            () = edge.closing.cancelled() => return,
         }
     }
-    app.closing.cancelled().await;
+    edge.closing.cancelled().await;
 }
 
 /// Bodies end at their next frame; a reader that does not read is not waited for.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// How long the end waits at most for a journal that takes no writes.
-const UNWELL: Duration = Duration::from_secs(5);
-
-async fn drain(app: &App, connections: &TaskTracker) {
-    app.draining.cancel();
-    app.journal.store().drain();
-    app.tasks.close();
-    connections.close();
-    tracing::info!(runs = app.tasks.len(), connections = connections.len(), "draining");
-    // Until the limit, runs may finish and whoever watches them may see it.
-    let _ = tokio::time::timeout(app.settings.timeouts.drain, app.tasks.wait()).await;
-    app.stopped.cancel();
-    tokio::select! {
-        () = app.tasks.wait() => {}
-        () = app.unwell_for(app.settings.timeouts.drain.min(UNWELL)) => tracing::warn!("the \
-         journal takes no writes: what is left open is recovered by the next life"),
-    }
-    // Runs that wait go on in another life; their spans end here.
-    app.traces.forget(Duration::ZERO);
-    app.closing.cancel();
-    app.ended.cancel();
-    let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;
-    // What agents were told to end, here and elsewhere. An agent that never yields is not waited
-    // for.
-    app.agents_at_work.close();
-    let _ = tokio::time::timeout(END_LIMIT + LAST_WORDS, app.agents_at_work.wait()).await;
-}
-/// Does what nobody asks for, until the server stops.
-async fn keep_house(app: App) {
-    tokio::select! {
-        () = recovery::sweep(app.engine.clone()) => {}
-        () = console::keep_house(&app) => {}
-        () = console::tell_load(&app) => {}
-        () = face::keep_house(&app, &app.faces) => {}
-    }
-}
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);

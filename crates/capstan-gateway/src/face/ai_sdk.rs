@@ -89,7 +89,7 @@ impl Face for AiSdk {
             return Ok(Uuid::now_v7().to_string());
         }
         let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
-        let same = lookup::newest(cx, request.tenant, NameKind::BodyHash, &hash).await?;
+        let same = lookup::newest(&cx.engine, request.tenant, NameKind::BodyHash, &hash).await?;
         Ok(match same {
             None => format!("{NAME}:{hash}"),
             // All who ask again find the same run.
@@ -119,7 +119,7 @@ impl Face for AiSdk {
         fault: &Fault,
         asker: RefusalTarget<'_>,
     ) -> Option<Response> {
-        let problem = fault.to_problem(cx.settings.exposure);
+        let problem = fault.to_problem(cx.engine.settings.exposure);
         let (kind, body) = match asker.parts().is_some_and(wants_problem) {
             true => (problem::CONTENT_TYPE, serde_json::to_string(&problem).unwrap_or_default()),
             false => ("text/plain; charset=utf-8", problem.detail.unwrap_or(problem.title)),
@@ -185,7 +185,7 @@ async fn manner_of(cx: &FaceContext, run: &Run) -> Result<Manner, Fault> {
     if run.face != NAME {
         return Ok(Manner::default());
     }
-    let body = cx.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
     Ok(Manner::of(&body.unwrap_or_default()))
 }
 

@@ -111,7 +111,7 @@ impl Face for Cap {
     ) -> Result<(), Fault> {
         let key = opening.parts.extensions.get::<Caller>().and_then(|caller| caller.key.as_ref());
         let key = key.filter(|_| opening.view == ViewerKind::Post);
-        tickets::attach(cx, opening.run, key, headers).await
+        tickets::attach(&cx.engine, opening.run, key, headers).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a face sees of the gateway: the engine, where the gateway is reached, and who listens.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use capstan_engine::Engine;
 
@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) site: Site,
     pub(crate) tenants: Tenants,
-    pub(crate) audit: Audit,
+    pub(crate) audit: Arc<Audit>,
     pub(crate) observer: Arc<dyn FaceObserver>,
     /// Whether the gateway can post webhooks and push notifications.
     pub(crate) can_deliver: bool,
@@ -48,6 +48,11 @@ impl FaceContext {
         Self(Arc::new(shared))
     }
 
+    /// For what the engine itself holds.
+    pub(crate) fn downgrade(&self) -> WeakContext {
+        WeakContext(Arc::downgrade(&self.0))
+    }
+
     /// Whether there are no tenants: then everything belongs to one.
     pub(crate) fn is_local(&self) -> bool {
         self.tenants.is_empty() && !self.site.has_tokens
@@ -59,18 +64,19 @@ impl FaceContext {
     }
 }
 
+/// A [`FaceContext`] that keeps nothing alive.
+pub(crate) struct WeakContext(Weak<Shared>);
+
+impl WeakContext {
+    pub(crate) fn upgrade(&self) -> Option<FaceContext> {
+        self.0.upgrade().map(FaceContext)
+    }
+}
+
 impl Deref for FaceContext {
     type Target = Shared;
 
     fn deref(&self) -> &Shared {
         &self.0
-    }
-}
-
-impl Deref for Shared {
-    type Target = Engine;
-
-    fn deref(&self) -> &Engine {
-        &self.engine
     }
 }

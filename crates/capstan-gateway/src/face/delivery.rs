@@ -52,7 +52,7 @@ pub(crate) async fn begin(
 ) -> Result<(), Fault> {
     let Delivery { face, key, body, ask, chat } = delivery;
     let (tenant, stream, store) =
-        (tenants::deliveries_of(tenant), Uuid::now_v7(), cx.journal.store());
+        (tenants::deliveries_of(tenant), Uuid::now_v7(), cx.engine.journal.store());
     if store.is_shared() && cx.tenants.is_unstored(&tenant) {
         store.home(&tenant, true).await.map_err(journal_fault)?;
     }
@@ -66,11 +66,11 @@ pub(crate) async fn begin(
         is_unseen: true,
         armed_by: ArmedBy::Gateway,
         chat,
-        ..Claim::new(&tenant, key, stream, cx.wall.now())
+        ..Claim::new(&tenant, key, stream, cx.engine.wall.now())
     };
-    let most = Some(cx.settings.limits.deliveries_per_tenant as u64);
+    let most = Some(cx.engine.settings.limits.deliveries_per_tenant as u64);
     let quota = Quota { running: most, waiting: most, ..Quota::UNLIMITED };
-    runs::start_internal(cx, claim, &quota, ask).await.map_err(|error| {
+    runs::start_internal(&cx.engine, claim, &quota, ask).await.map_err(|error| {
         if !matches!(error.kind(), ErrorKind::Refused(_)) {
             return journal_fault(error);
         }

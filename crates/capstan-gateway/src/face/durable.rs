@@ -62,7 +62,7 @@ impl Face for Durable {
 
     /// Problems, which its clients hand out as they are. Whoever would write is told who does.
     fn refuse(&self, cx: &FaceContext, fault: &Fault, _: RefusalTarget<'_>) -> Option<Response> {
-        let mut problem = fault.to_problem(cx.settings.exposure);
+        let mut problem = fault.to_problem(cx.engine.settings.exposure);
         if fault.kind() == FaultKind::MethodNotAllowed {
             problem.detail = Some(WHO_WRITES.to_owned());
         }

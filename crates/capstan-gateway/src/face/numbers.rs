@@ -86,7 +86,7 @@ impl Face for Numbers {
         else {
             return Ok(());
         };
-        let run = lookup::by_stream(cx, tenant, stream_of(previous)).await?;
+        let run = lookup::by_stream(&cx.engine, tenant, stream_of(previous)).await?;
         (ask.session, ask.previous) = (run.session, Some(run.stream_id));
         Ok(())
     }
@@ -99,7 +99,7 @@ impl Face for Numbers {
             return Ok(key.to_owned());
         }
         let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
-        let same = lookup::newest(cx, request.tenant, NameKind::BodyHash, &hash).await?;
+        let same = lookup::newest(&cx.engine, request.tenant, NameKind::BodyHash, &hash).await?;
         let same = same.filter(|_| header("numbers-repeat").is_some());
         Ok(same.map_or_else(|| uuid::Uuid::now_v7().to_string(), |run| run.key))
     }

@@ -63,17 +63,19 @@ pub(crate) async fn read(
     parts: &Parts,
     body: Body,
 ) -> Result<Posted, Refusal> {
-    let mut load = cx.limiter.load(&caller.tenant);
+    let mut load = cx.engine.limiter.load(&caller.tenant);
     let read = async {
         check_content_type(face, &parts.headers)?;
-        let mut unread = cx.limiter.load(&caller.tenant);
-        unread.grow(unread_bytes(parts, &body), &cx.settings.limits)?;
+        let mut unread = cx.engine.limiter.load(&caller.tenant);
+        unread.grow(unread_bytes(parts, &body), &cx.engine.settings.limits)?;
         let body = read_body(cx, &caller.tenant, body, &mut load).await?;
         drop(unread);
-        let _begun = cx.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
-        cpu_offload::run(body.len(), || body_values::check(&body, cx.settings.limits.body_values))?;
+        let _begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
+        cpu_offload::run(body.len(), || {
+            body_values::check(&body, cx.engine.settings.limits.body_values)
+        })?;
         // What is made of it: text, twice at most.
-        load.grow(body.len().saturating_mul(2), &cx.settings.limits)?;
+        load.grow(body.len().saturating_mul(2), &cx.engine.settings.limits)?;
         Ok(Posted { body, load, hash: None })
     };
     read.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Unread(parts)))
@@ -90,7 +92,7 @@ pub(crate) async fn answer(
     parts: &Parts,
     Posted { body, load, hash }: Posted,
 ) -> Result<Response, Refusal> {
-    let begun = cx.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
+    let begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
     let decode = || face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
     let decoded = cpu_offload::run(body.len(), decode);
     let (point, mut ask) =
@@ -114,7 +116,7 @@ async fn start(
     point: ResumePoint,
     (load, begun): (MemoryReservation, Option<OwnedSemaphorePermit>),
 ) -> Result<Response, Fault> {
-    let slot = cx.limiter.take_reader(request.tenant, &cx.settings.limits)?;
+    let slot = cx.engine.limiter.take_reader(request.tenant, &cx.engine.settings.limits)?;
     count_resume(cx, point);
     let key = face.key(cx, request).await?;
     ask::check_id("the request's id", &key)?;
@@ -135,7 +137,7 @@ async fn start(
         started_by: mark_of(request.parts),
     };
     // It is read until the answer is there, or its body begins to read by itself.
-    let (run, _reading) = runs::start_or_attach(cx, start).await?;
+    let (run, _reading) = runs::start_or_attach(&cx.engine, start).await?;
     drop(begun);
     if let Some(mut whole) = face.whole(cx, request, &run).await {
         reader::name_stream(&run, &mut whole);
@@ -150,7 +152,7 @@ async fn start(
 
 fn count_resume(cx: &FaceContext, point: ResumePoint) {
     if point.cursor.is_some() {
-        cx.viewers.resumed();
+        cx.engine.viewers.resumed();
     }
 }
 
@@ -173,7 +175,7 @@ pub(crate) async fn watch(
 ) -> Result<Response, Fault> {
     count_resume(cx, opening.point);
     opening.point.in_run(opening.run)?;
-    let slot = cx.limiter.take_reader(&opening.run.tenant, &cx.settings.limits)?;
+    let slot = cx.engine.limiter.take_reader(&opening.run.tenant, &cx.engine.settings.limits)?;
     reader::respond(cx, face, opening, slot).await
 }
 
@@ -206,7 +208,7 @@ async fn read_body(
     body: Body,
     load: &mut MemoryReservation,
 ) -> Result<Bytes, Fault> {
-    let limit = cx.settings.limits.body_bytes;
+    let limit = cx.engine.settings.limits.body_bytes;
     let too_large = || {
         Fault::new(FaultKind::PayloadTooLarge)
             .with_message(format!("The request is larger than {limit} bytes."))
@@ -216,7 +218,7 @@ async fn read_body(
         return Err(too_large());
     }
     let taking = take(cx, tenant, body, load);
-    match tokio::time::timeout(cx.settings.timeouts.request, taking).await {
+    match tokio::time::timeout(cx.engine.settings.timeouts.request, taking).await {
         Ok(Ok(Ok(bytes))) => bytes.ok_or_else(too_large),
         Ok(Ok(Err(fault))) => Err(fault),
         Ok(Err(_)) => {
@@ -237,15 +239,18 @@ async fn take(
     body: Body,
     load: &mut MemoryReservation,
 ) -> Result<Result<Option<Bytes>, Fault>, axum::Error> {
-    let Limits { body_bytes: limit, body_bytes_per_second, .. } = cx.settings.limits;
+    let Limits { body_bytes: limit, body_bytes_per_second, .. } = cx.engine.settings.limits;
     let (mut kept, mut size, mut refused) = (BytesMut::new(), 0_usize, None);
-    let mut intake =
-        cx.limiter.cpu_offload.intake(tenant, body.into_data_stream(), body_bytes_per_second);
+    let mut intake = cx.engine.limiter.cpu_offload.intake(
+        tenant,
+        body.into_data_stream(),
+        body_bytes_per_second,
+    );
     while let Some(data) = intake.next().await {
         let data = data?;
         size = size.saturating_add(data.len());
         if size <= limit && refused.is_none() {
-            refused = load.grow(data.len(), &cx.settings.limits).err();
+            refused = load.grow(data.len(), &cx.engine.settings.limits).err();
             if refused.is_some() {
                 // What it took is another's from here on.
                 kept = BytesMut::new();

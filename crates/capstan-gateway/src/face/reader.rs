@@ -88,16 +88,16 @@ impl Behind {
     /// These were replayed; whether they were all.
     fn catch_up(&mut self, cx: &FaceContext, frames: &Frames) -> bool {
         let replayed = self.packets.min(frames.len() as u64);
-        cx.viewers.replayed(replayed);
+        cx.engine.viewers.replayed(replayed);
         self.packets -= replayed;
-        cx.passed(&self.tenant, VISIT, frames.size());
+        cx.engine.passed(&self.tenant, VISIT, frames.size());
         self.packets == 0
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.cx.viewers.closed();
+        self.cx.engine.viewers.closed();
     }
 }
 
@@ -109,12 +109,12 @@ pub(crate) async fn respond(
     slot: Slot,
 ) -> Result<Response, Fault> {
     let mut writer = face.open(cx, viewer).await?;
-    cx.viewers.opened();
+    cx.engine.viewers.opened();
     let (run, from, opening) = (viewer.run, writer.base(), writer.opening(cx));
-    let reader = cx.journal.reader_of(run, from);
-    let interval = writer.heartbeat_every(cx.settings.timeouts.heartbeat);
+    let reader = cx.engine.journal.reader_of(run, from);
+    let interval = writer.heartbeat_every(cx.engine.settings.timeouts.heartbeat);
     let rest = writer.lasts().map(|lasts| Box::pin(tokio::time::sleep(lasts)));
-    let viewing = Viewing::new(cx, run, from);
+    let viewing = Viewing::new(&cx.engine, run, from);
     let departure = viewing.departure();
     // Boxed, because it is moved with every chunk.
     let open = Box::new(Open {
@@ -126,14 +126,14 @@ pub(crate) async fn respond(
         is_over: false,
         is_lost: false,
         behind: Behind::new(run, from),
-        ended: Box::pin(cx.ended.clone().cancelled_owned()),
+        ended: Box::pin(cx.engine.ended.clone().cancelled_owned()),
         heartbeat: Box::pin(tokio::time::sleep(interval)),
         interval,
         silent_since: Instant::now(),
         rest,
         viewing,
         _slot: slot,
-        _reading: ReaderGuard::new(cx, run),
+        _reading: ReaderGuard::new(&cx.engine, run),
     });
     let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
     response.extensions_mut().insert(departure);
@@ -217,7 +217,7 @@ impl Open {
 
     /// The server stops, or the journal failed: then the body must not look finished.
     fn end(&mut self) -> BodyStep {
-        if self.cx.broken.is_cancelled() { BodyStep::Cut } else { self.writer.closing() }
+        if self.cx.engine.broken.is_cancelled() { BodyStep::Cut } else { self.writer.closing() }
     }
 
     /// What comes next is damaged: the viewer is told so, for good, in packets that stand in no
@@ -229,11 +229,11 @@ impl Open {
         self.is_lost = true;
         let (stream, after) = (self.reader.stream_id(), self.reader.cursor());
         tracing::error!(%stream, after, %error, "a stream is damaged; its reader is told");
-        let Ok(Some(run)) = self.cx.journal.store().run(stream).await else {
+        let Ok(Some(run)) = self.cx.engine.journal.store().run(stream).await else {
             return BodyStep::Cut;
         };
-        self.cx.emit(&run, Happened::ReadDamage);
-        let frames = relay::last_words_of_lost(&self.cx, &run, after);
+        self.cx.engine.emit(&run, Happened::ReadDamage);
+        let frames = relay::last_words_of_lost(&self.cx.engine, &run, after);
         self.show(frames.into_iter().collect()).await
     }
 

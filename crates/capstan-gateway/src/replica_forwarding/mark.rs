@@ -7,7 +7,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderName, HeaderValue};
 use sha2::Sha256;
 
-use crate::app::App;
+use capstan_engine::Engine;
 use capstan_engine::faults::journal_fault;
 
 pub(super) const HEADER: HeaderName = HeaderName::from_static("capstan-passed-on");
@@ -21,8 +21,8 @@ pub(super) struct Marks(Hmac<Sha256>);
 
 impl Marks {
     /// Those of the store that the gateway uses.
-    pub(super) async fn of(app: &App) -> Result<Self, Fault> {
-        let secret = app.journal.store().secret().await.map_err(journal_fault)?;
+    pub(super) async fn of(engine: &Engine) -> Result<Self, Fault> {
+        let secret = engine.journal.store().secret().await.map_err(journal_fault)?;
         Self::new(secret.as_bytes())
     }
 

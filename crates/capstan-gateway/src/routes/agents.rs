@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 
 use crate::answers::{AgentList, ListedAgent};
-use crate::app::App;
 use crate::openapi::{Answer, Content, Row, Tag, model};
+use capstan_engine::Engine;
 
 pub(crate) const LIST: Row = Row {
     tag: &Tag::RUNS,
@@ -16,8 +16,8 @@ pub(crate) const LIST: Row = Row {
     ..Row::NONE
 };
 
-pub(crate) async fn list(State(app): State<App>) -> Response {
+pub(crate) async fn list(State(engine): State<Engine>) -> Response {
     let agents =
-        app.agents().map(|agent| ListedAgent { name: &agent.name, id: agent.id }).collect();
+        engine.agents().map(|agent| ListedAgent { name: &agent.name, id: agent.id }).collect();
     Json(AgentList { agents }).into_response()
 }

@@ -1,21 +1,30 @@
 //! How the server feels: `/health`, `/livez`, `/readyz`, `/metrics`, and a plain page at `/`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use capstan_protocol::{Fault, FaultKind, HealthCheckResponse, HealthStatus};
-use http::{HeaderMap, Method, StatusCode, Uri, header};
+use capstan_protocol::{FaultKind, HealthCheckResponse, HealthStatus};
+use http::{HeaderMap, StatusCode, Uri, header};
 
-use crate::access::{bearer, is_foreign_host};
-use crate::app::App;
+use crate::access::Access;
 use crate::html;
-use crate::identity::audit::Who;
-use crate::identity::operators::Right;
-use crate::identity::tenants::KeyHash;
+use crate::metrics::Metrics;
 use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
+use capstan_engine::Engine;
+
+/// How the server feels, for whoever watches it.
+#[derive(Clone)]
+pub(crate) struct Monitor {
+    pub(crate) engine: Engine,
+    pub(crate) access: Access,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) started: Instant,
+}
 
 pub(crate) const HEALTH: Row = Row {
     tag: &Tag::SERVER,
@@ -59,23 +68,23 @@ pub(crate) const METRICS: Row = Row {
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The data contract's health check.
-pub(crate) async fn health(State(app): State<App>) -> Json<HealthCheckResponse> {
-    let status = match (app.draining.is_cancelled(), app.unready()) {
+pub(crate) async fn health(State(monitor): State<Monitor>) -> Json<HealthCheckResponse> {
+    let status = match (monitor.engine.draining.is_cancelled(), monitor.engine.unready()) {
         (true, _) => HealthStatus::Maintenance,
         (false, Some(_)) => HealthStatus::Degraded,
         (false, None) => HealthStatus::Ok,
     };
     Json(HealthCheckResponse {
         status,
-        agent_id: app.default_agent().map(|agent| agent.id).unwrap_or_default(),
+        agent_id: monitor.engine.default_agent().map(|agent| agent.id).unwrap_or_default(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        uptime_seconds: app.started.elapsed().as_secs_f64(),
+        uptime_seconds: monitor.started.elapsed().as_secs_f64(),
     })
 }
 
 /// The process is alive, and what fails in it can mend itself.
-pub(crate) async fn live(State(app): State<App>) -> Result<StatusCode, Refusal> {
-    if app.broken.is_cancelled() {
+pub(crate) async fn live(State(monitor): State<Monitor>) -> Result<StatusCode, Refusal> {
+    if monitor.engine.broken.is_cancelled() {
         Err(FaultKind::JournalUnavailable.into())
     } else {
         Ok(StatusCode::OK)
@@ -83,46 +92,25 @@ pub(crate) async fn live(State(app): State<App>) -> Result<StatusCode, Refusal> 
 }
 
 /// The process takes new runs.
-pub(crate) async fn ready(State(app): State<App>) -> Result<StatusCode, Refusal> {
-    app.unready().map_or(Ok(StatusCode::OK), |fault| Err(fault.into()))
+pub(crate) async fn ready(State(monitor): State<Monitor>) -> Result<StatusCode, Refusal> {
+    monitor.engine.unready().map_or(Ok(StatusCode::OK), |fault| Err(fault.into()))
 }
 
 /// For loopback, or whoever has the metrics key or is an operator that may look.
 pub(crate) async fn metrics(
-    State(app): State<App>,
+    State(monitor): State<Monitor>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    check_operator(&app, peer, &uri, &headers)?;
-    app.metrics.journal.ask(&**app.journal.store());
-    app.agents().for_each(|named| app.metrics.routes.stand(&named.name, &named.agent.members()));
-    app.metrics.read(&app.engine);
-    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], app.metrics.encode()).into_response())
-}
-
-/// Whether whoever looks after the server asks: from this machine, with the metrics key, or an
-/// operator that may look.
-pub(super) fn check_operator(
-    app: &App,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
-    uri: &Uri,
-    headers: &HeaderMap,
-) -> Result<(), Refusal> {
-    let shown = bearer(headers);
-    let presented = shown.map(KeyHash::of);
-    let operator = shown.and_then(|key| app.settings.operators.holder_of(key));
-    let has_key = (presented.is_some() && presented == app.settings.metrics_key)
-        || operator.is_some_and(|operator| operator.may(Right::Look));
-    // A server that does not say who asks is taken at its least.
-    let is_near = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().is_loopback());
-    // A page elsewhere may name this machine as its own host: that is not this machine asking.
-    if !has_key && (!is_near || is_foreign_host(uri, headers)) {
-        let fault = Fault::new(FaultKind::TenantUnauthorized);
-        app.audit.refused(Who::stranger(shown), &fault, &Method::GET, uri.path());
-        return Err(fault.into());
-    }
-    Ok(())
+    monitor.access.check_monitor(peer, &uri, &headers)?;
+    monitor.metrics.journal.ask(&**monitor.engine.journal.store());
+    monitor
+        .engine
+        .agents()
+        .for_each(|named| monitor.metrics.routes.stand(&named.name, &named.agent.members()));
+    monitor.metrics.read(&monitor.engine);
+    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], monitor.metrics.encode()).into_response())
 }
 
 /// What a browser sees of a console that was not built.

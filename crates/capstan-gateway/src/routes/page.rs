@@ -8,10 +8,17 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use sha2::{Digest as _, Sha256};
 
 use super::health;
-use crate::app::App;
 use crate::asset::Asset;
+use crate::console::Console;
 use crate::openapi::{self, Answer, Content, Row, Tag};
 use crate::refusal::Refusal;
+
+/// The pages that the gateway's builder handed in.
+#[derive(Clone)]
+pub(crate) struct Pages {
+    pub(crate) assets: &'static [Asset],
+    pub(crate) console: Console,
+}
 
 pub(crate) const INDEX: Row = Row {
     tag: &Tag::SERVER,
@@ -73,49 +80,49 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
     require-trusted-types-for 'script'";
 
 /// `/`.
-pub(crate) async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
-    find(&app, "index.html").map_or_else(health::page, |asset| document(&app, asset, &headers))
+pub(crate) async fn index(State(pages): State<Pages>, headers: HeaderMap) -> Response {
+    find(&pages, "index.html").map_or_else(health::page, |asset| document(&pages, asset, &headers))
 }
 
 /// `/console`, and whatever stands below it: the page reads its own address.
 pub(crate) async fn console(
-    State(app): State<App>,
+    State(pages): State<Pages>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    if !app.settings.has_console() {
+    if !pages.console.is_on() {
         return Err(FaultKind::RouteNotFound.into());
     }
-    let page = find(&app, "console.html");
-    Ok(page.map_or_else(health::no_console, |asset| document(&app, asset, &headers)))
+    let page = find(&pages, "console.html");
+    Ok(page.map_or_else(health::no_console, |asset| document(&pages, asset, &headers)))
 }
 
-fn document(app: &App, asset: Asset, headers: &HeaderMap) -> Response {
+fn document(pages: &Pages, asset: Asset, headers: &HeaderMap) -> Response {
     let tag = tag(asset.bytes);
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == tag) {
         return StatusCode::NOT_MODIFIED.into_response();
     }
-    let mut response = file(app, asset, headers, "no-cache");
+    let mut response = file(pages, asset, headers, "no-cache");
     response.headers_mut().insert(header::ETAG, tag);
     response
 }
 
 /// `/assets/<name>`.
 pub(crate) async fn asset(
-    State(app): State<App>,
+    State(pages): State<Pages>,
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let asset = find(&app, &format!("assets/{name}")).ok_or(FaultKind::RouteNotFound)?;
-    Ok(file(&app, asset, &headers, "public, max-age=31536000, immutable"))
+    let asset = find(&pages, &format!("assets/{name}")).ok_or(FaultKind::RouteNotFound)?;
+    Ok(file(&pages, asset, &headers, "public, max-age=31536000, immutable"))
 }
 
-fn find(app: &App, path: &str) -> Option<Asset> {
-    app.page.iter().find(|asset| asset.path == path).copied()
+fn find(pages: &Pages, path: &str) -> Option<Asset> {
+    pages.assets.iter().find(|asset| asset.path == path).copied()
 }
 
 /// The file, compressed if the browser takes it so and there is a twin of it.
-fn file(app: &App, asset: Asset, asked: &HeaderMap, caching: &'static str) -> Response {
-    let twin = find(app, &format!("{}.gz", asset.path)).filter(|_| takes_gzip(asked));
+fn file(pages: &Pages, asset: Asset, asked: &HeaderMap, caching: &'static str) -> Response {
+    let twin = find(pages, &format!("{}.gz", asset.path)).filter(|_| takes_gzip(asked));
     let fixed = |value: &'static str| HeaderValue::from_static(value);
     let headers = [
         (header::CONTENT_TYPE, fixed(content_type(asset.path))),

@@ -9,9 +9,8 @@ use capstan_journal::{ReplicaState, Standing};
 use capstan_protocol::FaultKind;
 use http::{HeaderMap, Uri};
 
-use super::health::check_operator;
+use crate::access::Access;
 use crate::answers::{ListedReplica, ReplicaList};
-use crate::app::App;
 use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
 use capstan_engine::faults::journal_fault;
@@ -29,13 +28,13 @@ pub(crate) const LIST: Row = Row {
 };
 
 pub(crate) async fn list(
-    State(app): State<App>,
+    State(access): State<Access>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Json<ReplicaList>, Refusal> {
-    check_operator(&app, peer, &uri, &headers)?;
-    let replicas = app.journal.store().replicas().await.map_err(journal_fault)?;
+    access.check_monitor(peer, &uri, &headers)?;
+    let replicas = access.engine.journal.store().replicas().await.map_err(journal_fault)?;
     Ok(Json(ReplicaList { replicas: replicas.into_iter().map(listed).collect() }))
 }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::accounted_body;
 use crate::answers::{PurgedSession, Session, SessionTurn};
-use crate::app::App;
+use crate::face::FaceContext;
 use crate::identity::audit::Who;
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
@@ -19,7 +19,7 @@ use crate::query::Query;
 use crate::refusal::Refusal;
 use capstan_engine::ask::check_id;
 use capstan_engine::conversation::TurnRecord;
-use capstan_engine::{cpu_offload, purge};
+use capstan_engine::{Engine, cpu_offload, purge};
 
 /// The most turns of a page.
 const PAGE: usize = 1000;
@@ -64,9 +64,9 @@ pub(crate) const PURGE: Row = Row {
 };
 
 /// Another tenant's session answers exactly as an unknown one does.
-async fn check(app: &App, caller: &Caller, id: &str) -> Result<(), Refusal> {
+async fn check(engine: &Engine, caller: &Caller, id: &str) -> Result<(), Refusal> {
     check_id("the session's id", id)?;
-    let is_known = app.journal.store().has_session(&caller.tenant, id).await?;
+    let is_known = engine.journal.store().has_session(&caller.tenant, id).await?;
     is_known.then_some(()).ok_or_else(|| FaultKind::SessionNotFound.into())
 }
 
@@ -82,16 +82,16 @@ pub(crate) struct TurnParams {
 
 /// `GET /v1/sessions/{id}`: its turns, oldest first.
 pub(crate) async fn turns(
-    State(app): State<App>,
+    State(cx): State<FaceContext>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(params): Query<TurnParams>,
 ) -> Result<Response, Refusal> {
-    check(&app, &caller, &id).await?;
+    check(&cx.engine, &caller, &id).await?;
     let (after, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(100).clamp(1, PAGE));
-    let store = app.journal.store();
+    let store = cx.engine.journal.store();
     // Before anything is read: many that read at once must not hold a page each.
-    let _one = app.limiter.cpu_offload.answer(&caller.tenant).await;
+    let _one = cx.engine.limiter.cpu_offload.answer(&caller.tenant).await;
     let page = store
         .turns(TurnRange {
             tenant: &caller.tenant,
@@ -102,8 +102,8 @@ pub(crate) async fn turns(
         })
         .await?;
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
-    let mut load = app.limiter.load(&caller.tenant);
-    load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
+    let mut load = cx.engine.limiter.load(&caller.tenant);
+    load.grow(bytes.saturating_mul(3), &cx.engine.settings.limits)?;
     let last = page.last().map_or(after, |turn| turn.number);
     let has_more = !store
         .turns(TurnRange {
@@ -116,17 +116,17 @@ pub(crate) async fn turns(
     let next = Some(last).filter(|_| has_more);
     let mut turns = Vec::new();
     for turn in page {
-        turns.push(shown(&app, turn).await?);
+        turns.push(shown(&cx.engine, turn).await?);
     }
     Ok(accounted_body::json(&Session { session_id: &id, turns, next }, load)?)
 }
 
-pub(super) async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
+pub(super) async fn shown(engine: &Engine, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
     let (stream_id, closed_at, bytes) = (turn.stream_id, turn.closed_at, turn.said_bytes());
     let mut said = cpu_offload::run(bytes, || TurnRecord::of(turn));
     let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));
     if !interrupts.is_empty() {
-        let asked = app.journal.store().run(stream_id).await?.and_then(|run| run.asked);
+        let asked = engine.journal.store().run(stream_id).await?.and_then(|run| run.asked);
         interrupts.retain(|_| asked.as_ref().is_some_and(|asked| asked.answered_by.is_none()));
     }
     let messages = cpu_offload::run(bytes, || said.into_messages());
@@ -135,18 +135,18 @@ pub(super) async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Re
 
 /// `DELETE /v1/sessions/{id}`: its runs are stopped, its turns and streams erased.
 pub(crate) async fn purge(
-    State(app): State<App>,
+    State(cx): State<FaceContext>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     check_id("the session's id", &id)?;
-    if let Err(unknown) = check(&app, &caller, &id).await {
-        let is_erased = app.erased.has(&caller.tenant, &id);
+    if let Err(unknown) = check(&cx.engine, &caller, &id).await {
+        let is_erased = cx.engine.erased.has(&caller.tenant, &id);
         let fault = Fault::new(FaultKind::StreamExpired)
             .with_message("The session was erased a moment ago.");
         return Err(if is_erased { fault.into() } else { unknown });
     }
-    let streams = purge::session(&app, &caller.tenant, &id).await?;
-    app.audit.purged_session(&Who::from(&caller), streams);
+    let streams = purge::session(&cx.engine, &caller.tenant, &id).await?;
+    cx.audit.purged_session(&Who::from(&caller), streams);
     Ok(Json(PurgedSession { session_id: &id, streams }).into_response())
 }

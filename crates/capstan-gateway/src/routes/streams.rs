@@ -12,11 +12,10 @@ use uuid::Uuid;
 
 use crate::accounted_body;
 use crate::answers::{PacketPage, Stream, StreamPage};
-use crate::app::App;
 use crate::face::last_event_id::resume_point;
 use crate::face::post;
 use crate::face::reader::ViewerKind;
-use crate::face::{ViewRequest, cap};
+use crate::face::{FaceContext, Faces, ViewRequest, cap};
 use crate::identity::audit::{Deed, Who};
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
@@ -24,6 +23,13 @@ use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;
 use capstan_engine::{cpu_offload, lookup, purge, stopping};
+
+/// What these routes share.
+#[derive(Clone)]
+pub(crate) struct Streams {
+    pub(crate) cx: FaceContext,
+    pub(crate) faces: Faces,
+}
 
 /// A page holds at most this many entries.
 const PAGE: usize = 1000;
@@ -85,28 +91,28 @@ pub(crate) const WATCH: Row = Row {
 
 /// `GET /v1/streams/{id}`: any number of viewers, EventSource among them.
 pub(crate) async fn watch(
-    State(app): State<App>,
+    State(Streams { cx, faces }): State<Streams>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(params): Query<WatchParams>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
+    let run = lookup::by_stream(&cx.engine, &caller.tenant, &id).await?;
     let (parts, _) = request.into_parts();
     let name = params.face.as_deref().unwrap_or(cap::NAME);
-    let face = app.face(name).ok_or_else(|| unknown_face(&app, name))?;
+    let face = faces.named(name).ok_or_else(|| unknown_face(&faces, name))?;
     let point = resume_point(&parts.headers)?.or_after(params.after);
     let opening =
         ViewRequest { run: &run, point, view: ViewerKind::Get, parts: &parts, posted: None };
-    if face.has_all(&app, &opening).await? {
+    if face.has_all(&cx, &opening).await? {
         // An EventSource stops at this.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(post::watch(&app, &**face, opening).await?)
+    Ok(post::watch(&cx, &**face, opening).await?)
 }
 
-fn unknown_face(app: &App, name: &str) -> Fault {
-    let known: Vec<&str> = app.faces.iter().map(|face| face.name()).collect();
+fn unknown_face(faces: &Faces, name: &str) -> Fault {
+    let known: Vec<&str> = faces.iter().map(|face| face.name()).collect();
     let message = format!("face: {name:?} is none; there are {}", known.join(", "));
     Fault::new(FaultKind::InvalidRequest).with_message(message)
 }
@@ -132,17 +138,17 @@ pub(crate) const LIST: Row = Row {
 
 /// `GET /v1/streams`: newest first.
 pub(crate) async fn list(
-    State(app): State<App>,
+    State(Streams { cx, .. }): State<Streams>,
     Extension(caller): Extension<Caller>,
     Query(params): Query<ListParams>,
 ) -> Result<Response, Refusal> {
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
-    let _one = app.limiter.cpu_offload.answer(&caller.tenant).await;
-    let runs = app.journal.store().list(&caller.tenant, params.before, limit).await?;
+    let _one = cx.engine.limiter.cpu_offload.answer(&caller.tenant).await;
+    let runs = cx.engine.journal.store().list(&caller.tenant, params.before, limit).await?;
     let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id);
-    let mut load = app.limiter.load(&caller.tenant);
+    let mut load = cx.engine.limiter.load(&caller.tenant);
     // Whose requests take all that they may can still see which to stop.
-    load.grow_beyond(runs.len().saturating_mul(RUN_BYTES), &app.settings.limits)?;
+    load.grow_beyond(runs.len().saturating_mul(RUN_BYTES), &cx.engine.settings.limits)?;
     Ok(accounted_body::json(
         &StreamPage { streams: runs.iter().map(Stream::from).collect(), next },
         load,
@@ -178,22 +184,23 @@ pub(crate) const PACKETS: Row = Row {
 
 /// `GET /v1/streams/{id}/packets`: a page of packets as JSON.
 pub(crate) async fn packets(
-    State(app): State<App>,
+    State(Streams { cx, .. }): State<Streams>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(params): Query<PageParams>,
 ) -> Result<Response, Refusal> {
-    let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
+    let run = lookup::by_stream(&cx.engine, &caller.tenant, &id).await?;
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
-    let _one = app.limiter.cpu_offload.answer(&caller.tenant).await;
-    let frames = app
+    let _one = cx.engine.limiter.cpu_offload.answer(&caller.tenant).await;
+    let frames = cx
+        .engine
         .journal
         .store()
         .read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES)
         .await?;
-    let mut load = app.limiter.load(&caller.tenant);
+    let mut load = cx.engine.limiter.load(&caller.tenant);
     let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
-    load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
+    load.grow(bytes.saturating_mul(3), &cx.engine.settings.limits)?;
     let last = frames.last().map(|frame| frame.seq);
     let next = last.filter(|seq| *seq < run.last_seq);
     let answer = || {
@@ -236,23 +243,23 @@ pub(crate) const STOP: Row = Row {
 /// `DELETE /v1/streams/{id}`: answers when the CLOSE is journalled; a finished run is unchanged.
 /// With `?purge=true` it is erased as well.
 pub(crate) async fn stop(
-    State(app): State<App>,
+    State(Streams { cx, .. }): State<Streams>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(params): Query<StopParams>,
 ) -> Result<Response, Refusal> {
     if !params.purge {
-        let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
+        let run = lookup::by_stream(&cx.engine, &caller.tenant, &id).await?;
         let was_open = run.state != RunState::Closed;
-        let run = stopping::stop(&app, run).await?;
+        let run = stopping::stop(&cx.engine, run).await?;
         if was_open {
-            app.audit.stopped(&caller, &run);
+            cx.audit.stopped(&caller, &run);
         }
         return Ok(Json(Stream::from(&run)).into_response());
     }
     caller.check(Operation::Purge)?;
-    let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
-    let run = purge::stream(&app, run).await?;
-    app.audit.did(&Who::from(&caller), Deed::PurgedStream, &run.tenant, run.stream_id);
+    let run = lookup::by_stream(&cx.engine, &caller.tenant, &id).await?;
+    let run = purge::stream(&cx.engine, run).await?;
+    cx.audit.did(&Who::from(&caller), Deed::PurgedStream, &run.tenant, run.stream_id);
     Ok(Json(Stream::from(&run)).into_response())
 }

@@ -7,14 +7,13 @@ use capstan_protocol::FaultKind;
 use http::{HeaderValue, header};
 
 use crate::answers::StreamTicket;
-use crate::app::App;
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
 use crate::identity::tenants::KeyHash;
 use crate::identity::tickets::{Holder, Tickets};
 use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
 use crate::refusal::Refusal;
-use capstan_engine::lookup;
+use capstan_engine::{Engine, lookup};
 
 pub(crate) const ISSUE: Row = Row {
     tag: &Tag::STREAMS,
@@ -37,15 +36,15 @@ pub(crate) const ISSUE: Row = Row {
 
 /// A read-only ticket for one stream, and the URL to open with it.
 pub(crate) async fn issue(
-    State(app): State<App>,
+    State(engine): State<Engine>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
-    let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
+    let run = lookup::by_stream(&engine, &caller.tenant, &id).await?;
     // Without tenants nobody needs one; it opens nothing that is not open.
     let key = caller.key.clone().unwrap_or_else(|| KeyHash::of(""));
     let holder = Holder { tenant: &run.tenant, key: &key };
-    let ticket = Tickets::of(&app).await?.issue(holder, run.stream_id, app.wall.unset());
+    let ticket = Tickets::of(&engine).await?.issue(holder, run.stream_id, engine.wall.unset());
     let url = format!("/v1/streams/{}?ticket={}", run.stream_id, ticket.text);
     let answer = StreamTicket {
         stream_id: run.stream_id,

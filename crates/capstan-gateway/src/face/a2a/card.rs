@@ -110,7 +110,7 @@ fn kept_for_a_while(parts: &Parts, card: &Value) -> Response {
 
 /// The card for everybody, of an agent or of the default one.
 fn public(cx: &FaceContext, name: Option<&str>, parts: &Parts) -> Result<Value, Fault> {
-    let agent = name.map_or_else(|| cx.default_agent(), |name| cx.agent(name));
+    let agent = name.map_or_else(|| cx.engine.default_agent(), |name| cx.engine.agent(name));
     let agent = agent.ok_or_else(|| Fault::new(FaultKind::AgentNotFound))?;
     let base = base(cx, parts);
     let url = match name {
@@ -139,7 +139,7 @@ pub(super) fn extended(
     let own = card.get("name").cloned().unwrap_or_default();
     let base = base(cx, parts);
     let mut others: Vec<&str> =
-        cx.agents().map(|agent| &*agent.name).filter(|name| own != *name).collect();
+        cx.engine.agents().map(|agent| &*agent.name).filter(|name| own != *name).collect();
     others.sort_unstable();
     let others = others.into_iter().map(|name| {
         let place = place(&base, name);

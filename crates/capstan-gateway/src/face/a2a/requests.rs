@@ -53,7 +53,7 @@ pub(super) struct ListParams {
 
 impl Asked<'_> {
     pub(super) fn wrong(&self, fault: &Fault) -> Response {
-        self.call.refuse(&Wrong::of(fault, self.cx.settings.exposure))
+        self.call.refuse(&Wrong::of(fault, self.cx.engine.settings.exposure))
     }
 
     /// Sends a message: starts a run, or attaches to the one that it started.
@@ -113,7 +113,7 @@ impl Asked<'_> {
     }
 
     async fn answer(&self, message: &Message, kept: &mut Kept) -> Result<(), Fault> {
-        let store = self.cx.journal.store();
+        let store = self.cx.engine.journal.store();
         let tenant = &self.caller.tenant;
         // Who sends it again finds what it was the first time.
         let found = store.find(tenant, &message.message_id).await.map_err(journal_fault)?;
@@ -192,8 +192,8 @@ impl Asked<'_> {
         let wrong =
             |_| Fault::new(FaultKind::InvalidRequest).with_message("pageToken: is none of ours");
         let before: Option<Uuid> = before.map(|token| token.parse().map_err(wrong)).transpose()?;
-        let (store, tenant) = (self.cx.journal.store(), &self.caller.tenant);
-        let _one = self.cx.limiter.cpu_offload.answer(tenant).await;
+        let (store, tenant) = (self.cx.engine.journal.store(), &self.caller.tenant);
+        let _one = self.cx.engine.limiter.cpu_offload.answer(tenant).await;
         let runs = match params.context_id.as_deref().filter(|context| !context.is_empty()) {
             Some(context) => {
                 store
@@ -222,7 +222,9 @@ impl Asked<'_> {
         let mut runs = task::runs_of(self.cx, &self.caller.tenant, self.agent, id).await?;
         let Some(run) = runs.pop() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
         let stopped = match run.state {
-            RunState::Running | RunState::Waiting => Some(stopping::stop(self.cx, run).await?),
+            RunState::Running | RunState::Waiting => {
+                Some(stopping::stop(&self.cx.engine, run).await?)
+            }
             RunState::Closed => {
                 let task = runs.first().unwrap_or(&run).stream_id.to_string();
                 let given_up = self.give_up(task, &run).await?;
@@ -258,15 +260,13 @@ impl Asked<'_> {
             body: serde_json::to_vec(&kept).unwrap_or_default().into(),
             answers: Some(asker.stream_id),
             armed_by: ArmedBy::Gateway,
-            ..Claim::new(&asker.tenant, key, Uuid::now_v7(), self.cx.wall.now())
+            ..Claim::new(&asker.tenant, key, Uuid::now_v7(), self.cx.engine.wall.now())
         };
         let ids = Ids { task, context: asker.session.clone() };
         let (cx, call) = (self.cx.clone(), self.call.clone());
-        runs::give_up(
-            self.cx,
-            claim,
-            |run| async move { push::promise(&cx, &call, &run, &ids).await },
-        )
+        runs::give_up(&self.cx.engine, claim, |run| async move {
+            push::promise(&cx, &call, &run, &ids).await
+        })
         .await
     }
 

@@ -27,7 +27,7 @@ pub(super) async fn runs_of(
     task: &str,
 ) -> Result<Vec<Run>, Fault> {
     let unknown = || Fault::new(FaultKind::StreamNotFound);
-    let first = lookup::by_stream(cx, tenant, task).await?;
+    let first = lookup::by_stream(&cx.engine, tenant, task).await?;
     if agent.is_some_and(|agent| agent != first.agent) {
         return Err(unknown());
     }
@@ -45,7 +45,7 @@ async fn after(cx: &FaceContext, run: &Run) -> Result<Option<Run>, Fault> {
     let Some(next) = run.asked.as_ref().and_then(|asked| asked.answered_by) else {
         return Ok(None);
     };
-    cx.journal.store().run(next).await.map_err(journal_fault)
+    cx.engine.journal.store().run(next).await.map_err(journal_fault)
 }
 
 /// The last run of the task that begins with this one: it tells where the task stands.
@@ -74,13 +74,14 @@ pub(super) async fn ids_of(cx: &FaceContext, run: &Run, body: Option<&str>) -> R
         Some(body) => serde_json::from_str(body).ok(),
         None => {
             let body = cx
+                .engine
                 .journal
                 .store()
                 .body(run.stream_id)
                 .await
                 .map_err(journal_fault)?
                 .unwrap_or_default();
-            let _begun = cx.limiter.cpu_offload.begin(&run.tenant, body.len()).await;
+            let _begun = cx.engine.limiter.cpu_offload.begin(&run.tenant, body.len()).await;
             cpu_offload::run(body.len(), || serde_json::from_slice(&body).ok())
         }
     };

@@ -28,7 +28,7 @@ struct Restated {
 
 impl Input {
     pub(super) async fn load(cx: &FaceContext, stream: Uuid) -> Result<Self, JournalError> {
-        let store = cx.journal.store();
+        let store = cx.engine.journal.store();
         let Some(run) = store.run(stream).await? else { return Ok(Self::default()) };
         let Some(body) = store.body(stream).await? else { return Ok(Self::default()) };
         Ok(if run.face == NAME { Self::of_agui(&body) } else { Self::of_other(cx, &run, &body) })
@@ -49,7 +49,7 @@ impl Input {
     }
 
     fn of_other(cx: &FaceContext, run: &Run, body: &[u8]) -> Self {
-        let Ok(ask) = cx.asked(run, body) else { return Self::default() };
+        let Ok(ask) = cx.engine.asked(run, body) else { return Self::default() };
         let stream = run.stream_id;
         let messages = ask
             .messages

@@ -54,7 +54,7 @@ impl World {
         journal.append(stream, 1, frames.collect()).await.unwrap();
         let run = journal.store().run(stream).await.unwrap().unwrap();
         Self {
-            cx: Gateway::new(journal).settings(settings).into_app().cx.clone(),
+            cx: Gateway::new(journal).settings(settings).into_services().cx.clone(),
             run,
             body,
             states: Arc::default(),
@@ -80,6 +80,7 @@ impl World {
         loop {
             let frames = self
                 .cx
+                .engine
                 .journal
                 .store()
                 .read(self.run.stream_id, after, step, 1 << 20)

@@ -50,7 +50,8 @@ pub(super) async fn name(
     let mut place = format!("{base}/v1/durable/{}?face=ai-sdk", run.stream_id);
     if let Some(key) = parts.extensions.get::<Caller>().and_then(|caller| caller.key.as_ref()) {
         let holder = Holder { tenant: &run.tenant, key };
-        let ticket = Tickets::of(cx).await?.issue(holder, run.stream_id, cx.wall.unset());
+        let ticket =
+            Tickets::of(&cx.engine).await?.issue(holder, run.stream_id, cx.engine.wall.unset());
         place.push_str("&ticket=");
         place.push_str(&ticket.text);
     }

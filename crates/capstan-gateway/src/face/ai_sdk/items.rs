@@ -24,7 +24,7 @@ impl Items {
         let facts = Facts::new(run, manner_of(cx, run).await?);
         let (mut items, mut at) = (Self { fold: Fold::new(facts), is_begun: false }, 0);
         while at < after {
-            let frames = cx.journal.store().read(run.stream_id, at, STEP.0, STEP.1).await;
+            let frames = cx.engine.journal.store().read(run.stream_id, at, STEP.0, STEP.1).await;
             let frames = frames.map_err(journal_fault)?;
             let Some(last) = frames.last() else { break };
             at = last.seq;

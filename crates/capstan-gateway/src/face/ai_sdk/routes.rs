@@ -253,14 +253,15 @@ impl Chat {
 
     /// Its newest run, if that is this agent's.
     async fn newest(&self, cx: &FaceContext, tenant: &str) -> Result<Option<Run>, Fault> {
-        let run = lookup::newest(cx, tenant, NameKind::Chat, &self.id).await?;
+        let run = lookup::newest(&cx.engine, tenant, NameKind::Chat, &self.id).await?;
         Ok(run.filter(|run| self.agent.as_ref().is_none_or(|agent| *agent == run.agent)))
     }
 }
 
 /// Whether there is something to come back to: by time, whoever has read what.
 fn is_recent(cx: &FaceContext, run: &Run) -> bool {
-    let is_past = |closed_at| cx.wall.steps().is_past(closed_at, RECENT, cx.wall.now());
+    let is_past =
+        |closed_at| cx.engine.wall.steps().is_past(closed_at, RECENT, cx.engine.wall.now());
     run.state != RunState::Closed || !run.closed_at.is_some_and(is_past)
 }
 
@@ -302,7 +303,7 @@ async fn stop(
         let run = chat.newest(cx, &caller.tenant).await?;
         let run = run.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
         let was_open = run.state != RunState::Closed;
-        let run = stopping::stop(cx, run).await?;
+        let run = stopping::stop(&cx.engine, run).await?;
         if was_open {
             cx.audit.stopped(caller, &run);
         }

@@ -132,7 +132,7 @@ async fn read(
 ) -> Result<Response, Fault> {
     let params: ReadParams = query::parse(&parts.uri)?;
     let shape = shape_of(params.face.as_deref())?;
-    let run = lookup::by_stream(cx, &caller.tenant, id).await?;
+    let run = lookup::by_stream(&cx.engine, &caller.tenant, id).await?;
     let after = Offset::of(params.offset.as_deref(), &run)?.0;
     if after > run.last_seq {
         return Err(Fault::new(FaultKind::StreamLost));

@@ -136,7 +136,7 @@ type Serve = fn(
 
 pub(super) fn open() -> Routes<FaceContext> {
     let card = async |State(cx): State<FaceContext>| {
-        let names: Vec<String> = cx.agents().map(|agent| agent.name.to_string()).collect();
+        let names: Vec<String> = cx.engine.agents().map(|agent| agent.name.to_string()).collect();
         Json(json!({ "agents": names }))
     };
     Routes::default().get("/v1/numbers/card", card, &CARD)
@@ -153,7 +153,7 @@ async fn look(
     let (parts, _) = request.into_parts();
     let answered = async {
         let params: Params = query::parse(&parts.uri)?;
-        let run = lookup::by_stream(&cx, &caller.tenant, stream_of(&id)).await?;
+        let run = lookup::by_stream(&cx.engine, &caller.tenant, stream_of(&id)).await?;
         let after = params.starting_after.map(|n| n / PER_PACKET);
         match (after, params.wait) {
             (Some(after), Some(wait)) => batch(&cx, &run, after, Duration::from_secs(wait)).await,
@@ -194,8 +194,8 @@ async fn stop(
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
     let stopped = async {
-        let run = lookup::by_stream(&cx, &caller.tenant, stream_of(&id)).await?;
-        let run = stopping::stop(&cx, run).await?;
+        let run = lookup::by_stream(&cx.engine, &caller.tenant, stream_of(&id)).await?;
+        let run = stopping::stop(&cx.engine, run).await?;
         Ok(told(&reader::so_far(&cx, &run).await?))
     };
     stopped.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
@@ -210,7 +210,7 @@ async fn chat(
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
     let answered = async {
-        let newest = lookup::newest(&cx, &caller.tenant, NameKind::Chat, &chat).await?;
+        let newest = lookup::newest(&cx.engine, &caller.tenant, NameKind::Chat, &chat).await?;
         let run = newest.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
         Ok(told(&reader::so_far(&cx, &run).await?))
     };

@@ -165,6 +165,11 @@ impl Face for Chat {
         let wants_usage =
             opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
         let taken_back = TakenBack::of(cx, opening.run).await?;
-        Ok(Box::new(ChatWriter::new(opening.run, wants_usage, taken_back, cx.settings.exposure)))
+        Ok(Box::new(ChatWriter::new(
+            opening.run,
+            wants_usage,
+            taken_back,
+            cx.engine.settings.exposure,
+        )))
     }
 }

@@ -136,7 +136,7 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
         && is_stranger
         && !fault.details().contains_key(LACKS);
     let kind = if is_unknown_key { FaultKind::TenantRequired } else { fault.kind() };
-    let error = ApiError::as_told(fault, kind, cx.settings.exposure);
+    let error = ApiError::as_told(fault, kind, cx.engine.settings.exposure);
     let status =
         StatusCode::from_u16(status_of_kind(kind)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(ErrorBody { error })).into_response();
@@ -146,7 +146,7 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
     if let Some(seconds) = fault.retry_after() {
         // An SDK waits as it is told, and the run that it repeats must still be there.
         if let Some(caller) = asker.parts().and_then(|parts| parts.extensions.get::<Caller>()) {
-            cx.readers.expect(cx, &caller.tenant, Duration::from_secs(seconds));
+            cx.engine.readers.expect(&cx.engine, &caller.tenant, Duration::from_secs(seconds));
         }
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -68,8 +68,8 @@ const NAME: PathParameter = PathParameter {
 };
 
 pub(super) async fn list(State(cx): State<FaceContext>) -> Response {
-    let default = cx.default_agent().map(|agent| agent.id);
-    let mut agents: Vec<_> = cx.agents().collect();
+    let default = cx.engine.default_agent().map(|agent| agent.id);
+    let mut agents: Vec<_> = cx.engine.agents().collect();
     agents.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));
     let data = agents.into_iter().map(Model::from).collect();
     Json(ModelList { object: "list", data }).into_response()
@@ -79,7 +79,7 @@ pub(super) async fn get(
     State(cx): State<FaceContext>,
     Path(name): Path<String>,
 ) -> Result<Response, Refusal> {
-    if let Some(agent) = cx.agent(&name) {
+    if let Some(agent) = cx.engine.agent(&name) {
         return Ok(Json(Model::from(agent)).into_response());
     }
     let fault =

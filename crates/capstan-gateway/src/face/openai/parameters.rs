@@ -159,7 +159,7 @@ pub(super) fn refuse(place: &str, what: &str) -> DecodeError {
 /// no models make of their answers what they like. `place` is where the request asks for the form.
 pub(super) fn check_agent(cx: &FaceContext, ask: &mut Ask, place: &str) -> Result<(), Fault> {
     // The word for whichever agent is the default one.
-    if ask.agent.as_deref() == Some("default") && cx.agent("default").is_none() {
+    if ask.agent.as_deref() == Some("default") && cx.engine.agent("default").is_none() {
         ask.agent = None;
     }
     let is_form = |format: &&ResponseFormat| **format != ResponseFormat::Text;
@@ -167,7 +167,7 @@ pub(super) fn check_agent(cx: &FaceContext, ask: &mut Ask, place: &str) -> Resul
     if response_format.as_ref().filter(is_form).is_none() {
         return Ok(());
     }
-    let about = cx.agent_for(None, ask)?.agent.about();
+    let about = cx.engine.agent_for(None, ask)?.agent.about();
     // A route hands on what it is asked.
     if about.work == Work::Chat || about.provider == "route" {
         return Ok(());

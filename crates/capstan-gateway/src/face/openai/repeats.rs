@@ -72,11 +72,12 @@ async fn repeated(
 ) -> Result<Option<Run>, Fault> {
     let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
     let named = cx
+        .engine
         .journal
         .store()
         .named(Named { limit: MOST, ..Named::all(request.tenant, NameKind::BodyHash, &hash) })
         .await;
-    let now = cx.wall.now();
+    let now = cx.engine.wall.now();
     let is_candidate = |run: &Run| {
         run.face == face
             && is_keyless(run)
@@ -84,7 +85,7 @@ async fn repeated(
             && is_worth_it(run)
     };
     for run in named.map_err(journal_fault)?.into_iter().filter(is_candidate) {
-        if let Some(reading) = ReaderGuard::alone(cx, &run).await {
+        if let Some(reading) = ReaderGuard::alone(&cx.engine, &run).await {
             if let Some(held) = request.parts.extensions.get::<Held>() {
                 held.hold(reading);
             }

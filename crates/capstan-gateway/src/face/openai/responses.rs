@@ -83,13 +83,13 @@ impl Face for Responses {
             interrupts::asker_of(ask).filter(|_| ask.session.is_empty() && ask.previous.is_none())
         {
             // Whoever answers need not say where it was asked.
-            ask.session = lookup::by_stream(cx, tenant, &asker.to_string())
+            ask.session = lookup::by_stream(&cx.engine, tenant, &asker.to_string())
                 .await
                 .map(|run| run.session)
                 .unwrap_or_default();
         }
         let Some(previous) = ask.previous else { return Ok(()) };
-        let found = lookup::by_stream(cx, tenant, &previous.to_string()).await;
+        let found = lookup::by_stream(&cx.engine, tenant, &previous.to_string()).await;
         let run =
             found.ok().filter(|run| run.face == NAME).ok_or_else(|| unknown_previous(previous))?;
         if run.state != RunState::Closed {
@@ -142,7 +142,7 @@ impl Face for Responses {
                 whole.fault().map_or(Ok(whole), Err)?
             };
             Ok(whole.told(|whole| {
-                Json(ResponseObject::of(whole, &echo, cx.settings.exposure)).into_response()
+                Json(ResponseObject::of(whole, &echo, cx.engine.settings.exposure)).into_response()
             }))
         };
         let asker = RefusalTarget::Client(request.parts, request.ask);
@@ -186,7 +186,7 @@ impl Face for Responses {
             has_all_events: request::wants_all_events(opening.parts),
             taken_back: TakenBack::of(cx, opening.run).await?,
         };
-        Ok(Box::new(ResponsesWriter::new(opening.run, echo, manner, cx.settings.exposure)))
+        Ok(Box::new(ResponsesWriter::new(opening.run, echo, manner, cx.engine.settings.exposure)))
     }
 }
 
@@ -211,6 +211,6 @@ fn stream_of(id: &str) -> Option<Uuid> {
 
 /// What a request said that its answer repeats.
 async fn echo_of(cx: &FaceContext, run: &Run) -> Result<Echo, Fault> {
-    let body = cx.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
     Ok(body.and_then(|body| std::str::from_utf8(&body).map(Echo::of).ok()).unwrap_or_default())
 }

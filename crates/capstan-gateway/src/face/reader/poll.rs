@@ -32,21 +32,22 @@ pub(crate) async fn poll(
     after: u64,
     wait: Duration,
 ) -> Result<Batch, Fault> {
-    let _slot = cx.limiter.take_reader(&run.tenant, &cx.settings.limits)?;
-    let _reading = ReaderGuard::new(cx, run);
-    let found = cx.journal.store().read_on(run.stream_id, after, MOST.0, MOST.1).await;
+    let _slot = cx.engine.limiter.take_reader(&run.tenant, &cx.engine.settings.limits)?;
+    let _reading = ReaderGuard::new(&cx.engine, run);
+    let found = cx.engine.journal.store().read_on(run.stream_id, after, MOST.0, MOST.1).await;
     let (mut frames, mut last) =
         found.map_err(journal_fault)?.unwrap_or_else(|| (Frames::none(), after));
     if frames.is_empty() && !wait.is_zero() {
         (frames, last) = tokio::select! {
             biased;
             news = news(cx, run, after) => news?,
-            () = cx.ended.cancelled() => (frames, last),
+            () = cx.engine.ended.cancelled() => (frames, last),
             () = tokio::time::sleep(wait) => (frames, last),
         };
     }
     // Looked at after the frames: what it says to be over is in them.
     let run = cx
+        .engine
         .journal
         .store()
         .run(run.stream_id)
@@ -59,7 +60,7 @@ pub(crate) async fn poll(
 
 /// What comes next; nothing if the run is over.
 async fn news(cx: &FaceContext, run: &Run, after: u64) -> Result<(Frames, u64), Fault> {
-    let mut reader = cx.journal.reader_of(run, after);
+    let mut reader = cx.engine.journal.reader_of(run, after);
     loop {
         match reader.next().await.map_err(journal_fault)? {
             Step::Frames(frames) => return Ok((frames, reader.cursor())),

@@ -67,13 +67,13 @@ impl<T: Fold> Whole<T> {
 
 /// Follows a run to its end, or until it waits for its client.
 pub(crate) async fn follow<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Whole<T>, Fault> {
-    let mut reader = cx.journal.reader_of(run, 0);
+    let mut reader = cx.engine.journal.reader_of(run, 0);
     let mut whole = Gathering::new(cx, run);
     let state = loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
-            () = cx.broken.cancelled() => return Err(Fault::new(FaultKind::JournalUnavailable)),
-            () = cx.closing.cancelled() => {
+            () = cx.engine.broken.cancelled() => return Err(Fault::new(FaultKind::JournalUnavailable)),
+            () = cx.engine.closing.cancelled() => {
                 return Err(Fault::new(FaultKind::RunInterrupted).with_retry_after(1.0));
             }
         };
@@ -94,7 +94,7 @@ pub(crate) async fn so_far<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Whole
     let (run, mut after) = (now(cx, run).await?, 0);
     let mut whole = Gathering::new(cx, &run);
     while after < run.last_seq {
-        let frames = cx.journal.store().read(run.stream_id, after, STEP.0, STEP.1).await;
+        let frames = cx.engine.journal.store().read(run.stream_id, after, STEP.0, STEP.1).await;
         let frames = frames.map_err(journal_fault)?;
         let Some(last) = frames.last() else { break };
         after = last.seq;
@@ -117,12 +117,12 @@ struct Gathering<'a, T> {
 
 impl<'a, T: Fold> Gathering<'a, T> {
     fn new(cx: &'a FaceContext, run: &Run) -> Self {
-        let load = cx.limiter.load(&run.tenant);
+        let load = cx.engine.limiter.load(&run.tenant);
         Self { cx, stream: run.stream_id, transcript: T::default(), bytes: 0, load }
     }
 
     fn take(&mut self, frames: &Frames) -> Result<(), Fault> {
-        let limits = &self.cx.settings.limits;
+        let limits = &self.cx.engine.settings.limits;
         let more = frames.size();
         self.bytes = self.bytes.saturating_add(more);
         if self.bytes > limits.whole_bytes {
@@ -151,7 +151,7 @@ fn too_large(stream: Uuid, most: usize) -> Fault {
 }
 
 async fn now(cx: &FaceContext, run: &Run) -> Result<Run, Fault> {
-    let found = cx.journal.store().run(run.stream_id).await.map_err(journal_fault)?;
+    let found = cx.engine.journal.store().run(run.stream_id).await.map_err(journal_fault)?;
     Ok(found.unwrap_or_else(|| run.clone()))
 }
 

@@ -6,7 +6,7 @@ use capstan_journal::{Health as JournalHealth, ReplicaState, Standing};
 use capstan_protocol::FaultKind;
 
 use super::numbers::faults_lately;
-use crate::app::App;
+use crate::console::Console;
 use crate::console::answers::{Health, Me, ReplicaPlace};
 use crate::console::visitor::{Act, Visitor};
 use crate::identity::operators::{EVERY_TENANT, Right};
@@ -32,14 +32,14 @@ pub(crate) const HEALTH: Row = Row {
     ..Row::NONE
 };
 
-pub(crate) async fn me(State(app): State<App>, visitor: Visitor) -> Json<Me> {
-    let console = &app.settings.console;
+pub(crate) async fn me(State(console): State<Console>, visitor: Visitor) -> Json<Me> {
+    let settings = &console.settings;
     let may = match &visitor {
         Visitor::Operator(operator) => {
             Right::ALL.into_iter().filter(|right| operator.may(*right)).collect()
         }
         Visitor::Tenant(caller) | Visitor::Local(caller) => {
-            let may_act = visitor.may_act(&app, Act::Stop, &caller.tenant);
+            let may_act = visitor.may_act(&console, Act::Stop, &caller.tenant);
             let act = Some(Right::Act).filter(|_| may_act);
             [Right::Look, Right::Content].into_iter().chain(act).collect::<Vec<_>>()
         }
@@ -49,45 +49,40 @@ pub(crate) async fn me(State(app): State<App>, visitor: Visitor) -> Json<Me> {
         name: visitor.name().to_owned(),
         tenants: visitor.tenants().unwrap_or_else(|| vec![EVERY_TENANT.to_owned()]),
         may: may.into_iter().map(Right::word).collect(),
-        content: app.settings.console_content().word(),
-        actions: console.actions,
-        trace_url: console.trace_url.clone(),
-        logs_url: console.logs_url.clone(),
+        content: console.content().word(),
+        actions: settings.actions,
+        trace_url: settings.trace_url.clone(),
+        logs_url: settings.logs_url.clone(),
         version: env!("CARGO_PKG_VERSION"),
-        replicas: app.journal.store().is_shared() && visitor.sees_server(),
+        replicas: console.engine.journal.store().is_shared() && visitor.sees_server(),
     })
 }
 
 pub(crate) async fn health(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
 ) -> Result<Json<Health>, Refusal> {
-    Ok(Json(line(&app, &visitor).await?))
+    Ok(Json(line(&console, &visitor).await?))
 }
 
-pub(super) async fn line(app: &App, visitor: &Visitor) -> Result<Health, Refusal> {
-    let (running, waiting, responses) = counts(app, visitor).await?;
+pub(super) async fn line(console: &Console, visitor: &Visitor) -> Result<Health, Refusal> {
+    let (running, waiting, responses) = counts(console, visitor).await?;
     Ok(Health {
-        state: state(app),
+        state: state(console),
         running,
         waiting,
         responses,
-        append_p95_ms: app
-            .console
-            .load(app)
-            .append_p95
-            .filter(|_| visitor.sees_server())
-            .map(millis),
-        faults_5m: faults_lately(app, visitor, 300),
+        append_p95_ms: console.load().append_p95.filter(|_| visitor.sees_server()).map(millis),
+        faults_5m: faults_lately(console, visitor, 300),
         version: env!("CARGO_PKG_VERSION"),
-        uptime_seconds: app.started.elapsed().as_secs_f64(),
-        replica: if visitor.sees_server() { place(app).await? } else { None },
+        uptime_seconds: console.started.elapsed().as_secs_f64(),
+        replica: if visitor.sees_server() { place(console).await? } else { None },
     })
 }
 
-fn state(app: &App) -> &'static str {
-    let is_well = matches!(app.journal_health(), JournalHealth::Well);
-    match (app.draining.is_cancelled(), is_well) {
+fn state(console: &Console) -> &'static str {
+    let is_well = matches!(console.engine.journal_health(), JournalHealth::Well);
+    match (console.engine.draining.is_cancelled(), is_well) {
         (true, _) => "draining",
         (false, true) => "ready",
         (false, false) => "journal_broken",
@@ -95,26 +90,26 @@ fn state(app: &App) -> &'static str {
 }
 
 /// Runs at work, runs that wait, open responses.
-async fn counts(app: &App, visitor: &Visitor) -> Result<(u64, u64, u64), Refusal> {
+async fn counts(console: &Console, visitor: &Visitor) -> Result<(u64, u64, u64), Refusal> {
     if let Visitor::Tenant(caller) = visitor {
-        let readers = app.limiter.readers_of(&caller.tenant) as u64;
-        if !app.may_have_open_runs() {
+        let readers = console.engine.limiter.readers_of(&caller.tenant) as u64;
+        if !console.engine.may_have_open_runs() {
             return Ok((0, 0, readers));
         }
-        let used = app.journal.store().usage(&caller.tenant, "").await?;
+        let used = console.engine.journal.store().usage(&caller.tenant, "").await?;
         return Ok((used.running, used.waiting, readers));
     }
-    let gauge = |value: i64| u64::try_from(value).unwrap_or(0);
-    let waiting = app.waits.count() as u64;
-    Ok((gauge(app.metrics.active_runs.get()), waiting, app.console.load(app).responses))
+    let waiting = console.engine.waits.count() as u64;
+    Ok((console.memory.at_work(), waiting, console.load().responses))
 }
 
-async fn place(app: &App) -> Result<Option<ReplicaPlace>, Refusal> {
-    if !app.journal.store().is_shared() {
+async fn place(console: &Console) -> Result<Option<ReplicaPlace>, Refusal> {
+    if !console.engine.journal.store().is_shared() {
         return Ok(None);
     }
     let lives = |replica: &ReplicaState| replica.standing != Standing::Gone;
-    let living: Vec<_> = app.journal.store().replicas().await?.into_iter().filter(lives).collect();
+    let living: Vec<_> =
+        console.engine.journal.store().replicas().await?.into_iter().filter(lives).collect();
     let own = living.iter().enumerate().find(|(_, replica)| replica.is_self);
     Ok(own.map(|(at, own)| ReplicaPlace { name: own.name.clone(), n: at + 1, of: living.len() }))
 }

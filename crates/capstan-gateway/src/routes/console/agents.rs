@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::numbers::{DAY, FAULTS_OF_ANY, HOUR, before, sees};
-use crate::app::App;
+use crate::console::Console;
 use crate::console::rollups::percentile;
 use crate::console::visitor::Visitor;
 use crate::openapi::{Answer, Content, Row, Tag, model};
@@ -124,10 +124,10 @@ pub(crate) const AGENTS: Row = Row {
     ..Row::NONE
 };
 
-pub(crate) async fn agents(State(app): State<App>, visitor: Visitor) -> Json<AgentTable> {
-    let (now, mut sums) = (app.wall.now(), HashMap::<String, Sums>::new());
+pub(crate) async fn agents(State(console): State<Console>, visitor: Visitor) -> Json<AgentTable> {
+    let (now, mut sums) = (console.engine.wall.now(), HashMap::<String, Sums>::new());
     let is_seen = |key: &RollupKey| !key.is_fault && sees(&visitor, key);
-    app.console.rollups.since(before(now, DAY), now, is_seen, |at, key, counts| {
+    console.memory.rollups.since(before(now, DAY), now, is_seen, |at, key, counts| {
         let Sums { outcomes, day, hour } = sums.entry(key.agent.clone()).or_default();
         day.add(counts);
         if at >= before(now, HOUR) {
@@ -141,20 +141,20 @@ pub(crate) async fn agents(State(app): State<App>, visitor: Visitor) -> Json<Age
             Some(Status::Running | Status::Waiting) | None => {}
         }
     });
-    let open = app.live.by_agent(|tenant| visitor.sees(tenant));
-    let default = app.default_agent().map(|agent| agent.id);
-    let mut known: Vec<_> = app.agents().collect();
+    let open = console.engine.live.by_agent(|tenant| visitor.sees(tenant));
+    let default = console.engine.default_agent().map(|agent| agent.id);
+    let mut known: Vec<_> = console.engine.agents().collect();
     known.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));
     let agents = known.into_iter().map(|agent| {
         let sum = sums.remove(&*agent.name).unwrap_or_default();
         let open = open.get(&*agent.name).copied().unwrap_or_default();
-        described(&app, &visitor, agent, open, sum)
+        described(&console, &visitor, agent, open, sum)
     });
     Json(AgentTable { agents: agents.collect() })
 }
 
 fn described(
-    app: &App,
+    console: &Console,
     visitor: &Visitor,
     agent: &Registered,
     (running, waiting): (u64, u64),
@@ -163,10 +163,10 @@ fn described(
     let about = agent.agent.about();
     // How the server reaches its upstreams is no tenant's business.
     let endpoint = agent.agent.endpoint().filter(|_| visitor.sees_server());
-    let timeouts = &app.settings.timeouts;
+    let timeouts = &console.engine.settings.timeouts;
     // What an agent did last may have been somebody else's run.
     let latest =
-        Some(app.console.rollups.latest_of(&agent.name)).filter(|_| visitor.tenants().is_none());
+        Some(console.memory.rollups.latest_of(&agent.name)).filter(|_| visitor.tenants().is_none());
     let latest = latest.unwrap_or_default();
     #[allow(clippy::cast_precision_loss)]
     let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);

@@ -5,7 +5,7 @@ use axum::response::Response;
 use capstan_protocol::FaultKind;
 
 use super::about;
-use crate::app::App;
+use crate::console::Console;
 use crate::console::feed::{self, FeedEvent};
 use crate::console::visitor::Visitor;
 use crate::openapi::{Answer, Content, Row, Tag, model};
@@ -28,7 +28,10 @@ pub(crate) const EVENTS: Row = Row {
     ..Row::NONE
 };
 
-pub(crate) async fn events(State(app): State<App>, visitor: Visitor) -> Result<Response, Refusal> {
-    let health = about::line(&app, &visitor).await?;
-    Ok(feed::respond(&app, visitor, &health)?)
+pub(crate) async fn events(
+    State(console): State<Console>,
+    visitor: Visitor,
+) -> Result<Response, Refusal> {
+    let health = about::line(&console, &visitor).await?;
+    Ok(feed::respond(&console, visitor, &health)?)
 }

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::numbers::{DAY, FAULTS_OF_ANY, HOUR, MINUTE, before, sees, title_of};
-use crate::app::App;
+use crate::console::Console;
 use crate::console::visitor::Visitor;
 use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::query::Query;
@@ -93,21 +93,29 @@ impl Sums {
 }
 
 pub(crate) async fn faults(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
     Query(params): Query<FaultParams>,
 ) -> Result<Json<FaultTable>, Refusal> {
-    let to = params.until.unwrap_or_else(|| app.wall.now());
+    let to = params.until.unwrap_or_else(|| console.engine.wall.now());
     let from = params.since.unwrap_or_else(|| before(to, DAY));
     // Others' numbers are in the store alone.
-    let is_recent =
-        from >= before(app.wall.now(), DAY + MINUTE) && !app.journal.store().is_shared();
+    let is_recent = from >= before(console.engine.wall.now(), DAY + MINUTE)
+        && !console.engine.journal.store().is_shared();
     let mut sums = Sums::default();
     if is_recent {
         let is_seen = |key: &RollupKey| sees(&visitor, key);
-        app.console.rollups.since(from, to, is_seen, |at, key, counts| sums.add(at, key, counts));
+        console
+            .memory
+            .rollups
+            .since(from, to, is_seen, |at, key, counts| sums.add(at, key, counts));
     } else {
-        let rows = app.journal.store().rollups(Rollup::hour_of(from), Rollup::hour_of(to)).await?;
+        let rows = console
+            .engine
+            .journal
+            .store()
+            .rollups(Rollup::hour_of(from), Rollup::hour_of(to))
+            .await?;
         for row in rows.iter().filter(|row| sees(&visitor, &row.key)) {
             sums.add(Rollup::time_of(row.hour), &row.key, &row.counts);
         }

@@ -3,7 +3,7 @@
 use capstan_journal::{Counts, RollupKey};
 use capstan_protocol::{CATALOGUE, FaultKind, Timestamp};
 
-use crate::app::App;
+use crate::console::Console;
 use crate::console::visitor::Visitor;
 
 pub(super) const FAULTS_OF_ANY: &[FaultKind] =
@@ -29,10 +29,11 @@ pub(super) fn all_faults(counts: &Counts) -> u64 {
 }
 
 /// Faults in sight of the last so many seconds.
-pub(super) fn faults_lately(app: &App, visitor: &Visitor, seconds: i64) -> u64 {
-    let (now, mut sum) = (app.wall.now(), 0_u64);
+pub(super) fn faults_lately(console: &Console, visitor: &Visitor, seconds: i64) -> u64 {
+    let (now, mut sum) = (console.engine.wall.now(), 0_u64);
     let is_seen = |key: &RollupKey| key.is_fault && sees(visitor, key);
-    app.console
+    console
+        .memory
         .rollups
         .since(before(now, seconds), now, is_seen, |_, _, counts| sum += all_faults(counts));
     sum

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::numbers::{FAULTS_OF_ANY, HOUR, all_faults, before, sees, title_of};
-use crate::app::App;
+use crate::console::Console;
 use crate::console::attention::{self, Attention};
 use crate::console::visitor::Visitor;
 use crate::openapi::{Answer, Content, Row, Tag, model};
@@ -45,15 +45,15 @@ pub(crate) const OVERVIEW: Row = Row {
 };
 
 pub(crate) async fn overview(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
 ) -> Result<Json<Overview>, Refusal> {
-    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
-    let attention = attention::of(&app, &visitor).await?;
-    let now = app.wall.now();
+    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let attention = attention::of(&console, &visitor).await?;
+    let now = console.engine.wall.now();
     let mut counts = HashMap::<(String, String), u64>::new();
     let is_seen = |key: &RollupKey| key.is_fault && sees(&visitor, key);
-    app.console.rollups.since(before(now, HOUR), now, is_seen, |_, key, found| {
+    console.memory.rollups.since(before(now, HOUR), now, is_seen, |_, key, found| {
         *counts.entry((key.code.clone(), key.agent.clone())).or_default() += all_faults(found);
     });
     let mut faults: Vec<_> = counts

@@ -6,7 +6,7 @@ use capstan_protocol::FaultKind;
 
 use super::numbers::FAULTS_OF_ANY;
 use crate::answers::ReplicaList;
-use crate::app::App;
+use crate::console::Console;
 use crate::console::visitor::Visitor;
 use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
@@ -22,12 +22,12 @@ pub(crate) const REPLICAS: Row = Row {
 };
 
 pub(crate) async fn replicas(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
 ) -> Result<Json<ReplicaList>, Refusal> {
     if !visitor.sees_server() {
         return Err(FaultKind::RouteNotFound.into());
     }
-    let replicas = app.journal.store().replicas().await?;
+    let replicas = console.engine.journal.store().replicas().await?;
     Ok(Json(ReplicaList { replicas: replicas.into_iter().map(listed).collect() }))
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::numbers::{HOUR, before};
-use crate::app::App;
+use crate::console::Console;
 use crate::console::answers::{Findings, Marks, RunDetails, RunRow, RunRows, StoppedRun};
 use crate::console::marks::Span;
 use crate::console::visitor::{Act, Look, Visitor};
@@ -54,12 +54,12 @@ pub(crate) const FIND: Row = Row {
 };
 
 pub(crate) async fn find(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
     Query(params): Query<FindParams>,
 ) -> Result<Json<Findings>, Refusal> {
-    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
-    Ok(Json(search::find(&app, &visitor, &params.q).await?))
+    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    Ok(Json(search::find(&console, &visitor, &params.q).await?))
 }
 
 /// Which runs.
@@ -107,24 +107,24 @@ pub(crate) const LIST: Row = Row {
 const PAGE: usize = 50;
 
 pub(crate) async fn list(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
     Query(params): Query<ListParams>,
 ) -> Result<Json<RunRows>, Refusal> {
     let by_session = params.session.is_some();
-    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
     let page = match query_of(&visitor, params)? {
-        Some(query) => app.journal.store().page(query).await?,
+        Some(query) => console.engine.journal.store().page(query).await?,
         None => RunPage::default(),
     };
     // Sessions whose names are not told cannot be asked for either.
-    let is_told = |run: &&Run| !by_session || visitor.sees_sessions_of(&app, &run.tenant);
+    let is_told = |run: &&Run| !by_session || visitor.sees_sessions_of(&console, &run.tenant);
     Ok(Json(RunRows {
         runs: page
             .runs
             .iter()
             .filter(is_told)
-            .map(|run| RunRow::new(&app, &visitor, run))
+            .map(|run| RunRow::new(&console, &visitor, run))
             .collect(),
         next: page.next,
         looked_back_to: page.looked_back_to,
@@ -174,22 +174,22 @@ pub(crate) const DETAILS: Row = Row {
 };
 
 pub(crate) async fn details(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
     Path(id): Path<String>,
 ) -> Result<Json<RunDetails>, Refusal> {
-    let run = visitor.run(&app, &id).await?;
-    let run = Run { owner: owner_of(&app, &visitor, &run).await?, ..run };
-    let mut told = RunDetails::new(&app, &visitor, &run);
+    let run = visitor.run(&console, &id).await?;
+    let run = Run { owner: owner_of(&console, &visitor, &run).await?, ..run };
+    let mut told = RunDetails::new(&console, &visitor, &run);
     if let Some(fault) = &mut told.fault {
-        fault.others_last_hour = others(&app, &visitor, &run, &fault.code).await?;
+        fault.others_last_hour = others(&console, &visitor, &run, &fault.code).await?;
     }
     if let Some(fault) = &mut told.fault
         && told.may.content
     {
         let seq = run.attempts.iter().rev().find_map(|attempt| attempt.fault_seq);
         fault.details = match seq {
-            Some(seq) => details_at(&app, &run, seq).await,
+            Some(seq) => details_at(&console, &run, seq).await,
             None => None,
         };
     }
@@ -197,8 +197,12 @@ pub(crate) async fn details(
 }
 
 /// The process that works on a run, where it may be another one.
-async fn owner_of(app: &App, visitor: &Visitor, run: &Run) -> Result<Option<String>, Refusal> {
-    let store = app.journal.store();
+async fn owner_of(
+    console: &Console,
+    visitor: &Visitor,
+    run: &Run,
+) -> Result<Option<String>, Refusal> {
+    let store = console.engine.journal.store();
     if !(store.is_shared() && visitor.sees_server() && run.state == RunState::Running) {
         return Ok(None);
     }
@@ -213,20 +217,31 @@ async fn owner_of(app: &App, visitor: &Visitor, run: &Run) -> Result<Option<Stri
 const MOST_OTHERS: usize = 100;
 
 /// How many others met the fault lately, as the list of them would tell.
-async fn others(app: &App, visitor: &Visitor, run: &Run, code: &str) -> Result<u64, Refusal> {
-    let from = Some(RunQuery::first_id_at(before(app.wall.now(), HOUR)));
+async fn others(
+    console: &Console,
+    visitor: &Visitor,
+    run: &Run,
+    code: &str,
+) -> Result<u64, Refusal> {
+    let from = Some(RunQuery::first_id_at(before(console.engine.wall.now(), HOUR)));
     let (tenants, fault) = (visitor.names(), Some(code.to_owned()));
     // The run itself may be among them.
     let query = RunQuery { tenants, fault, from, limit: MOST_OTHERS + 1, ..RunQuery::default() };
-    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
-    let page = app.journal.store().page(query).await?;
+    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let page = console.engine.journal.store().page(query).await?;
     let others = page.runs.iter().filter(|other| other.stream_id != run.stream_id);
     Ok(others.take(MOST_OTHERS).count() as u64)
 }
 
 /// What an error packet of a run says beyond its code. What cannot be read is not told.
-async fn details_at(app: &App, run: &Run, seq: u64) -> Option<Value> {
-    let frames = app.journal.store().read(run.stream_id, seq.saturating_sub(1), 1, 1).await.ok()?;
+async fn details_at(console: &Console, run: &Run, seq: u64) -> Option<Value> {
+    let frames = console
+        .engine
+        .journal
+        .store()
+        .read(run.stream_id, seq.saturating_sub(1), 1, 1)
+        .await
+        .ok()?;
     let packet = sse::decode_packet(&frames.first().filter(|frame| frame.seq == seq)?.bytes)?;
     let Payload::Error(error) = packet.payload else { return None };
     serde_json::to_value(error).ok()
@@ -258,19 +273,19 @@ pub(crate) const MARKS: Row = Row {
 };
 
 pub(crate) async fn marks(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
     Path(id): Path<String>,
     Query(params): Query<MarkParams>,
 ) -> Result<Json<Marks>, Refusal> {
-    let run = visitor.run(&app, &id).await?;
+    let run = visitor.run(&console, &id).await?;
     let span = Span {
         from: params.from.unwrap_or(1),
         to: params.to.unwrap_or(u64::MAX),
         columns: params.columns.unwrap_or(800),
     };
-    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
-    Ok(Json(packets::of(&app, &run, span).await?))
+    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    Ok(Json(packets::of(&console, &run, span).await?))
 }
 
 /// Which frames.
@@ -307,16 +322,16 @@ pub(crate) const FRAMES: Row = Row {
 };
 
 pub(crate) async fn frames(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
     Path(id): Path<String>,
     Query(params): Query<FrameParams>,
 ) -> Result<Response, Refusal> {
-    let run = visitor.run(&app, &id).await?;
-    visitor.look(&app, Look::Frames, &run.tenant, Some(run.stream_id))?;
-    let face = telling::face_of(&app, params.face.as_deref())?;
+    let run = visitor.run(&console, &id).await?;
+    visitor.look(&console, Look::Frames, &run.tenant, Some(run.stream_id))?;
+    let face = telling::face_of(&console, params.face.as_deref())?;
     let span = (params.from.unwrap_or(1), params.to.unwrap_or(u64::MAX));
-    Ok(telling::respond(&app, run, face, span).await?)
+    Ok(telling::respond(&console, run, face, span).await?)
 }
 
 pub(crate) const BODY: Row = Row {
@@ -331,13 +346,19 @@ pub(crate) const BODY: Row = Row {
 };
 
 pub(crate) async fn body(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
-    let run = visitor.run(&app, &id).await?;
-    visitor.look(&app, Look::Body, &run.tenant, Some(run.stream_id))?;
-    let body = app.journal.store().body(run.stream_id).await?.ok_or(FaultKind::StreamExpired)?;
+    let run = visitor.run(&console, &id).await?;
+    visitor.look(&console, Look::Body, &run.tenant, Some(run.stream_id))?;
+    let body = console
+        .engine
+        .journal
+        .store()
+        .body(run.stream_id)
+        .await?
+        .ok_or(FaultKind::StreamExpired)?;
     let mut response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -357,15 +378,15 @@ pub(crate) const STOP: Row = Row {
 };
 
 pub(crate) async fn stop(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
     Path(id): Path<String>,
 ) -> Result<Json<StoppedRun>, Refusal> {
-    let run = visitor.run(&app, &id).await?;
-    visitor.check_act(&app, Act::Stop, &run.tenant)?;
-    let (was_open, run) = (run.is_open(), stopping::stop(&app, run).await?);
+    let run = visitor.run(&console, &id).await?;
+    visitor.check_act(&console, Act::Stop, &run.tenant)?;
+    let (was_open, run) = (run.is_open(), stopping::stop(&console.engine, run).await?);
     if was_open {
-        visitor.did(&app, Act::Stop, &run.tenant, Target::Stream(run.stream_id));
+        visitor.did(&console, Act::Stop, &run.tenant, Target::Stream(run.stream_id));
     }
     Ok(Json(StoppedRun { state: Status::of(&run).word(), reason: run.reason }))
 }
@@ -383,25 +404,31 @@ pub(crate) const PURGE: Row = Row {
 };
 
 pub(crate) async fn purge(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Refusal> {
-    let run = visitor.run(&app, &id).await?;
-    visitor.check_act(&app, Act::Purge, &run.tenant)?;
-    let run = erase::stream(&app, run).await?;
-    visitor.did(&app, Act::Purge, &run.tenant, Target::Stream(run.stream_id));
+    let run = visitor.run(&console, &id).await?;
+    visitor.check_act(&console, Act::Purge, &run.tenant)?;
+    let run = erase::stream(&console.engine, run).await?;
+    visitor.did(&console, Act::Purge, &run.tenant, Target::Stream(run.stream_id));
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Whether a session of this tenant's is in sight; `SessionNotFound` otherwise, whoever's it is.
 pub(super) async fn check_session(
-    app: &App,
+    console: &Console,
     visitor: &Visitor,
     tenant: &str,
     session: &str,
 ) -> Result<(), Fault> {
-    let is_known = visitor.sees_sessions_of(app, tenant)
-        && app.journal.store().has_session(tenant, session).await.map_err(journal_fault)?;
+    let is_known = visitor.sees_sessions_of(console, tenant)
+        && console
+            .engine
+            .journal
+            .store()
+            .has_session(tenant, session)
+            .await
+            .map_err(journal_fault)?;
     is_known.then_some(()).ok_or_else(|| Fault::new(FaultKind::SessionNotFound))
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::runs::check_session;
 use crate::accounted_body;
 use crate::answers::SessionTurn;
-use crate::app::App;
+use crate::console::Console;
 use crate::console::answers::RunRow;
 use crate::console::visitor::{Act, Look, Visitor};
 use crate::identity::audit::Target;
@@ -72,15 +72,15 @@ pub(crate) const READ: Row = Row {
 };
 
 pub(crate) async fn read(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
     Path((tenant, session)): Path<(String, String)>,
     Query(params): Query<TurnParams>,
 ) -> Result<Response, Refusal> {
-    check_session(&app, &visitor, &tenant, &session).await?;
-    visitor.look(&app, Look::Session, &tenant, None)?;
-    let (store, after) = (app.journal.store(), params.from.unwrap_or(0));
-    let _one = app.limiter.cpu_offload.answer(&visitor.payer()).await;
+    check_session(&console, &visitor, &tenant, &session).await?;
+    visitor.look(&console, Look::Session, &tenant, None)?;
+    let (store, after) = (console.engine.journal.store(), params.from.unwrap_or(0));
+    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
     let page = store
         .turns(TurnRange {
             tenant: &tenant,
@@ -91,8 +91,8 @@ pub(crate) async fn read(
         })
         .await?;
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
-    let mut load = app.limiter.load(&tenant);
-    load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
+    let mut load = console.engine.limiter.load(&tenant);
+    load.grow(bytes.saturating_mul(3), &console.engine.settings.limits)?;
     let last = page.last().map_or(after, |turn| turn.number);
     let has_more = !store
         .turns(TurnRange {
@@ -104,14 +104,14 @@ pub(crate) async fn read(
         .is_empty();
     let mut turns = Vec::new();
     for turn in page {
-        turns.push(NumberedTurn { n: turn.number, turn: shown(&app, turn).await? });
+        turns.push(NumberedTurn { n: turn.number, turn: shown(&console.engine, turn).await? });
     }
     let runs = store
         .named(Named { limit: PAGE, ..Named::all(&tenant, NameKind::Session, &session) })
         .await?;
     let mut usage = Map::new();
     runs.iter().filter_map(|run| run.usage.as_ref()).for_each(|used| add(&mut usage, used));
-    let runs = runs.iter().map(|run| RunRow::new(&app, &visitor, run)).collect();
+    let runs = runs.iter().map(|run| RunRow::new(&console, &visitor, run)).collect();
     let next = Some(last).filter(|_| has_more);
     Ok(accounted_body::json(&Conversation { turns, runs, usage, next }, load)?)
 }
@@ -144,13 +144,13 @@ pub(crate) const PURGE: Row = Row {
 };
 
 pub(crate) async fn purge(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
     Path((tenant, session)): Path<(String, String)>,
 ) -> Result<StatusCode, Refusal> {
-    check_session(&app, &visitor, &tenant, &session).await?;
-    visitor.check_act(&app, Act::Purge, &tenant)?;
-    erase::session(&app, &tenant, &session).await?;
-    visitor.did(&app, Act::Purge, &tenant, Target::Session(&session));
+    check_session(&console, &visitor, &tenant, &session).await?;
+    visitor.check_act(&console, Act::Purge, &tenant)?;
+    erase::session(&console.engine, &tenant, &session).await?;
+    visitor.did(&console, Act::Purge, &tenant, Target::Session(&session));
     Ok(StatusCode::NO_CONTENT)
 }

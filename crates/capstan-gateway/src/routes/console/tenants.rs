@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::numbers::{DAY, FAULTS_OF_ANY, before};
-use crate::app::App;
+use crate::console::Console;
 use crate::console::visitor::Visitor;
 use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
@@ -64,37 +64,43 @@ pub(crate) const TENANTS: Row = Row {
 };
 
 pub(crate) async fn tenants(
-    State(app): State<App>,
+    State(console): State<Console>,
     visitor: Visitor,
 ) -> Result<Json<TenantTable>, Refusal> {
     let mut tenants = Vec::new();
-    for name in visitor.known_tenants(&app).into_iter().take(MOST_TENANTS) {
-        tenants.push(used_by(&app, name).await?);
+    for name in visitor.known_tenants(&console).into_iter().take(MOST_TENANTS) {
+        tenants.push(used_by(&console, name).await?);
     }
     Ok(Json(TenantTable { tenants }))
 }
 
-async fn used_by(app: &App, name: String) -> Result<TenantDetails, Refusal> {
-    let (limits, now) = (&app.settings.limits, app.wall.now());
-    let (usage, quota) = (app.journal.store().usage(&name, "").await?, app.quota_of(&name));
-    let retention =
-        app.settings.tenants.retention(&app.settings.retention, limits.unstored_bytes_per_tenant);
+async fn used_by(console: &Console, name: String) -> Result<TenantDetails, Refusal> {
+    let (limits, now) = (&console.engine.settings.limits, console.engine.wall.now());
+    let (usage, quota) =
+        (console.engine.journal.store().usage(&name, "").await?, console.engine.quota_of(&name));
+    let retention = console
+        .cx
+        .tenants
+        .retention(&console.engine.settings.retention, limits.unstored_bytes_per_tenant);
     let kept = retention.tenants.get(&name);
     let today = now.as_micros().div_euclid(DAY * 1_000_000);
     let tokens = if usage.tokens.day.window >= today { usage.tokens.day.tokens } else { 0 };
     let of = |used: u64, limit: Option<u64>| Use { used, limit };
     let mut refusals = BTreeMap::<String, u64>::new();
     let is_own = |key: &RollupKey| key.is_fault && key.tenant == name;
-    app.console.rollups.since(before(now, DAY), now, is_own, |_, key, counts| {
+    console.memory.rollups.since(before(now, DAY), now, is_own, |_, key, counts| {
         if counts.refused > 0 {
             *refusals.entry(key.code.clone()).or_default() += counts.refused;
         }
     });
     Ok(TenantDetails {
         runs: of(usage.running, quota.running),
-        responses: of(app.limiter.readers_of(&name) as u64, Some(limits.readers_per_tenant as u64)),
+        responses: of(
+            console.engine.limiter.readers_of(&name) as u64,
+            Some(limits.readers_per_tenant as u64),
+        ),
         requests_per_minute: of(
-            app.console.rollups.begun_by(&name, now),
+            console.memory.rollups.begun_by(&name, now),
             quota.per_minute.map(|most| most.get().into()),
         ),
         sessions: of(usage.sessions, quota.sessions),
@@ -107,7 +113,7 @@ async fn used_by(app: &App, name: String) -> Result<TenantDetails, Refusal> {
             max_age_seconds: kept.map_or(retention.max_age, |kept| kept.max_age).as_secs_f64(),
             max_bytes: kept.and_then(|kept| kept.max_bytes),
         },
-        no_store: app.settings.tenants.is_unstored(&name),
+        no_store: console.cx.tenants.is_unstored(&name),
         refusals,
         name,
     })

@@ -60,12 +60,12 @@ async fn repeated(
     hash: [u8; 32],
 ) -> Result<Option<Bytes>, Fault> {
     let Some(key) = key else { return Ok(None) };
-    let found = cx.journal.store().find(tenant, key).await.map_err(journal_fault)?;
+    let found = cx.engine.journal.store().find(tenant, key).await.map_err(journal_fault)?;
     let Some(Found::Run(run)) = found else { return Ok(None) };
     if run.body_hash != hash {
         return Ok(None);
     }
-    cx.journal.store().body(run.stream_id).await.map_err(journal_fault)
+    cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)
 }
 
 async fn resolve(cx: &FaceContext, tenant: &str, body: Bytes) -> Result<Bytes, Fault> {
@@ -116,14 +116,15 @@ async fn items_in(
     tenant: &str,
     stream: Uuid,
 ) -> Result<HashMap<String, Box<RawValue>>, Fault> {
-    let found = lookup::by_stream(cx, tenant, &stream.to_string()).await.ok();
+    let found = lookup::by_stream(&cx.engine, tenant, &stream.to_string()).await.ok();
     let Some(run) = found.filter(|run| run.face == NAME) else { return Ok(HashMap::new()) };
     let whole = reader::so_far::<Output>(cx, &run).await?;
     let said = items(stream, &whole.transcript, "completed");
     let said = said.iter().filter_map(|item| {
         Some((item.id().to_owned(), serde_json::value::to_raw_value(item).ok()?))
     });
-    let body = cx.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
+    let body =
+        cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
     let asked = asked_with(stream, &body)
         .into_iter()
         .filter_map(|(id, item)| Some((id, RawValue::from_string(item).ok()?)));

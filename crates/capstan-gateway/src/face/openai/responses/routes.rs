@@ -91,7 +91,8 @@ impl About {
             Fault::new(FaultKind::StreamNotFound).with_message(message)
         };
         let stream = stream_of(&self.id).ok_or_else(unknown)?;
-        let run = lookup::by_stream(&self.cx, &self.caller.tenant, &stream.to_string()).await?;
+        let run =
+            lookup::by_stream(&self.cx.engine, &self.caller.tenant, &stream.to_string()).await?;
         Some(run).filter(|run| run.face == NAME).ok_or_else(unknown)
     }
 
@@ -99,7 +100,7 @@ impl About {
     async fn told(&self, run: &Run) -> Result<Response, Fault> {
         let echo = echo_of(&self.cx, run).await?;
         let whole = reader::so_far::<Output>(&self.cx, run).await?;
-        let exposure = self.cx.settings.exposure;
+        let exposure = self.cx.engine.settings.exposure;
         let mut response =
             whole.told(|whole| Json(ResponseObject::of(whole, &echo, exposure)).into_response());
         reader::name_stream(run, &mut response);
@@ -152,7 +153,7 @@ async fn cancel(about: About) -> Result<Response, Refusal> {
     let stopped = async {
         let run = about.run().await?;
         let was_open = run.state != RunState::Closed;
-        let run = stopping::stop(&about.cx, run).await?;
+        let run = stopping::stop(&about.cx.engine, run).await?;
         if was_open {
             about.cx.audit.stopped(&about.caller, &run);
         }
@@ -171,7 +172,7 @@ struct Deleted {
 
 async fn erase(about: About) -> Result<Response, Refusal> {
     let erased = async {
-        let run = purge::stream(&about.cx, about.run().await?).await?;
+        let run = purge::stream(&about.cx.engine, about.run().await?).await?;
         about.cx.audit.did(
             &Who::from(&about.caller),
             Deed::PurgedStream,
@@ -188,11 +189,12 @@ async fn input_items(about: About) -> Result<Response, Refusal> {
     let listed = async {
         let params: PageParams = query::parse(&about.parts.uri)?;
         let run = about.run().await?;
-        let body = about.cx.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-        let (limiter, body) = (&about.cx.limiter, body.unwrap_or_default());
+        let body =
+            about.cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+        let (limiter, body) = (&about.cx.engine.limiter, body.unwrap_or_default());
         // The body, its items, and the answer's text.
         let mut load = limiter.load(&run.tenant);
-        load.grow(body.len().saturating_mul(3), &about.cx.settings.limits)?;
+        load.grow(body.len().saturating_mul(3), &about.cx.engine.settings.limits)?;
         let _begun = limiter.cpu_offload.begin(&run.tenant, body.len()).await;
         let page = cpu_offload::run(body.len(), || ItemPage::of(run.stream_id, &body, &params))?;
         accounted_body::json(&page, load)

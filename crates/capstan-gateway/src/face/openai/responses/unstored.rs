@@ -50,7 +50,7 @@ impl Tenants {
 pub(super) async fn erase(cx: &FaceContext, tenants: &Tenants) {
     for tenant in tenants.all(cx) {
         if let Err(fault) = erase_of(cx, &tenant).await {
-            let cause = cx.loggable(&fault);
+            let cause = cx.engine.loggable(&fault);
             tracing::warn!(
                 tenant,
                 code = fault.code(),
@@ -65,6 +65,7 @@ async fn erase_of(cx: &FaceContext, tenant: &str) -> Result<(), Fault> {
     let mut before = None;
     loop {
         let found = cx
+            .engine
             .journal
             .store()
             .named(Named { tenant, kind: NameKind::Chat, name: NAME, before, limit: PAGE })
@@ -73,13 +74,13 @@ async fn erase_of(cx: &FaceContext, tenant: &str) -> Result<(), Fault> {
         let Some(oldest) = found.last() else { return Ok(()) };
         before = Some(oldest.stream_id);
         for run in found.into_iter().filter(|run| is_due(cx, run)) {
-            purge::stream(cx, run).await?;
+            purge::stream(&cx.engine, run).await?;
         }
     }
 }
 
 fn is_due(cx: &FaceContext, run: &Run) -> bool {
-    run.closed_at.is_some_and(|closed| between(closed, cx.wall.now()) >= KEPT)
+    run.closed_at.is_some_and(|closed| between(closed, cx.engine.wall.now()) >= KEPT)
 }
 
 #[cfg(test)]
@@ -97,26 +98,34 @@ mod tests {
         let clock = Clock::by_hand();
         let journal =
             Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
-        let cx = Gateway::new(journal).clock(clock.clone()).into_app();
+        let cx = Gateway::new(journal).clock(clock.clone()).into_services().cx.clone();
         let claim = |key: &str, chat: Option<&str>| Claim {
             chat: chat.map(str::to_owned),
-            ..Claim::new(LOCAL, key, Uuid::now_v7(), cx.wall.now())
+            ..Claim::new(LOCAL, key, Uuid::now_v7(), cx.engine.wall.now())
         };
         let mut runs = Vec::new();
         for claim in [claim("a", Some(NAME)), claim("b", None), claim("c", Some(NAME))] {
-            runs.push(cx.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run);
+            runs.push(cx.engine.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run);
         }
         for run in &runs[..2] {
-            let to = Run { state: RunState::Closed, closed_at: Some(cx.wall.now()), ..run.clone() };
+            let to = Run {
+                state: RunState::Closed,
+                closed_at: Some(cx.engine.wall.now()),
+                ..run.clone()
+            };
             assert!(
-                cx.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap()
+                cx.engine
+                    .journal
+                    .transition((RunState::Running, 1), to, Vec::new(), None)
+                    .await
+                    .unwrap()
             );
         }
         let kept = async || {
             erase(&cx, &Tenants::default()).await;
             let mut kept = Vec::new();
             for run in &runs {
-                kept.push(cx.journal.store().run(run.stream_id).await.unwrap().is_some());
+                kept.push(cx.engine.journal.store().run(run.stream_id).await.unwrap().is_some());
             }
             kept
         };

@@ -1,0 +1,167 @@
+//! Serving and draining.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use capstan_agent::END_LIMIT;
+use capstan_engine::Engine;
+use capstan_engine::recovery;
+use tokio::net::TcpListener;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use crate::edge::admission::Admission;
+use crate::edge::server::{LAST_WORDS, Routers, listen};
+use crate::gateway::Gateway;
+use crate::router::Behind;
+use crate::services::Services;
+use crate::{console, face, router};
+
+/// How serving ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Drained {
+    /// Runs that were interrupted by the restart before this life.
+    pub recovered: usize,
+}
+
+/// A gateway at work, without a listener of its own: for programs that mount it into their own
+/// server.
+pub struct Service {
+    services: Arc<Services>,
+    recovered: usize,
+    keepers: [AbortOnDropHandle<()>; 2],
+}
+
+impl Service {
+    /// Recovers what an earlier life left open, then sets to work.
+    pub async fn start(gateway: Gateway) -> io::Result<Self> {
+        Self::recover(gateway.into_services()).await
+    }
+
+    async fn recover(services: Arc<Services>) -> io::Result<Self> {
+        let Services { engine, console, metrics, .. } = &*services;
+        let (journal, metrics) = (engine.journal.clone(), metrics.clone());
+        // Recovery waits for the journal as well.
+        let counting = tokio::spawn(async move { metrics.journal.watch(&**journal.store()).await });
+        let counting = AbortOnDropHandle::new(counting);
+        if !engine.journal.store().is_shared() {
+            console::rollups::remember(console).await;
+        }
+        let recovered = recovery::recover(engine).await.map_err(io::Error::other)?;
+        let sweeper = AbortOnDropHandle::new(tokio::spawn(keep_house(services.clone())));
+        Ok(Self { services, recovered, keepers: [sweeper, counting] })
+    }
+
+    /// The routes, ready to be served.
+    pub fn router(&self) -> Router {
+        router::router(&self.services, Behind::All)
+    }
+
+    /// Refuses new runs, serves what is open for a while, interrupts what is left, closes the
+    /// journal.
+    pub async fn drain(self) -> io::Result<Drained> {
+        self.stop(&TaskTracker::new()).await
+    }
+
+    async fn stop(self, connections: &TaskTracker) -> io::Result<Drained> {
+        let Services { engine, console, .. } = &*self.services;
+        drain(engine, connections).await;
+        drop(self.keepers);
+        console::rollups::save(console).await;
+        engine.journal.store().close().await.map_err(io::Error::other)?;
+        Ok(Drained { recovered: self.recovered })
+    }
+}
+
+/// Serves until `shutdown` resolves, then drains: new runs are refused, what is open is served for
+/// a while, runs that are left are interrupted.
+pub async fn serve(
+    mut gateway: Gateway,
+    listeners: Vec<TcpListener>,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<Drained> {
+    let of_console = gateway.take_console_listeners();
+    let services = gateway.into_services();
+    let engine = &services.engine;
+    let main = if of_console.is_empty() { Behind::All } else { Behind::NoConsole };
+    let listeners = listeners.into_iter().map(|listener| (listener, main));
+    let listeners =
+        listeners.chain(of_console.into_iter().map(|listener| (listener, Behind::Console)));
+    // Streams are served, and questions about health answered, while recovery is at work.
+    let (connections, admission) = (TaskTracker::new(), Admission::new(&engine.settings.limits));
+    let edge = services.edge();
+    for (listener, behind) in listeners {
+        let all = router::router(&services, behind);
+        let routers = Routers { all, health: router::health(&services) };
+        listen(&edge, listener, routers, &connections, &admission);
+    }
+    tokio::pin!(shutdown);
+    let service = tokio::select! {
+        // Connections are open: nobody may be left to wait there by a program that lives on.
+        service = Service::recover(services.clone()) => service.inspect_err(|_| engine.give_up())?,
+        () = &mut shutdown => {
+            // What is not recovered yet is left to the next life.
+            drain(engine, &connections).await;
+            engine.journal.store().close().await.map_err(io::Error::other)?;
+            return Ok(Drained { recovered: 0 });
+        }
+    };
+    let mut outdated = engine.journal.store().outdated();
+    tokio::select! {
+        () = &mut shutdown => service.stop(&connections).await,
+        // What runs may end, and nothing new begins; then it is left to builds that know more.
+        Some(()) = async { outdated.wait_for(|is_outdated| *is_outdated).await.ok().map(drop) } => {
+            service.stop(&connections).await?;
+            Err(io::Error::other("the journal asks for a newer build than this one"))
+        }
+        () = engine.broken.cancelled() => {
+            // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any
+            // more.
+            tokio::time::sleep(LAST_WORDS).await;
+            let why = engine.journal_broken().await;
+            Err(io::Error::other(format!("the journal is broken, and only a new process can mend \
+             that: {why}")))
+        }
+    }
+}
+
+/// How long the end waits at most for a journal that takes no writes.
+const UNWELL: Duration = Duration::from_secs(5);
+
+async fn drain(engine: &Engine, connections: &TaskTracker) {
+    engine.draining.cancel();
+    engine.journal.store().drain();
+    engine.tasks.close();
+    connections.close();
+    tracing::info!(runs = engine.tasks.len(), connections = connections.len(), "draining");
+    // Until the limit, runs may finish and whoever watches them may see it.
+    let _ = tokio::time::timeout(engine.settings.timeouts.drain, engine.tasks.wait()).await;
+    engine.stopped.cancel();
+    tokio::select! {
+        () = engine.tasks.wait() => {}
+        () = engine.unwell_for(engine.settings.timeouts.drain.min(UNWELL)) => tracing::warn!("the \
+         journal takes no writes: what is left open is recovered by the next life"),
+    }
+    // Runs that wait go on in another life; their spans end here.
+    engine.traces.forget(Duration::ZERO);
+    engine.closing.cancel();
+    engine.ended.cancel();
+    let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;
+    // What agents were told to end, here and elsewhere. An agent that never yields is not waited
+    // for.
+    engine.agents_at_work.close();
+    let _ = tokio::time::timeout(END_LIMIT + LAST_WORDS, engine.agents_at_work.wait()).await;
+}
+/// Does what nobody asks for, until the server stops.
+async fn keep_house(services: Arc<Services>) {
+    let Services { engine, cx, faces, console, .. } = &*services;
+    tokio::select! {
+        () = recovery::sweep(engine.clone()) => {}
+        () = console::keep_house(console) => {}
+        () = console::tell_load(console) => {}
+        () = face::keep_house(cx, faces) => {}
+    }
+}
