@@ -1,8 +1,9 @@
-//! The provider's own routes, beside those that it pretends to have: what it was asked, and what
-//! goes wrong next.
+//! What is no call of a model: the provider's own routes, and the small ones that clients of
+//! providers need.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::asked::Asked;
 use crate::connection::Request;
 use crate::fault::FAULTS;
 use crate::response::Step;
@@ -13,6 +14,8 @@ use crate::shared::Shared;
 const CALLS: &str = "/fake/calls";
 /// What goes wrong: read, or replaced by a body of rules.
 const FAULTS_ROUTE: &str = "/fake/faults";
+/// When all models came out.
+const CREATED: &str = "2026-01-01T00:00:00Z";
 
 /// The answer to a request that is no call.
 pub(crate) fn answer(request: &Request, shared: &Shared) -> Step {
@@ -26,28 +29,49 @@ pub(crate) fn answer(request: &Request, shared: &Shared) -> Step {
             }
             Err(error) => document(400, json!({ "error": { "message": error.to_string() } })),
         },
-        ("GET", path) if path.ends_with("/models") => {
-            let model = |row: &crate::fault::Row| {
-                json!({ "id": row.name, "object": "model",
-            "owned_by": "fake" })
-            };
-            document(
-                200,
-                json!({ "object": "list", "data": FAULTS.iter().map(model).collect::<Vec<_>>() }),
-            )
-        }
-        (method, path) => {
-            let message = format!(
-                "nothing at {method} {path}; there are POST …/chat/completions, …/responses and \
-                 …/messages, GET …/models, \
-                 GET {CALLS}, GET and PUT {FAULTS_ROUTE}"
-            );
-            document(404, json!({ "error": { "message": message } }))
-        }
+        (method, path) => provided(method, path, request, shared),
     }
 }
 
-fn document(status: u16, body: serde_json::Value) -> Step {
+/// What a provider has beside its models. It is on record.
+fn provided(method: &str, path: &str, request: &Request, shared: &Shared) -> Step {
+    let (api, answer) = match (method, path) {
+        ("HEAD", _) => ("probe", empty()),
+        ("GET", path) if path.ends_with("/models") => {
+            ("models", document(200, models(request, shared)))
+        }
+        ("GET", path) if path.contains("/models/") => {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            ("models", document(200, model(name, is_anthropic(request))))
+        }
+        ("POST", path) if path.ends_with("/count_tokens") => {
+            let tokens = Asked::of(&request.json()).prompt_tokens;
+            ("count-tokens", document(200, json!({ "input_tokens": tokens })))
+        }
+        // It speaks no WebSocket, and says so in the status at which clients take a plain stream.
+        ("GET", path) if path.ends_with("/responses") => {
+            let message = "There is no WebSocket here.";
+            ("unknown", document(426, json!({ "error": { "message": message } })))
+        }
+        (method, path) => {
+            let message = format!(
+                "nothing at {method} {path}; there are POST …/chat/completions, …/responses, \
+                 …/messages and …/messages/count_tokens, GET …/models, \
+                 GET {CALLS}, GET and PUT {FAULTS_ROUTE}"
+            );
+            ("unknown", document(404, json!({ "error": { "message": message } })))
+        }
+    };
+    shared.note(request, api);
+    answer
+}
+
+/// A response without a body, as HEAD wants it.
+fn empty() -> Step {
+    Step::Whole { status: 200, kind: "application/json", headers: Vec::new(), body: Vec::new() }
+}
+
+fn document(status: u16, body: Value) -> Step {
     Step::Whole {
         status,
         kind: "application/json",
@@ -56,7 +80,34 @@ fn document(status: u16, body: serde_json::Value) -> Step {
     }
 }
 
-fn rules(faults: &[Rule]) -> serde_json::Value {
+/// The script's models, then those that are called like faults.
+fn models(request: &Request, shared: &Shared) -> Value {
+    let mut names = shared.script().models.clone();
+    names.extend(FAULTS.iter().map(|row| row.name.to_owned()));
+    let is_anthropic = is_anthropic(request);
+    let models: Vec<Value> = names.iter().map(|name| model(name, is_anthropic)).collect();
+    if is_anthropic {
+        json!({ "data": models, "has_more": false, "first_id": names.first(),
+        "last_id": names.last() })
+    } else {
+        json!({ "object": "list", "data": models })
+    }
+}
+
+fn model(name: &str, is_anthropic: bool) -> Value {
+    if is_anthropic {
+        json!({ "type": "model", "id": name, "display_name": name, "created_at": CREATED })
+    } else {
+        json!({ "id": name, "object": "model", "owned_by": "fake" })
+    }
+}
+
+/// Anthropic's clients name the version of its API.
+fn is_anthropic(request: &Request) -> bool {
+    request.headers.iter().any(|(name, _)| name == "anthropic-version")
+}
+
+fn rules(faults: &[Rule]) -> Value {
     json!({ "faults": faults.iter().map(ToString::to_string).collect::<Vec<_>>() })
 }
 

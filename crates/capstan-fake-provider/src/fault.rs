@@ -46,6 +46,7 @@ pub enum Fault {
     NoUsage,
     ErrorInStream,
     RateLimitInStream,
+    OverloadedInStream,
     ErrorObjectInStream,
     DetailInStream,
     ErrorCodeInStream,
@@ -74,7 +75,8 @@ const fn row(fault: Fault, name: &'static str, what: &'static str) -> Row {
     Row { fault, name, what }
 }
 
-/// Every fault; beside these, `status-` with any number from 300 to 599.
+/// Every fault; beside these, `status-` with any number from 300 to 599. What strikes `after` so
+/// many tokens may be put to a [`Place`](crate::Place) instead.
 pub const FAULTS: &[Row] = &[
     row(
         Fault::RefuseConnection,
@@ -177,6 +179,11 @@ pub const FAULTS: &[Row] = &[
         "a rate limit's error event `after` tokens (20)",
     ),
     row(
+        Fault::OverloadedInStream,
+        "overloaded-in-stream",
+        "an overload's error event `after` tokens (20)",
+    ),
+    row(
         Fault::ErrorObjectInStream,
         "error-object-in-stream",
         "`{\"object\":\"error\"}` `after` tokens (20), then done",
@@ -212,6 +219,22 @@ pub const FAULTS: &[Row] = &[
     row(Fault::ContentParts, "content-parts", "content is a list of parts"),
     row(Fault::MessageForDelta, "message-for-delta", "`message` stands where `delta` should"),
 ];
+
+impl Fault {
+    /// Whether it strikes before anybody has read the request.
+    pub(crate) fn comes_first(self) -> bool {
+        matches!(
+            self,
+            Self::ResetBeforeHeaders
+                | Self::CloseBeforeHeaders
+                | Self::Silent
+                | Self::Status(429..)
+                | Self::WrongKey
+                | Self::Quota
+                | Self::Html502
+        )
+    }
+}
 
 /// No fault has this name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

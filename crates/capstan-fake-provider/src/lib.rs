@@ -6,21 +6,28 @@
 
 mod answer;
 mod asked;
+mod condition;
 mod connection;
 mod control;
 mod fault;
+mod output;
 mod packing;
+mod place;
 mod record;
+mod refusal;
 mod response;
 mod rule;
 mod script;
+mod seal;
 mod server;
 mod shape;
 mod shared;
 
 pub use answer::{Answer, ToolCall};
+pub use condition::Condition;
 pub use fault::{FAULTS, Fault, Row, UnknownFault};
+pub use place::{PLACES, Place};
 pub use record::{Call, Ending};
 pub use rule::{Rule, RuleError, When};
-pub use script::{Script, ScriptError};
+pub use script::{Reply, Script, ScriptError};
 pub use server::FakeProvider;

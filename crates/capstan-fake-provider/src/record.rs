@@ -3,23 +3,34 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::connection::Request;
+
 /// A call as the provider saw it.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Call {
     /// The number of the call, from 1.
     pub number: usize,
-    /// Its number among those of the same model.
+    /// Its number among those of the same model; 0 if it is no call of a model.
     pub nth: usize,
     /// When it came, in seconds since the start.
     pub at: f64,
-    /// `chat-completions`, `responses`, `messages`, or `responses-resumed` for an answer that was
-    /// read on.
+    /// `chat-completions`, `responses` or `messages`. What is no call of a model is on record too:
+    /// `responses-resumed` for an answer that was read on, `count-tokens`, `models`, `probe` for a
+    /// HEAD, and `unknown`.
     pub api: &'static str,
+    /// The request's method.
+    pub method: String,
+    /// Its path.
+    pub path: String,
+    /// Its query, without the question mark.
+    pub query: String,
     /// The model that was asked for.
     pub model: String,
     /// The fault that struck it.
     pub fault: Option<String>,
+    /// Why it was refused though no fault struck it: thinking that did not come back as it was.
+    pub complaint: Option<String>,
     /// Tokens that were sent.
     pub tokens: usize,
     /// How it ended; nothing while it goes on.
@@ -28,6 +39,28 @@ pub struct Call {
     pub headers: Vec<(String, String)>,
     /// What was asked.
     pub body: Value,
+}
+
+impl Call {
+    /// A request that has just come.
+    pub(crate) fn new(request: &Request, number: usize, at: f64) -> Self {
+        Self {
+            number,
+            nth: 0,
+            at,
+            api: "unknown",
+            method: request.method.clone(),
+            path: request.path.clone(),
+            query: request.query.clone(),
+            model: String::new(),
+            fault: None,
+            complaint: None,
+            tokens: 0,
+            ending: None,
+            headers: request.headers.clone(),
+            body: request.json(),
+        }
+    }
 }
 
 /// How a call ended.
@@ -43,7 +76,8 @@ pub enum Ending {
 }
 
 /// Headers that hold a key.
-const KEYS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
+const KEYS: [&str; 6] =
+    ["authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"];
 
 /// A header without the key in it.
 pub(crate) fn header(name: &str, value: &[u8]) -> (String, String) {

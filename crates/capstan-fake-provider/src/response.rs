@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::asked::Asked;
 use crate::fault::Fault;
+use crate::output::Output;
 use crate::packing::Packing;
+use crate::refusal::{complaint, json_response, refused};
 use crate::rule::Rule;
 use crate::script::Script;
+use crate::seal::Sealer;
 use crate::shape::{Complaint, Frame, Mark, Shape};
+use crate::shared::Begun;
 
 /// How far a stream gets before it breaks, unless the rule says otherwise.
 const AFTER: usize = 20;
@@ -52,155 +56,34 @@ pub(crate) enum Step {
 }
 
 /// All that happens to a call.
-pub(crate) fn steps(
-    shape: Shape,
-    asked: &Asked,
-    script: &Script,
-    rule: Option<&Rule>,
-) -> Vec<Step> {
-    let answer = asked.answer(&script.answer);
+pub(crate) fn steps(shape: Shape, asked: &Asked, begun: &Begun) -> Vec<Step> {
     let plain = Rule::new(Fault::NoUsage);
-    let (fault, rule) = (rule.map(|rule| rule.fault), rule.unwrap_or(&plain));
+    let fault = begun.rule.as_ref().map(|rule| rule.fault);
+    let (output, rule) = (&begun.output, begun.rule.as_ref().unwrap_or(&plain));
+    if let Some(complaint) = &begun.complaint {
+        return vec![json_response(complaint.status, &shape.error(complaint), Vec::new())];
+    }
     if let Some(refusal) = refused(shape, asked, fault, rule) {
-        return refusal;
+        return vec![refusal];
     }
     if !asked.is_stream || fault == Some(Fault::JsonInsteadOfStream) {
-        return vec![json_response(200, &shape.whole(asked, &answer), Vec::new())];
+        return vec![json_response(200, &shape.whole(asked, output), Vec::new())];
     }
-    let frames = shape.frames(asked, &answer, fault);
-    Stream { shape, asked, rule, interval: script.token_interval }.steps(frames, fault)
+    let frames = shape.frames(asked, output, fault);
+    Stream { shape, asked, rule, interval: begun.interval }.steps(frames, fault)
 }
 
 /// The rest of an answer that was kept, after one of its events.
-pub(crate) fn resumed(script: &Script, after: usize) -> Vec<Step> {
+pub(crate) fn resumed(script: &Script, sealer: &Sealer, after: usize) -> Vec<Step> {
     let asked = Asked::of(&json!({ "model": "kept", "stream": true }));
-    let frames = Shape::Responses.frames(&asked, &script.answer, None).into_iter().skip(after + 1);
+    let output = Output::new(&script.answer, Shape::Responses, &asked, sealer, None);
+    let frames = Shape::Responses.frames(&asked, &output, None).into_iter().skip(after + 1);
     let write =
         |frame: Frame| Step::Write { bytes: frame.bytes(), is_token: frame.mark == Mark::Token };
     let mut steps = vec![Step::Open(Packing::Plain)];
     steps.extend(frames.map(write));
     steps.push(Step::End);
     steps
-}
-
-/// What is no stream at all.
-fn refused(shape: Shape, asked: &Asked, fault: Option<Fault>, rule: &Rule) -> Option<Vec<Step>> {
-    let has_prefill = asked.prefill.is_some();
-    let step = match fault {
-        Some(Fault::ResetBeforeHeaders) => Step::Reset,
-        Some(Fault::CloseBeforeHeaders) => Step::Close,
-        Some(Fault::Silent) => Step::Silence(rule.seconds),
-        Some(Fault::ErrorIn200) => json_response(200, &shape.error(complaint(500)), Vec::new()),
-        Some(Fault::Html) => page(200),
-        Some(Fault::Html502) => page(502),
-        Some(Fault::Moderation) => json_response(403, &moderation(), Vec::new()),
-        Some(Fault::ShouldNotRetry) => json_response(
-            500,
-            &shape.error(complaint(500)),
-            vec![("x-should-retry", "false".into())],
-        ),
-        Some(Fault::RetryDelay) => {
-            json_response(429, &retry_delay(rule.retry_after.unwrap_or(2)), Vec::new())
-        }
-        Some(Fault::RefusesPrefill) if has_prefill => refusal(shape, PREFILL, rule),
-        Some(fault) => refusal(shape, complaint_of(fault)?, rule),
-        // That API takes no whitespace at the end of what it is to go on from.
-        None if shape == Shape::Messages
-            && asked.prefill.as_ref().is_some_and(|said| said.trim_end() != said) =>
-        {
-            refusal(shape, TRAILING, rule)
-        }
-        None => return None,
-    };
-    Some(vec![step])
-}
-
-const PREFILL: Complaint = Complaint {
-    status: 400,
-    kind: "invalid_request_error",
-    code: Some("invalid_prefill"),
-    message: "This model does not support assistant message prefill. The conversation must end \
-     with a user message.",
-};
-const TRAILING: Complaint = Complaint {
-    status: 400,
-    kind: "invalid_request_error",
-    code: None,
-    message: "messages: final assistant content cannot end with trailing whitespace",
-};
-
-fn complaint_of(fault: Fault) -> Option<Complaint> {
-    let invalid = |code, message| {
-        Some(Complaint { status: 400, kind: "invalid_request_error", code, message })
-    };
-    #[allow(clippy::wildcard_enum_match_arm)] // All others are no refusals.
-    match fault {
-        Fault::Status(status) => Some(complaint(status)),
-        Fault::WrongKey => Some(Complaint { code: Some("invalid_api_key"), ..complaint(401) }),
-        Fault::Quota => Some(Complaint {
-            status: 429,
-            kind: "insufficient_quota",
-            code: Some("insufficient_quota"),
-            message: "You exceeded your current quota, please check your plan and billing details.",
-        }),
-        Fault::ModelNotFound => Some(Complaint { code: Some("model_not_found"), ..complaint(404) }),
-        Fault::InvalidRequest => invalid(None, "Invalid value for 'messages'."),
-        Fault::ContextLength => invalid(
-            Some("context_length_exceeded"),
-            "This model's maximum context length is 8192 tokens; prompt is too long.",
-        ),
-        Fault::ContentFilter => invalid(
-            Some("content_policy_violation"),
-            "Refused as a result of our content filtering policy.",
-        ),
-        _ => None,
-    }
-}
-
-/// What providers say to a status.
-fn complaint(status: u16) -> Complaint {
-    let (kind, code, message) = match status {
-        401 | 403 => ("authentication_error", None, "Incorrect API key provided."),
-        404 => ("invalid_request_error", None, "The model does not exist."),
-        429 => ("rate_limit_error", Some("rate_limit_exceeded"), "Rate limit reached."),
-        503 | 529 => ("server_error", Some("overloaded"), "The engine is currently overloaded."),
-        500.. => ("server_error", None, "The server had an error while processing your request."),
-        _ => ("invalid_request_error", None, "The request was refused."),
-    };
-    Complaint { status, kind, code, message }
-}
-
-/// As a router tells it that asks a moderation first.
-fn moderation() -> Value {
-    let metadata =
-        json!({ "reasons": ["violence"], "flagged_input": "…", "provider_name": "fake" });
-    json!({ "error": { "code": 403, "message": "Your chosen model requires moderation and your \
-     input was flagged.", "metadata": metadata } })
-}
-
-/// As Google tells it, in a list and with its wait in the details.
-fn retry_delay(seconds: u64) -> Value {
-    let details = json!([
-        { "@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [] },
-        { "@type": "type.googleapis.com/google.rpc.RetryInfo",
-        "retryDelay": format!("{seconds}s") },
-    ]);
-    json!([{ "error": { "code": 429, "message": "Resource has been exhausted.",
-    "status": "RESOURCE_EXHAUSTED", "details": details } }])
-}
-
-fn refusal(shape: Shape, complaint: Complaint, rule: &Rule) -> Step {
-    let wait = rule.retry_after.map(|seconds| ("retry-after", seconds.to_string()));
-    json_response(complaint.status, &shape.error(complaint), wait.into_iter().collect())
-}
-
-fn json_response(status: u16, body: &Value, headers: Vec<(&'static str, String)>) -> Step {
-    Step::Whole { status, kind: "application/json", headers, body: body.to_string().into_bytes() }
-}
-
-fn page(status: u16) -> Step {
-    let body = b"<!doctype html><title>Gateway</title><h1>Something went wrong</h1>".to_vec();
-    Step::Whole { status, kind: "text/html; charset=utf-8", headers: Vec::new(), body }
 }
 
 /// A streamed answer and what happens to it.
@@ -265,6 +148,7 @@ impl Stream<'_> {
             Some(Fault::NoUsage) => (without(Mark::Usage), Step::End),
             Some(Fault::ErrorInStream) => (self.then_error(frames, complaint(500)), Step::End),
             Some(Fault::RateLimitInStream) => (self.then_error(frames, complaint(429)), Step::End),
+            Some(Fault::OverloadedInStream) => (self.then_error(frames, complaint(529)), Step::End),
             Some(Fault::ErrorObjectInStream) => {
                 let error = json!({ "object": "error", "message": "The engine is dead.",
                 "type": "InternalServerError", "code": 500 });
@@ -289,8 +173,12 @@ impl Stream<'_> {
         }
     }
 
-    /// Up to the token at which it breaks, and what opens that.
-    fn first(&self, frames: Vec<Frame>) -> Vec<Frame> {
+    /// Up to the place or token at which it breaks, and what opens that.
+    fn first(&self, mut frames: Vec<Frame>) -> Vec<Frame> {
+        if let Some(cut) = self.rule.at.and_then(|place| place.cut(&frames)) {
+            frames.truncate(cut);
+            return frames;
+        }
         let mut left = self.rule.after.unwrap_or(AFTER);
         let is_before = |frame: &Frame| match frame.mark {
             Mark::Open => left > 0,
@@ -302,7 +190,7 @@ impl Stream<'_> {
 
     fn then_error(&self, frames: Vec<Frame>, complaint: Complaint) -> Vec<Frame> {
         let mut kept = self.first(frames);
-        kept.push(self.shape.error_frame(complaint));
+        kept.push(self.shape.error_frame(&complaint));
         kept
     }
 
@@ -310,7 +198,7 @@ impl Stream<'_> {
         let done: Vec<Frame> =
             frames.iter().filter(|frame| frame.mark == Mark::Done).cloned().collect();
         let mut kept = self.first(frames);
-        kept.extend(data.map(|data| Frame { mark: Mark::Finish, event: None, data }));
+        kept.extend(data.map(|data| Frame { mark: Mark::Finish, part: None, event: None, data }));
         kept.extend(done);
         kept
     }
@@ -320,7 +208,7 @@ impl Stream<'_> {
         let at = self.first(frames.clone()).len();
         let mut all = frames;
         let event = all.get(at).and_then(|next| next.event);
-        all.insert(at, Frame { mark: Mark::Open, event, data: data.to_owned() });
+        all.insert(at, Frame { mark: Mark::Open, part: None, event, data: data.to_owned() });
         all
     }
 }

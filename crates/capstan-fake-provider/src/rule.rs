@@ -1,4 +1,5 @@
-//! When a fault strikes: `NAME`, `NAME@3`, `NAME@2-5`, `NAME@2-`, `NAME@30%` or `NAME@60s`.
+//! When a fault strikes: `NAME`, `NAME@3`, `NAME@2-5`, `NAME@2-`, `NAME@30%` or `NAME@60s`; and
+//! where in the stream: `NAME:PLACE@3`, by a place's name or a number of tokens.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +7,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::condition::Condition;
 use crate::fault::{Fault, UnknownFault};
+use crate::place::{PLACES, Place};
 
 /// A fault and when it strikes.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,8 +18,10 @@ pub struct Rule {
     pub fault: Fault,
     /// To which calls.
     pub when: When,
-    /// Only to calls of this model.
-    pub model: Option<String>,
+    /// Only to these calls.
+    pub only: Condition,
+    /// In this place of the stream.
+    pub at: Option<Place>,
     /// After so many tokens.
     pub after: Option<usize>,
     /// How long it takes.
@@ -25,7 +30,7 @@ pub struct Rule {
     pub retry_after: Option<u64>,
 }
 
-/// To which calls of a model a fault happens.
+/// To which of a model's calls, counting those that the rule is for, a fault happens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum When {
     /// To all.
@@ -44,6 +49,12 @@ pub enum RuleError {
     /// Its fault.
     #[error(transparent)]
     Fault(#[from] UnknownFault),
+    /// Its place.
+    #[error(
+        "{0:?} is no place in a stream; expected a number of tokens or one of: {places}",
+        places = places()
+    )]
+    Place(String),
     /// Its time.
     #[error("{0:?} is no time for a fault; expected 3, 2-5, 2-, 30% or 60s")]
     When(String),
@@ -55,7 +66,8 @@ impl Rule {
         Self {
             fault,
             when: When::Always,
-            model: None,
+            only: Condition::default(),
+            at: None,
             after: None,
             seconds: None,
             retry_after: None,
@@ -68,6 +80,12 @@ impl Rule {
         Self { after: Some(tokens), ..self }
     }
 
+    /// In this place of the stream.
+    #[must_use]
+    pub fn at(self, place: Place) -> Self {
+        Self { at: Some(place), ..self }
+    }
+
     /// How long it takes.
     #[must_use]
     pub fn seconds(self, time: Duration) -> Self {
@@ -77,7 +95,7 @@ impl Rule {
     /// Only to calls of this model.
     #[must_use]
     pub fn model(self, model: impl Into<String>) -> Self {
-        Self { model: Some(model.into()), ..self }
+        Self { only: Condition { model: Some(model.into()), ..self.only }, ..self }
     }
 
     /// What a refusal's `Retry-After` says.
@@ -86,11 +104,8 @@ impl Rule {
         Self { retry_after: Some(seconds), ..self }
     }
 
-    /// Whether it strikes the nth call of a model.
-    pub(crate) fn strikes(&self, model: &str, nth: usize, seed: u64, since: Duration) -> bool {
-        if self.model.as_deref().is_some_and(|own| own != model) {
-            return false;
-        }
+    /// Whether it strikes the nth of the calls that it is for.
+    pub(crate) fn strikes(&self, nth: usize, seed: u64, since: Duration) -> bool {
         match self.when {
             When::Always => true,
             When::Calls(first, last) => (first..=last).contains(&nth),
@@ -98,6 +113,10 @@ impl Rule {
             When::Within(time) => since < time,
         }
     }
+}
+
+fn places() -> String {
+    PLACES.map(|(_, name)| name).join(", ")
 }
 
 /// A number from 0 to 1 that depends on the seed and the call alone.
@@ -110,11 +129,18 @@ impl FromStr for Rule {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
-        let (fault, when) = match text.trim().split_once('@') {
-            Some((fault, when)) => (fault, when.parse()?),
+        let (what, when) = match text.trim().split_once('@') {
+            Some((what, when)) => (what, when.parse()?),
             None => (text.trim(), When::Always),
         };
-        Ok(Self { when, ..Self::new(fault.parse()?) })
+        let (fault, place) = what.split_once(':').unzip();
+        let rule = Self { when, ..Self::new(fault.unwrap_or(what).parse()?) };
+        let Some(place) = place else { return Ok(rule) };
+        match (place.parse(), place.parse()) {
+            (Ok(place), _) => Ok(rule.at(place)),
+            (_, Ok(tokens)) => Ok(rule.after(tokens)),
+            _ => Err(RuleError::Place(place.to_owned())),
+        }
     }
 }
 
@@ -147,6 +173,11 @@ impl FromStr for When {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.fault)?;
+        match (self.at, self.after) {
+            (Some(place), _) => write!(f, ":{place}")?,
+            (None, Some(tokens)) => write!(f, ":{tokens}")?,
+            (None, None) => {}
+        }
         match self.when {
             When::Always => Ok(()),
             When::Calls(first, last) if first == last => write!(f, "@{first}"),
@@ -171,10 +202,20 @@ mod tests {
             "truncated@2-",
             "gzip@30%",
             "status-429@60s",
+            "close-mid-stream:mid-arguments@1",
+            "reset-mid-stream:40",
         ] {
             assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
         }
-        for wrong in ["silent@", "silent@0", "silent@5-2", "silent@x", "silent@120%", "silence@1"] {
+        for wrong in [
+            "silent@",
+            "silent@0",
+            "silent@5-2",
+            "silent@x",
+            "silent@120%",
+            "silence@1",
+            "silent:here",
+        ] {
             assert!(wrong.parse::<Rule>().is_err(), "{wrong}");
         }
     }
@@ -183,7 +224,7 @@ mod tests {
     fn it_strikes_by_number_by_share_of_a_seed_and_for_a_time() {
         let strikes = |text: &str, nth, seed, seconds| {
             let rule: Rule = text.parse().unwrap();
-            rule.strikes("m", nth, seed, Duration::from_secs(seconds))
+            rule.strikes(nth, seed, Duration::from_secs(seconds))
         };
         assert!(strikes("silent@2-3", 2, 0, 0) && !strikes("silent@2-3", 4, 0, 0));
         assert!(strikes("silent@60s", 9, 0, 59) && !strikes("silent@60s", 9, 0, 60));
@@ -193,6 +234,5 @@ mod tests {
         assert!((250..350).contains(&struck(1).len()), "{}", struck(1).len());
         assert_eq!(struck(1), struck(1));
         assert_ne!(struck(1), struck(2));
-        assert!(!Rule::new(Fault::Silent).model("other").strikes("m", 1, 0, Duration::ZERO));
     }
 }

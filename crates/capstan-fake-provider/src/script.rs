@@ -7,19 +7,37 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::condition::Condition;
 use crate::rule::{Rule, RuleError, When};
 
 /// How a provider behaves. The default one is healthy.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
-    /// What it says.
+    /// What it says where no reply fits.
     pub answer: Answer,
+    /// What it says to some calls. The first reply that fits a call decides.
+    pub replies: Vec<Reply>,
+    /// Whether each call gets ids of its own, as from real providers. Otherwise a repeated call
+    /// gets the same ids again.
+    pub unique_ids: bool,
+    /// Models that it lists beside those that are called like faults.
+    pub models: Vec<String>,
     /// How long it takes for each token.
     pub token_interval: Duration,
     /// What decides about faults that strike a share of calls.
     pub seed: u64,
     /// What goes wrong. The first rule that strikes a call decides.
     pub faults: Vec<Rule>,
+}
+
+/// An answer for some calls.
+#[derive(Debug, Clone, Default)]
+pub struct Reply {
+    /// For which.
+    pub only: Condition,
+    /// What they get.
+    pub answer: Answer,
 }
 
 /// A script that cannot be read.
@@ -49,6 +67,19 @@ impl Script {
         self
     }
 
+    /// With one more reply.
+    #[must_use]
+    pub fn reply(mut self, only: Condition, answer: Answer) -> Self {
+        self.replies.push(Reply { only, answer });
+        self
+    }
+
+    /// What a call gets.
+    pub(crate) fn answer_to(&self, asked: &Asked) -> &Answer {
+        let reply = self.replies.iter().find(|reply| reply.only.fits(asked));
+        reply.map_or(&self.answer, |reply| &reply.answer)
+    }
+
     /// With another answer.
     #[must_use]
     pub fn answer(self, answer: Answer) -> Self {
@@ -66,6 +97,9 @@ impl Script {
         };
         Ok(Self {
             answer: file.answer,
+            replies: file.replies.into_iter().map(ReplyEntry::reply).collect(),
+            unique_ids: file.unique_ids,
+            models: file.models,
             token_interval: duration(file.token_interval)
                 .ok_or(ScriptError::Seconds("token_interval"))?,
             seed: file.seed,
@@ -83,6 +117,9 @@ fn duration(seconds: f64) -> Option<Duration> {
 #[serde(default, deny_unknown_fields)]
 struct File {
     answer: Answer,
+    replies: Vec<ReplyEntry>,
+    unique_ids: bool,
+    models: Vec<String>,
     token_interval: f64,
     seed: u64,
     faults: Vec<Entry>,
@@ -90,7 +127,15 @@ struct File {
 
 impl Default for File {
     fn default() -> Self {
-        Self { answer: Answer::default(), token_interval: 0.015, seed: 0, faults: Vec::new() }
+        Self {
+            answer: Answer::default(),
+            replies: Vec::new(),
+            unique_ids: false,
+            models: Vec::new(),
+            token_interval: 0.015,
+            seed: 0,
+            faults: Vec::new(),
+        }
     }
 }
 
@@ -100,9 +145,30 @@ struct Entry {
     fault: String,
     when: Option<String>,
     model: Option<String>,
+    user: Option<String>,
+    offers: Option<String>,
+    tool_results: Option<usize>,
+    at: Option<String>,
     after: Option<usize>,
     seconds: Option<f64>,
     retry_after: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReplyEntry {
+    model: Option<String>,
+    user: Option<String>,
+    offers: Option<String>,
+    tool_results: Option<usize>,
+    answer: Answer,
+}
+
+impl ReplyEntry {
+    fn reply(self) -> Reply {
+        let Self { model, user, offers, tool_results, answer } = self;
+        Reply { only: Condition { model, user, offers, tool_results }, answer }
+    }
 }
 
 enum EntryError {
@@ -118,9 +184,14 @@ impl Entry {
             self.when.map_or(Ok(When::Always), |when| when.parse()).map_err(EntryError::Rule)?;
         let seconds =
             self.seconds.map(|seconds| duration(seconds).ok_or(EntryError::Seconds)).transpose()?;
+        let place =
+            |name: String| name.parse().map_err(|()| EntryError::Rule(RuleError::Place(name)));
+        let (model, user) = (self.model, self.user);
+        let (offers, tool_results) = (self.offers, self.tool_results);
         Ok(Rule {
             when,
-            model: self.model,
+            only: Condition { model, user, offers, tool_results },
+            at: self.at.map(place).transpose()?,
             after: self.after,
             seconds,
             retry_after: self.retry_after,
@@ -133,6 +204,7 @@ impl Entry {
 mod tests {
     use super::*;
     use crate::fault::Fault;
+    use crate::place::Place;
 
     #[test]
     fn a_file_says_everything_that_code_can() {
@@ -151,6 +223,14 @@ mod tests {
             fault = "reset-mid-stream"
             after = 1
             seconds = 0.5
+            [[faults]]
+            fault = "close-mid-stream"
+            at = "mid-arguments"
+            offers = "Write"
+            [[replies]]
+            user = "a file"
+            tool_results = 0
+            answer = { text = "", signed = true, tool_calls = [{ name = "Write" }] }
         "#;
         let script = Script::parse(text).unwrap();
         assert_eq!((script.seed, script.token_interval), (7, Duration::from_millis(2)));
@@ -160,7 +240,11 @@ mod tests {
         );
         let first = Rule { when: When::Calls(1, 2), ..Rule::new(Fault::Status(429)) };
         let second = Rule::new(Fault::ResetMidStream).after(1).seconds(Duration::from_millis(500));
-        assert_eq!(script.faults, [first.model("gpt").retry_after(2), second]);
+        let only = Condition { offers: Some("Write".into()), ..Condition::default() };
+        let third = Rule { only, ..Rule::new(Fault::CloseMidStream).at(Place::MidArguments) };
+        assert_eq!(script.faults, [first.model("gpt").retry_after(2), second, third]);
+        assert_eq!(script.replies[0].only.tool_results, Some(0));
+        assert!(script.replies[0].answer.signed);
     }
 
     #[test]
@@ -169,6 +253,7 @@ mod tests {
             ("[[faults]]\nfault = \"silence\"", "faults[0]: no fault is called \"silence\""),
             ("[[faults]]\nfault = \"silent\"\nwhen = \"soon\"", "\"soon\" is no time for a fault"),
             ("[[faults]]\nfault = \"silent\"\nseconds = -1", "faults.seconds"),
+            ("[[faults]]\nfault = \"silent\"\nat = \"here\"", "\"here\" is no place in a stream"),
             ("anser = 1", "unknown field `anser`"),
         ] {
             let error = Script::parse(text).unwrap_err().to_string();

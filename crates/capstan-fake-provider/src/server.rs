@@ -32,7 +32,7 @@ impl FakeProvider {
     pub async fn start(listen: &str, script: Script) -> io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::new(script));
+        let shared = Arc::new(Shared::new(script, address.to_string()));
         let task = tokio::spawn(serve(listener, address, Arc::clone(&shared)));
         Ok(Self { address, shared, task })
     }
@@ -141,8 +141,8 @@ async fn attend(mut connection: Connection, shared: Arc<Shared>) {
     while let Some(request) = next(&mut connection, &shared).await {
         let shape = Shape::at(&request.path).filter(|_| request.method == "POST");
         if let Some(after) = kept(&request) {
-            let steps = response::resumed(&shared.script().clone(), after);
-            shared.note_resume(&request);
+            let steps = response::resumed(&shared.script().clone(), &shared.sealer, after);
+            shared.note(&request, "responses-resumed");
             if !connection.perform(steps, || {}).await.1 || request.is_last() {
                 return;
             }
@@ -156,10 +156,10 @@ async fn attend(mut connection: Connection, shared: Arc<Shared>) {
             continue;
         };
         let asked = Asked::of(&request.json());
-        let (number, rule) = shared.begin(shape, &asked, &request);
+        let begun = shared.begin(shape, &asked, &request);
+        let number = begun.number;
         let mut open = Open { shared: &shared, number, ending: Ending::Broken };
-        let script = shared.script().clone();
-        let steps = response::steps(shape, &asked, &script, rule.as_ref());
+        let steps = response::steps(shape, &asked, &begun);
         let token = || {
             shared.update(number, |call| call.tokens += 1);
         };

@@ -4,11 +4,13 @@ mod chat;
 mod messages;
 mod responses;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
-use crate::answer::Answer;
 use crate::asked::Asked;
 use crate::fault::Fault;
+use crate::output::{Output, Piece};
 
 /// A protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,17 +33,32 @@ pub(crate) enum Mark {
     Done,
 }
 
+/// The part of the answer that a frame belongs to; places are found by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Thinking,
+    Text,
+    Call,
+    /// The arguments of the first call.
+    FirstArguments,
+}
+
 /// A server-sent event.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Frame {
     pub(crate) mark: Mark,
+    pub(crate) part: Option<Part>,
     pub(crate) event: Option<&'static str>,
     pub(crate) data: String,
 }
 
 impl Frame {
     fn new(mark: Mark, data: &Value) -> Self {
-        Self { mark, event: None, data: data.to_string() }
+        Self { mark, part: None, event: None, data: data.to_string() }
+    }
+
+    fn of(self, part: Part) -> Self {
+        Self { part: Some(part), ..self }
     }
 
     fn named(mark: Mark, event: &'static str, data: &Value) -> Self {
@@ -55,12 +72,23 @@ impl Frame {
 }
 
 /// What went wrong, in a provider's words.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Complaint {
     pub(crate) status: u16,
     pub(crate) kind: &'static str,
     pub(crate) code: Option<&'static str>,
-    pub(crate) message: &'static str,
+    pub(crate) message: Cow<'static, str>,
+}
+
+impl Part {
+    fn of(piece: &Piece) -> Self {
+        match piece {
+            Piece::Reasoning(_) | Piece::Seal(_) | Piece::Redacted(_) => Self::Thinking,
+            Piece::Text(_) => Self::Text,
+            Piece::Arguments { index: 0, .. } => Self::FirstArguments,
+            Piece::Call { .. } | Piece::Arguments { .. } => Self::Call,
+        }
+    }
 }
 
 impl Shape {
@@ -86,25 +114,25 @@ impl Shape {
     }
 
     /// The answer as a stream; some faults are a way of writing it.
-    pub(crate) fn frames(self, asked: &Asked, answer: &Answer, fault: Option<Fault>) -> Vec<Frame> {
+    pub(crate) fn frames(self, asked: &Asked, output: &Output, fault: Option<Fault>) -> Vec<Frame> {
         match self {
-            Self::Chat => chat::frames(asked, answer, fault),
-            Self::Responses => responses::frames(asked, answer),
-            Self::Messages => messages::frames(asked, answer),
+            Self::Chat => chat::frames(asked, output, fault),
+            Self::Responses => responses::frames(asked, output),
+            Self::Messages => messages::frames(asked, output),
         }
     }
 
     /// The answer as one document.
-    pub(crate) fn whole(self, asked: &Asked, answer: &Answer) -> Value {
+    pub(crate) fn whole(self, asked: &Asked, output: &Output) -> Value {
         match self {
-            Self::Chat => chat::whole(asked, answer),
-            Self::Responses => responses::whole(asked, answer),
-            Self::Messages => messages::whole(asked, answer),
+            Self::Chat => chat::whole(asked, output),
+            Self::Responses => responses::whole(asked, output),
+            Self::Messages => messages::whole(asked, output),
         }
     }
 
     /// A refusal's body.
-    pub(crate) fn error(self, complaint: Complaint) -> Value {
+    pub(crate) fn error(self, complaint: &Complaint) -> Value {
         match self {
             Self::Chat | Self::Responses => chat::error(complaint),
             Self::Messages => messages::error(complaint),
@@ -112,7 +140,7 @@ impl Shape {
     }
 
     /// A failure within a stream.
-    pub(crate) fn error_frame(self, complaint: Complaint) -> Frame {
+    pub(crate) fn error_frame(self, complaint: &Complaint) -> Frame {
         match self {
             Self::Chat => Frame::new(Mark::Finish, &chat::error(complaint)),
             Self::Responses => responses::error_frame(complaint),

@@ -1,6 +1,6 @@
 //! What all connections share: the script, and the record of calls.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,20 +10,21 @@ use tokio::time::Instant;
 use crate::asked::Asked;
 use crate::connection::Request;
 use crate::fault::Fault;
-use crate::record::Call;
+use crate::output::Output;
+use crate::place::Place;
+use crate::record::{Call, Ending};
 use crate::rule::{Rule, When};
 use crate::script::Script;
-use crate::shape::Shape;
+use crate::seal::Sealer;
+use crate::shape::{Complaint, Shape};
 
 /// Ended calls that a slow follower may be behind.
 const FOLLOWED: usize = 1024;
 
-/// How a kept answer that is read on stands on record.
-const RESUMED: &str = "responses-resumed";
-
 /// The script and the record.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    pub(crate) sealer: Sealer,
     script: Mutex<Script>,
     state: Mutex<State>,
     pub(crate) changes: watch::Sender<()>,
@@ -35,6 +36,10 @@ struct State {
     calls: Vec<Call>,
     /// How often each model was called since the faults were set.
     nth: HashMap<String, usize>,
+    /// How many of a model's calls each rule was for since then.
+    due: HashMap<(usize, String), usize>,
+    /// Tool calls that came after sealed thinking.
+    issued: HashSet<String>,
     began: Instant,
     /// When the faults were set.
     set: Instant,
@@ -43,12 +48,26 @@ struct State {
 }
 
 impl Shared {
-    pub(crate) fn new(script: Script) -> Self {
+    /// `name` is what its seals are known by.
+    pub(crate) fn new(script: Script, name: String) -> Self {
         let now = Instant::now();
-        let state =
-            State { calls: Vec::new(), nth: HashMap::new(), began: now, set: now, refusals: 0 };
+        let state = State {
+            calls: Vec::new(),
+            nth: HashMap::new(),
+            due: HashMap::new(),
+            issued: HashSet::new(),
+            began: now,
+            set: now,
+            refusals: 0,
+        };
         let (changes, ended) = (watch::Sender::new(()), broadcast::Sender::new(FOLLOWED));
-        Self { script: Mutex::new(script), state: Mutex::new(state), changes, ended }
+        Self {
+            sealer: Sealer::new(name),
+            script: Mutex::new(script),
+            state: Mutex::new(state),
+            changes,
+            ended,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -71,6 +90,7 @@ impl Shared {
         self.script().faults = faults;
         let mut state = self.state();
         state.nth.clear();
+        state.due.clear();
         state.refusals = 0;
         state.set = Instant::now();
         drop(state);
@@ -102,59 +122,43 @@ impl Shared {
     }
 
     /// Notes a call, and what is to happen to it.
-    pub(crate) fn begin(
-        &self,
-        shape: Shape,
-        asked: &Asked,
-        request: &Request,
-    ) -> (usize, Option<Rule>) {
-        let (faults, seed) = {
-            let script = self.script();
-            (script.faults.clone(), script.seed)
-        };
+    pub(crate) fn begin(&self, shape: Shape, asked: &Asked, request: &Request) -> Begun {
+        let script = self.script().clone();
         let mut state = self.state();
+        let number = state.calls.len() + 1;
+        let answer = script.answer_to(asked);
+        let id = script.unique_ids.then_some(number);
+        let output = Output::new(answer, shape, asked, &self.sealer, id);
+        let complaint = self.sealer.complaint(shape, &request.json(), &state.issued);
+        if output.is_sealed() {
+            state.issued.extend(output.call_ids.iter().cloned());
+        }
         let nth = state.nth.entry(asked.model.clone()).or_default();
         *nth += 1;
-        let (nth, since) = (*nth, state.set.elapsed());
-        let named = named(&asked.model);
-        let mut rules =
-            faults.into_iter().filter(|rule| rule.fault != Fault::RefuseConnection).chain(named);
-        let rule = rules.find(|rule| rule.strikes(&asked.model, nth, seed, since));
-        let number = state.calls.len() + 1;
-        let at = state.began.elapsed().as_secs_f64();
-        state.calls.push(Call {
-            number,
-            nth,
-            at,
-            api: shape.name(),
-            model: asked.model.clone(),
-            fault: rule.as_ref().map(|rule| rule.fault.to_string()),
-            tokens: 0,
-            ending: None,
-            headers: request.headers.clone(),
-            body: request.json(),
-        });
+        let nth = *nth;
+        let rule = state.rule(&script, shape, asked, &output);
+        let mut call = Call::new(request, number, state.began.elapsed().as_secs_f64());
+        call.nth = nth;
+        call.api = shape.name();
+        call.model = asked.model.clone();
+        call.fault = rule.as_ref().map(|rule| rule.fault.to_string());
+        let is_refused = rule.as_ref().is_none_or(|rule| !rule.fault.comes_first());
+        let complaint = complaint.filter(|_| is_refused);
+        call.complaint = complaint.as_ref().map(|complaint| complaint.message.to_string());
+        state.calls.push(call);
         drop(state);
         self.changes.send_replace(());
-        (number, rule)
+        Begun { number, output, rule, complaint, interval: script.token_interval }
     }
 
-    /// An answer that was kept is read on: no call of a model, but on record.
-    pub(crate) fn note_resume(&self, request: &Request) {
+    /// Notes what is no call of a model.
+    pub(crate) fn note(&self, request: &Request, api: &'static str) {
         let mut state = self.state();
-        let (number, at) = (state.calls.len() + 1, state.began.elapsed().as_secs_f64());
-        state.calls.push(Call {
-            number,
-            nth: 0,
-            at,
-            api: RESUMED,
-            model: String::new(),
-            fault: None,
-            tokens: 0,
-            ending: None,
-            headers: request.headers.clone(),
-            body: format!("{}?{}", request.path, request.query).into(),
-        });
+        let mut call =
+            Call::new(request, state.calls.len() + 1, state.began.elapsed().as_secs_f64());
+        call.api = api;
+        call.ending = Some(Ending::Complete);
+        state.calls.push(call);
         drop(state);
         self.changes.send_replace(());
     }
@@ -167,6 +171,47 @@ impl Shared {
         drop(state);
         self.changes.send_replace(());
         Some(call)
+    }
+}
+
+/// A call that has begun, and what it gets.
+pub(crate) struct Begun {
+    pub(crate) number: usize,
+    pub(crate) output: Output,
+    pub(crate) rule: Option<Rule>,
+    /// Why it is refused, though no fault strikes.
+    pub(crate) complaint: Option<Complaint>,
+    pub(crate) interval: Duration,
+}
+
+impl State {
+    /// The first rule that strikes a call. Each counts the calls that it is for.
+    fn rule(
+        &mut self,
+        script: &Script,
+        shape: Shape,
+        asked: &Asked,
+        output: &Output,
+    ) -> Option<Rule> {
+        let since = self.set.elapsed();
+        let has = |place: Place| {
+            asked.is_stream && place.cut(&shape.frames(asked, output, None)).is_some()
+        };
+        let rules = script.faults.iter().cloned().chain(named(&asked.model));
+        let is_due = |rule: &Rule| {
+            rule.fault != Fault::RefuseConnection
+                && rule.only.fits(asked)
+                && rule.at.is_none_or(has)
+        };
+        let mut struck = None;
+        for (index, rule) in rules.enumerate().filter(|(_, rule)| is_due(rule)) {
+            let nth = self.due.entry((index, asked.model.clone())).or_default();
+            *nth += 1;
+            if struck.is_none() && rule.strikes(*nth, script.seed, since) {
+                struck = Some(rule);
+            }
+        }
+        struck
     }
 }
 

@@ -2,53 +2,60 @@
 
 use serde_json::{Value, json};
 
-use super::{Complaint, Frame, Mark};
-use crate::answer::{Answer, Piece, call_id};
+use super::{Complaint, Frame, Mark, Part, Shape};
+use crate::answer::{Answer, ToolCall};
 use crate::asked::Asked;
 use crate::fault::Fault;
+use crate::output::{Output, Piece};
 
-const ID: &str = "chatcmpl-fake";
-
-pub(super) fn frames(asked: &Asked, answer: &Answer, fault: Option<Fault>) -> Vec<Frame> {
-    let writer = Writer { asked, fault };
+pub(super) fn frames(asked: &Asked, output: &Output, fault: Option<Fault>) -> Vec<Frame> {
+    let writer = Writer { asked, output, fault };
     let mut frames =
         vec![writer.chunk(Mark::Open, &json!({ "role": "assistant", "content": "" }), None)];
-    if fault == Some(Fault::NoIndexToolCalls) {
-        let text = Answer { tool_calls: Vec::new(), ..answer.clone() };
-        frames.extend(text.pieces().iter().map(|piece| writer.token(piece)));
-        frames.extend((0..answer.tool_calls.len()).map(|index| writer.whole_call(answer, index)));
-    } else {
-        frames.extend(answer.pieces().iter().map(|piece| writer.token(piece)));
+    let (calls, pieces): (Vec<Piece>, Vec<Piece>) =
+        output.pieces().into_iter().partition(|piece| {
+            fault == Some(Fault::NoIndexToolCalls)
+                && matches!(piece, Piece::Call { .. } | Piece::Arguments { .. })
+        });
+    frames.extend(pieces.iter().filter_map(|piece| writer.token(piece)));
+    if !calls.is_empty() {
+        frames.extend((0..output.answer.tool_calls.len()).map(|index| writer.whole_call(index)));
     }
-    frames.push(writer.chunk(Mark::Finish, &json!({}), Some(finish(answer))));
+    frames.push(writer.chunk(Mark::Finish, &json!({}), Some(finish(&output.answer))));
     frames.push(Frame::new(
         Mark::Usage,
-        &json!({ "id": ID, "object": "chat.completion.chunk", "model": asked.model,
-        "choices": [], "usage": usage(asked, answer) }),
+        &json!({ "id": writer.id(), "object": "chat.completion.chunk", "model": asked.model,
+        "choices": [], "usage": usage(asked, output) }),
     ));
-    frames.push(Frame { mark: Mark::Done, event: None, data: "[DONE]".into() });
+    frames.push(Frame { mark: Mark::Done, part: None, event: None, data: "[DONE]".into() });
     frames
 }
 
 struct Writer<'a> {
     asked: &'a Asked,
+    output: &'a Output,
     fault: Option<Fault>,
 }
 
 impl Writer<'_> {
+    fn id(&self) -> String {
+        id(self.output)
+    }
+
     fn chunk(&self, mark: Mark, delta: &Value, finish: Option<&str>) -> Frame {
         let unfinished = (self.fault == Some(Fault::FinishNull)).then_some("null");
         let name = if self.fault == Some(Fault::MessageForDelta) { "message" } else { "delta" };
         let choice = json!({ "index": 0, name: delta, "finish_reason": finish.or(unfinished) });
         Frame::new(
             mark,
-            &json!({ "id": ID, "object": "chat.completion.chunk", "model": self.asked.model,
+            &json!({ "id": self.id(), "object": "chat.completion.chunk", "model": self.asked.model,
             "choices": [choice] }),
         )
     }
 
-    fn token(&self, piece: &Piece) -> Frame {
+    fn token(&self, piece: &Piece) -> Option<Frame> {
         let delta = match piece {
+            Piece::Seal(_) | Piece::Redacted(_) => return None,
             Piece::Reasoning(text) => json!({ "reasoning_content": text }),
             Piece::Text(text) if self.fault == Some(Fault::ContentParts) => {
                 json!({ "content": [{ "type": "text", "text": text }] })
@@ -57,26 +64,29 @@ impl Writer<'_> {
             Piece::Call { name, .. } if self.is_legacy() => {
                 json!({ "function_call": { "name": name, "arguments": "" } })
             }
-            Piece::Arguments { json, .. } if self.is_legacy() => {
-                json!({ "function_call": { "arguments": json } })
+            Piece::Arguments { part, .. } if self.is_legacy() => {
+                json!({ "function_call": { "arguments": part } })
             }
             Piece::Call { index, id, name } => {
-                let function = json!({ "name": name, "arguments": "" });
-                json!({ "tool_calls": [{ "index": self.index(*index), "id": id, "type": "function",
-                "function": function }] })
+                let (kind, written) = kind_of(self.call(*index));
+                json!({ "tool_calls": [{ "index": self.index(*index), "id": id, "type": kind,
+                kind: { "name": name, written: "" } }] })
             }
-            Piece::Arguments { index, json } => {
-                json!({ "tool_calls": [{ "index": self.index(*index),
-                "function": { "arguments": json } }] })
+            Piece::Arguments { index, part } => {
+                let (kind, written) = kind_of(self.call(*index));
+                json!({ "tool_calls": [{ "index": self.index(*index), kind: { written: part } }] })
             }
         };
-        self.chunk(Mark::Token, &delta, None)
+        Some(self.chunk(Mark::Token, &delta, None).of(Part::of(piece)))
     }
 
-    fn whole_call(&self, answer: &Answer, index: usize) -> Frame {
-        let call =
-            answer.tool_calls.get(index).map(|call| tool_call(index, &call.name, &call.json()));
-        self.chunk(Mark::Token, &json!({ "tool_calls": [call] }), None)
+    fn call(&self, index: usize) -> Option<&ToolCall> {
+        self.output.answer.tool_calls.get(index)
+    }
+
+    fn whole_call(&self, index: usize) -> Frame {
+        let call = self.call(index).map(|call| tool_call(self.output.call_id(index), call));
+        self.chunk(Mark::Token, &json!({ "tool_calls": [call] }), None).of(Part::Call)
     }
 
     fn is_legacy(&self) -> bool {
@@ -88,41 +98,62 @@ impl Writer<'_> {
     }
 }
 
-fn tool_call(index: usize, name: &str, arguments: &str) -> Value {
-    json!({ "id": call_id(index), "type": "function", "function": { "name": name,
-    "arguments": arguments } })
+/// A call's type, which is also the name of its member, and where its arguments stand in that.
+fn kind_of(call: Option<&ToolCall>) -> (&'static str, &'static str) {
+    match call {
+        Some(ToolCall { input: Some(_), .. }) => ("custom", "input"),
+        _ => ("function", "arguments"),
+    }
+}
+
+fn tool_call(id: &str, call: &ToolCall) -> Value {
+    let (kind, written) = kind_of(Some(call));
+    json!({ "id": id, "type": kind, kind: { "name": call.name, written: call.written(Shape::Chat) } })
+}
+
+fn id(output: &Output) -> String {
+    format!("chatcmpl-{}", output.id)
 }
 
 fn finish(answer: &Answer) -> &'static str {
     if answer.tool_calls.is_empty() { "stop" } else { "tool_calls" }
 }
 
-fn usage(asked: &Asked, answer: &Answer) -> Value {
-    let (prompt, completion) = (asked.prompt_tokens, answer.tokens());
+fn usage(asked: &Asked, output: &Output) -> Value {
+    let (prompt, completion) = (asked.prompt_tokens, output.tokens());
     json!({ "prompt_tokens": prompt, "completion_tokens": completion,
     "total_tokens": prompt + completion })
 }
 
-pub(super) fn whole(asked: &Asked, answer: &Answer) -> Value {
+pub(super) fn whole(asked: &Asked, output: &Output) -> Value {
+    let answer = &output.answer;
     let mut message = json!({ "role": "assistant", "content": answer.text });
+    let mut add = |name: &str, value: Value| {
+        if let Some(message) = message.as_object_mut() {
+            message.insert(name.to_owned(), value);
+        }
+    };
+    if let Some(reasoning) = &answer.reasoning {
+        add("reasoning_content", reasoning.as_str().into());
+    }
     if !answer.tool_calls.is_empty() {
         let calls = answer.tool_calls.iter().enumerate();
-        let calls: Vec<Value> =
-            calls.map(|(index, call)| tool_call(index, &call.name, &call.json())).collect();
-        if let Some(message) = message.as_object_mut() {
-            message.insert("tool_calls".into(), calls.into());
-        }
+        let calls = calls.map(|(index, call)| tool_call(output.call_id(index), call));
+        add("tool_calls", calls.collect());
     }
     let choice = json!({ "index": 0, "message": message, "finish_reason": finish(answer) });
-    json!({ "id": ID, "object": "chat.completion", "model": asked.model, "choices": [choice],
-    "usage": usage(asked, answer) })
+    json!({ "id": id(output), "object": "chat.completion", "model": asked.model,
+    "choices": [choice], "usage": usage(asked, output) })
 }
 
-pub(super) fn error(complaint: Complaint) -> Value {
+pub(super) fn error(complaint: &Complaint) -> Value {
     let Complaint { kind, code, message, .. } = complaint;
     json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })
 }
 
 pub(super) fn empty_delta(asked: &Asked) -> Frame {
-    Writer { asked, fault: None }.chunk(Mark::Token, &json!({ "content": "" }), None)
+    let choice = json!({ "index": 0, "delta": { "content": "" }, "finish_reason": null });
+    let chunk = json!({ "id": "chatcmpl-fake", "object": "chat.completion.chunk",
+    "model": asked.model, "choices": [choice] });
+    Frame::new(Mark::Token, &chunk)
 }

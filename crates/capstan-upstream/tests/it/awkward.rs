@@ -326,6 +326,7 @@ fn two_calls() -> Answer {
     let call = |name: &str, amount: u32| ToolCall {
         name: name.into(),
         arguments: json!({ "amount": amount }).as_object().unwrap().clone(),
+        input: None,
     };
     Answer { tool_calls: vec![call("pay", 5), call("tell", 6)], ..Answer::default() }
 }

@@ -341,10 +341,11 @@ async fn a_refused_prefill_restarts_and_compares_costs_no_attempt_and_is_remembe
 
 #[tokio::test]
 async fn an_answer_with_a_tool_call_is_never_continued() {
-    let call = ToolCall { name: "pay".into(), arguments: keys(json!({ "amount": 5 })) };
+    let call =
+        ToolCall { name: "pay".into(), arguments: keys(json!({ "amount": 5 })), input: None };
     let text = "I pay five coins for the rope now.";
     let answer =
-        Answer { text: text.into(), tool_calls: vec![call.clone(), call], reasoning: None };
+        Answer { text: text.into(), tool_calls: vec![call.clone(), call], ..Answer::default() };
     // After the text, the first call as a whole and a piece of the second.
     let cut = Rule::new(Fault::ResetMidStream).after(8 + 5);
     let (a, b) = (

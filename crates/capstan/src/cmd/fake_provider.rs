@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use capstan_fake_provider::{Call, Ending, FAULTS, FakeProvider, Rule, Script};
+use capstan_fake_provider::{Call, Ending, FAULTS, FakeProvider, PLACES, Rule, Script};
 use owo_colors::OwoColorize as _;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -20,18 +20,27 @@ const TOKEN_INTERVAL: Duration = Duration::from_millis(15);
 /// Pretend to be a model provider, and misbehave: rehearse an outage
 ///
 /// Speaks OpenAI's Chat Completions and Responses and Anthropic's Messages, needs no key, and gives
-/// the same answer to everything, unless a fault strikes. What it was asked goes to standard
-/// output, a JSON line a call; a sum to standard error in the end. GET /fake/calls tells the same,
-/// PUT /fake/faults changes what goes wrong.
+/// the same answer to everything, unless a script has replies or a fault strikes. Each call goes to
+/// standard output as a line of JSON, and a sum to standard error in the end. GET /fake/calls has
+/// every request with its headers, PUT /fake/faults changes what goes wrong.
+///
+/// A fault is written NAME:PLACE@WHEN; place and time may be left out. --list has the names and
+/// places. A number in the place of PLACE is a number of tokens. WHEN counts the calls of a model
+/// that the fault is for: 3, 2-5, 2-, 30% of them, or all within 60s. So
+/// close-mid-stream:mid-arguments@1 breaks the first stream that calls a tool, in the middle of the
+/// tool's arguments.
+///
+/// A script is a TOML file: answer, replies (an answer for calls by model, by the user's last
+/// message, by an offered tool, by the number of tool results), unique_ids, models, token_interval,
+/// seed and faults. docs/failover.md has examples.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8790")]
     listen: String,
 
-    /// What goes wrong: NAME, or NAME@ and the calls of a model that it strikes: 3, 2-5, 2-, 30%,
-    /// 60s
-    #[arg(long = "fault", value_name = "NAME[@WHEN]")]
+    /// What goes wrong, where in the stream, and in which calls of a model: 3, 2-5, 2-, 30%, 60s
+    #[arg(long = "fault", value_name = "NAME[:PLACE][@WHEN]")]
     faults: Vec<Rule>,
 
     /// A fault in the middle strikes after so many tokens
@@ -54,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
 
-    /// List the faults, and leave
+    /// List the faults and the places, and leave
     #[arg(long)]
     list: bool,
 }
@@ -82,7 +91,7 @@ impl Args {
             }
         };
         let given = |rule: Rule| Rule {
-            after: self.after,
+            after: self.after.or(rule.after),
             seconds: self.seconds,
             retry_after: self.retry_after,
             ..rule
@@ -105,6 +114,8 @@ fn list() -> Result<ExitCode, Failure> {
         writeln!(out, "{:24} {}", row.name, row.what)?;
     }
     writeln!(out, "{:24} any other status from 300 to 599", "status-…")?;
+    let places = PLACES.map(|(_, name)| name).join(", ");
+    writeln!(out, "\nplaces, for what strikes `after` some tokens: {places}")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -150,7 +161,9 @@ async fn print(mut ended: Receiver<Call>) -> io::Result<()> {
     }
 }
 
+/// Sums up the calls of models; what else was asked for is counted alone.
 fn sum_up(calls: &[Call]) {
+    let (calls, others): (Vec<&Call>, Vec<&Call>) = calls.iter().partition(|call| call.nth > 0);
     let tokens: usize = calls.iter().map(|call| call.tokens).sum();
     let ended = |ending| calls.iter().filter(|call| call.ending == Some(ending)).count();
     let (complete, broken, hung_up) =
@@ -158,8 +171,9 @@ fn sum_up(calls: &[Call]) {
     let title = "fake provider".bold().to_string();
     anstream::eprintln!(
         "{title} calls {}: {complete} complete, {broken} broken off, {hung_up} hung up by the \
-         caller; tokens {tokens}",
-        calls.len()
+         caller; tokens {tokens}; other requests {}",
+        calls.len(),
+        others.len()
     );
     let mut kinds = BTreeMap::<(&str, &str), usize>::new();
     for call in calls {

@@ -82,11 +82,16 @@ fn faults_are_listed_and_wrong_ones_refused_with_the_remedy() {
     let listed = fake_provider().arg("--list").output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains("reset-mid-stream") && listed.contains("status-…"), "{listed}");
+    assert!(listed.contains("after-thinking"), "{listed}");
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = holder.local_addr().unwrap().to_string();
     for (args, words) in [
         (&["--fault", "silence"][..], "`capstan fake-provider --list` names them"),
         (&["--fault", "silent@soon"], "expected 3, 2-5, 2-, 30% or 60s"),
+        (
+            &["--fault", "silent:here"],
+            "no place in a stream; expected a number of tokens or one of",
+        ),
         (&["--seconds", "2"], "--fault"),
         (&["--script", "/nowhere.toml"], "/nowhere.toml: No such file"),
         (&["--listen", &taken], "the port is already in use"),

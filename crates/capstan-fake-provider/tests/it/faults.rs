@@ -1,65 +1,11 @@
 //! What a client on a real socket sees of each fault.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::time::Duration;
 
-use capstan_fake_provider::{Answer, Ending, FAULTS, FakeProvider, Fault, Rule, Script, ToolCall};
+use capstan_fake_provider::{Answer, Ending, FAULTS, Fault, Rule, Script, ToolCall};
 use serde_json::{Value, json};
 
-const PATHS: [&str; 3] = ["v1/chat/completions", "v1/responses", "v1/messages"];
-
-async fn start(script: Script) -> FakeProvider {
-    FakeProvider::start("127.0.0.1:0", script).await.unwrap()
-}
-
-fn client() -> reqwest::Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
-}
-
-async fn send(
-    provider: &FakeProvider,
-    path: &str,
-    body: &Value,
-) -> Result<reqwest::Response, reqwest::Error> {
-    client()
-        .post(format!("{}/{path}", provider.url()))
-        .bearer_auth("sk-secret")
-        .json(body)
-        .send()
-        .await
-}
-
-/// The body, and whether it came to an end by HTTP's rules.
-async fn read(mut response: reqwest::Response) -> (String, bool) {
-    let mut body = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) => return (String::from_utf8_lossy(&body).into_owned(), true),
-            Err(_) => return (String::from_utf8_lossy(&body).into_owned(), false),
-        }
-    }
-}
-
-fn question(model: &str) -> Value {
-    json!({ "model": model, "stream": true, "messages": [{ "role": "user",
-    "content": "What is a capstan?" }] })
-}
-
-/// The text of a stream in any of the shapes.
-fn text(body: &str) -> String {
-    let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
-    let events = data.filter_map(|data| serde_json::from_str::<Value>(data).ok());
-    let pointers = ["/choices/0/delta/content", "/delta/text", "/delta"];
-    let text = |event: Value| {
-        pointers
-            .iter()
-            .find_map(|at| event.pointer(at)?.as_str().map(str::to_owned))
-            .unwrap_or_default()
-    };
-    events.map(text).collect()
-}
+use crate::common::{PATHS, client, question, read, send, start, text};
 
 #[tokio::test]
 async fn a_healthy_answer_is_whole_in_every_shape_streamed_or_not() {
@@ -221,8 +167,10 @@ async fn tool_calls_come_as_each_shape_and_each_odd_server_writes_them() {
     let pay = |amount: u32| ToolCall {
         name: "pay".into(),
         arguments: json!({ "amount": amount }).as_object().unwrap().clone(),
+        input: None,
     };
-    let answer = Answer { text: String::new(), tool_calls: vec![pay(5), pay(7)], reasoning: None };
+    let answer =
+        Answer { text: String::new(), tool_calls: vec![pay(5), pay(7)], ..Answer::default() };
     let provider = start(Script::default().answer(answer)).await;
     for (path, model, words) in [
         (PATHS[0], "m", ["\"index\":1", "\"finish_reason\":\"tool_calls\""]),
@@ -240,7 +188,7 @@ async fn tool_calls_come_as_each_shape_and_each_odd_server_writes_them() {
 /// No fault may be a name alone: each does something that a healthy provider does not.
 #[tokio::test]
 async fn every_fault_makes_a_difference() {
-    let call = ToolCall { name: "pay".into(), arguments: serde_json::Map::new() };
+    let call = ToolCall { name: "pay".into(), ..ToolCall::default() };
     let script = Script::default()
         .answer(Answer { tool_calls: vec![call.clone(), call], ..Answer::default() });
     let provider = start(script).await;
