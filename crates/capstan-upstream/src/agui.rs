@@ -7,7 +7,7 @@ use capstan_agent::{About, Turn, Work};
 use capstan_protocol::Fault;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
-use serde_json::Value;
+
 use url::Url;
 
 pub use decoder::Decoder;
@@ -18,6 +18,7 @@ use crate::callee::Callee;
 use crate::config::{ConfigError, read_keys};
 use crate::http;
 use crate::kind::{Build, Common, Kind};
+use crate::request_body::RequestBody;
 use crate::retries::Retries;
 use crate::timeouts::CallTimeouts;
 
@@ -61,12 +62,13 @@ impl Dialect for AgUi {
         &self.url
     }
 
-    fn headers(&self, _body: &Value) -> HeaderMap {
+    fn headers(&self, _turn: &Turn) -> HeaderMap {
         self.secret.header("Bearer ").map(|key| (AUTHORIZATION, key)).into_iter().collect()
     }
 
-    fn body(&self, turn: &Turn) -> Result<Value, Fault> {
-        serde_json::to_value(input::of(turn, self.system.as_deref())?).map_err(Fault::from_error)
+    fn body(&self, turn: &Turn) -> Result<RequestBody, Fault> {
+        let input = input::of(turn, self.system.as_deref())?;
+        serde_json::to_value(input).map(RequestBody::from).map_err(Fault::from_error)
     }
 
     fn decoder(&self, _turn: &Turn) -> Decoder {

@@ -1,25 +1,28 @@
 //! `anthropic`: Messages streaming.
 
 mod asked;
+mod block;
 mod content;
 mod decoder;
 mod event;
 
-use capstan_agent::{About, Turn};
-use capstan_protocol::Fault;
+use capstan_agent::{About, Output, Turn};
+use capstan_protocol::{Dialect, Fault, NativeOrigin};
 use reqwest::header::{HeaderMap, HeaderValue};
-use serde_json::{Map, Value};
 use url::Url;
 
 pub use decoder::Decoder;
 
-use crate::call::{Dialect, HttpAgent};
+use crate::call::{self, HttpAgent};
 use crate::callee::Callee;
 use crate::config::{ConfigError, read_keys};
+use crate::fates;
 use crate::kind::{Build, Common, Kind};
+use crate::native::{self, Lane};
 use crate::prefill::Prefill;
 use crate::preset::ANTHROPIC;
-use crate::provider::{Config, Defaults, OF_OPENAI, Provider};
+use crate::provider::{Asked, Config, Defaults, OF_OPENAI, Provider};
+use crate::request_body::{Raw, RequestBody, raw};
 use crate::retries::Retries;
 use crate::timeouts::CallTimeouts;
 
@@ -48,6 +51,7 @@ pub(crate) const DEFAULTS: Defaults = Defaults {
 /// The protocol insists on a limit; this one holds a long answer.
 const MAX_TOKENS: u32 = 8192;
 
+const DIALECT: Dialect = Dialect::AnthropicMessages;
 const VERSION: &str = "2023-06-01";
 /// Uploaded files are behind this switch.
 const FILES_BETA: &str = "files-api-2025-04-14";
@@ -61,37 +65,81 @@ fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError
     Ok(Box::new(HttpAgent::new(Anthropic(provider), secret, common)?))
 }
 
-impl Dialect for Anthropic {
+impl Anthropic {
+    /// Whose reasoning comes back.
+    fn origin(&self) -> NativeOrigin {
+        native::origin(DIALECT, &self.0.url, &self.0.model)
+    }
+
+    /// The conversation in the words of Messages.
+    fn fill(&self, body: &mut RequestBody, turn: &Turn) -> Result<(), Fault> {
+        let origin = self.origin();
+        let (system, messages) = content::messages(turn, self.0.system.as_deref(), &origin)?;
+        if let Some(system) = system {
+            body.set("system", &system);
+        }
+        body.set("messages", &messages);
+        Ok(())
+    }
+
+    /// The conversation as the client wrote it, behind what it does not tell.
+    fn fill_native(
+        &self,
+        body: &mut RequestBody,
+        request: &RequestBody,
+        turn: &Turn,
+    ) -> Result<(), Fault> {
+        if let Some(system) = content::system(self.0.system.as_deref(), request) {
+            body.put("system", system);
+        }
+        let (_, earlier) = content::told(turn.remembered(), &self.origin())?;
+        let mut messages: Vec<Raw> = earlier.iter().map(raw).collect();
+        messages.extend(request.list("messages"));
+        body.set("messages", &messages);
+        Ok(())
+    }
+}
+
+impl call::Dialect for Anthropic {
     type Decoder = Decoder;
 
     fn url(&self) -> &Url {
         &self.0.url
     }
 
-    fn headers(&self, body: &Value) -> HeaderMap {
+    fn headers(&self, turn: &Turn) -> HeaderMap {
         let mut headers = self.0.headers.clone();
         headers.entry("anthropic-version").or_insert(HeaderValue::from_static(VERSION));
-        if content::has_files(body) {
+        if content::has_files(turn) {
             headers.append("anthropic-beta", HeaderValue::from_static(FILES_BETA));
         }
         headers
     }
 
-    fn body(&self, turn: &Turn) -> Result<Value, Fault> {
-        let (system, messages) = content::messages(turn, self.0.system.as_deref())?;
-        let mut body = Map::new();
-        body.insert("model".into(), self.0.model.as_str().into());
-        body.insert("max_tokens".into(), MAX_TOKENS.into());
-        body.insert("stream".into(), true.into());
-        if let Some(system) = system {
-            body.insert("system".into(), system.into());
-        }
-        body.insert("messages".into(), messages.into());
-        self.0.body(body, asked::of(turn)?)
+    fn body(&self, turn: &Turn) -> Result<RequestBody, Fault> {
+        let mut body = RequestBody::default();
+        body.set("model", &self.0.model);
+        body.set("max_tokens", &MAX_TOKENS);
+        body.set("stream", &true);
+        let asked = match native::request(turn, DIALECT) {
+            Some(request) => {
+                self.fill_native(&mut body, &request, turn)?;
+                Asked::native(request, turn, DEFAULTS.ours)
+            }
+            None => {
+                self.fill(&mut body, turn)?;
+                asked::of(turn)?
+            }
+        };
+        self.0.body(body, asked)
     }
 
-    fn decoder(&self, _turn: &Turn) -> Decoder {
-        Decoder::new(self.0.secret.clone())
+    fn left_out(&self, turn: &Turn) -> Option<Output> {
+        fates::left_out(turn, DIALECT)
+    }
+
+    fn decoder(&self, turn: &Turn) -> Decoder {
+        Decoder::new(self.0.secret.clone()).in_lane(Lane::new(self.origin(), turn))
     }
 
     fn prefill(&self) -> Prefill {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use capstan_agent::{Clock, Output, Stopped, Writer};
+use capstan_protocol::NATIVE;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -16,6 +17,8 @@ use crate::seam::Seam;
 pub(crate) struct AttemptWriter<'a> {
     out: Out<'a>,
     has_written: bool,
+    /// `NATIVE` events of a call that has not answered yet. They go if another call follows.
+    held: Vec<Output>,
     /// What the calls before this one took, and what this one has taken so far.
     earlier: Counts,
     present: Counts,
@@ -103,13 +106,14 @@ pub(crate) struct Seen {
 impl<'a> AttemptWriter<'a> {
     pub(crate) fn new(out: &'a mut Writer) -> Self {
         let (earlier, present) = (Counts::new(), Counts::new());
-        Self { out: Out::Lent(out), has_written: false, earlier, present, seat: None }
+        Self { out: Out::Lent(out), has_written: false, held: vec![], earlier, present, seat: None }
     }
 
     /// For one call of a route.
     pub(crate) fn seated(seat: Seat) -> Self {
         let (earlier, present) = (Counts::new(), Counts::new());
-        Self { out: Out::Waiting, has_written: false, earlier, present, seat: Some(seat) }
+        let (held, seat) = (Vec::new(), Some(seat));
+        Self { out: Out::Waiting, has_written: false, held, earlier, present, seat }
     }
 
     pub(crate) fn has_written(&self) -> bool {
@@ -119,6 +123,27 @@ impl<'a> AttemptWriter<'a> {
     /// The next call begins; what the one before took is paid for all the same.
     pub(crate) fn begin_call(&mut self) {
         add(&mut self.earlier, mem::take(&mut self.present));
+        self.held.clear();
+    }
+
+    /// No other call follows: what was held is said.
+    pub(crate) async fn end_calls(&mut self) -> Result<(), Stopped> {
+        let mut held = mem::take(&mut self.held);
+        match self.writer() {
+            Some(writer) => writer.put_all(&mut held).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Holds what only a client of the provider's protocol understands, until there is an answer.
+    fn hold(&mut self, outputs: &mut Vec<Output>) {
+        if self.has_written {
+            if !self.held.is_empty() {
+                outputs.splice(0..0, self.held.drain(..));
+            }
+            return;
+        }
+        self.held.extend(outputs.extract_if(.., |output| is_native(output)));
     }
 
     /// Where it goes, if it is ours to write.
@@ -136,6 +161,7 @@ impl<'a> AttemptWriter<'a> {
             None => {
                 self.has_written |= outputs.iter().any(Output::is_answer);
                 outputs.iter_mut().for_each(|output| self.count(output));
+                self.hold(outputs);
             }
             // Nothing is in the way of what follows the first token.
             Some(seat) if self.has_written && seat.seam.is_none() => {
@@ -253,6 +279,10 @@ impl<'a> AttemptWriter<'a> {
         let (first_token, took) = (seat.first_token, seat.clock.instant() - seat.began);
         Seen { first_token, took, pieces: seat.pieces, usage, has_reason: seat.has_reason }
     }
+}
+
+fn is_native(output: &Output) -> bool {
+    matches!(output, Output::Event { kind, .. } if kind == NATIVE)
 }
 
 fn usage_of(output: Output) -> Option<Counts> {

@@ -29,6 +29,7 @@ use crate::far_runs::{FarRuns, far_id};
 use crate::http::{self, timed_out, unsent};
 use crate::kind::Common;
 use crate::prefill::Prefill;
+use crate::request_body::RequestBody;
 use crate::retries::Retries;
 use crate::timeouts::{CallTimeouts, left};
 use crate::upstream_failure::UpstreamFailure;
@@ -50,10 +51,15 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     fn url(&self) -> &Url;
 
     /// Its headers beside the usual ones.
-    fn headers(&self, body: &Value) -> HeaderMap;
+    fn headers(&self, turn: &Turn) -> HeaderMap;
 
     /// The turn as the upstream wants it; what it cannot take is `invalid_request`.
-    fn body(&self, turn: &Turn) -> Result<Value, Fault>;
+    fn body(&self, turn: &Turn) -> Result<RequestBody, Fault>;
+
+    /// What of the request the upstream has no word for: a warning that names it.
+    fn left_out(&self, _turn: &Turn) -> Option<Output> {
+        None
+    }
 
     fn decoder(&self, turn: &Turn) -> Self::Decoder;
 
@@ -295,11 +301,11 @@ impl<D: Dialect> HttpAgent<D> {
         if let Some((prefill, said)) = prefill {
             prefill.apply(&mut body, said);
         }
-        let mut headers = self.dialect.headers(&body);
+        let mut headers = self.dialect.headers(turn);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("text/event-stream"));
         headers.extend(http::trace_headers(turn));
-        Ok((headers, Bytes::from(body.to_string())))
+        Ok((headers, body.to_bytes()))
     }
 }
 
@@ -308,6 +314,7 @@ impl<D: Dialect> Agent for HttpAgent<D> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let (headers, body) = self.prepare(&turn, None)?;
         let mut writer = AttemptWriter::new(out);
+        writer.say(&mut self.dialect.left_out(&turn).into_iter().collect()).await?;
         let mut made = 0;
         loop {
             made += 1;
@@ -318,11 +325,12 @@ impl<D: Dialect> Agent for HttpAgent<D> {
             }
             let called = self.call_logged(&headers, &body, self.times, &turn, &mut writer).await;
             let Err(failed) = called else {
-                return Ok(());
+                return Ok(writer.end_calls().await?);
             };
             let wait =
                 self.retries.wait(&failed, turn.attempt, made).filter(|_| !writer.has_written());
             let Some(wait) = wait else {
+                writer.end_calls().await?;
                 return Err(self
                     .retries
                     .verdict(failed.fault, turn.attempt, writer.has_written())
@@ -360,6 +368,7 @@ impl<D: Dialect> Callee for HttpAgent<D> {
         let own = self.times.first_token;
         let first_token = ask.first_token.map_or(own, |limit| limit.min(own));
         let times = CallTimeouts { first_token, ..self.times };
+        out.say(&mut self.dialect.left_out(ask.turn).into_iter().collect()).await?;
         self.call_logged(&headers, &body, times, ask.turn, out).await
     }
 

@@ -4,12 +4,15 @@
 use std::collections::BTreeMap;
 
 use capstan_protocol::Fault;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use crate::config::ConfigError;
 use crate::parts::refused_parameter;
 use crate::preset::Preset;
 use crate::provider::LIMITS;
+use crate::request_body::RequestBody;
 
 /// A member that the adapter itself adds; a server that refuses it does not get it.
 const USAGE: &str = "stream_options";
@@ -60,15 +63,17 @@ impl Members {
     }
 
     /// Brings a request into the server's spelling.
-    pub(crate) fn apply(&self, body: &mut Map<String, Value>) -> Result<(), Fault> {
+    pub(crate) fn apply(&self, body: &mut RequestBody) -> Result<(), Fault> {
         if let Some(field) = &self.max_tokens_field {
-            let given = LIMITS.iter().filter_map(|name| body.remove(*name));
-            let least = given.filter(|limit| !limit.is_null()).min_by_key(Value::as_u64);
-            body.extend(least.map(|limit| (field.clone(), limit)));
+            let least = LIMITS.iter().filter_map(|name| body.read::<u64>(name)).min();
+            LIMITS.iter().for_each(|name| drop(body.take(name)));
+            if let Some(limit) = least {
+                body.set(field, &limit);
+            }
         }
         for (from, to) in &self.rename {
-            if let Some(value) = body.remove(from) {
-                body.entry(to).or_insert(value);
+            if let Some(value) = body.take(from).filter(|_| body.get(to).is_none()) {
+                body.put(to, value);
             }
         }
         self.refuse.iter().try_for_each(|name| refuse(body, name))
@@ -79,18 +84,24 @@ fn is_limit(name: &str) -> bool {
     LIMITS.contains(&name)
 }
 
-fn refuse(body: &mut Map<String, Value>, name: &str) -> Result<(), Fault> {
+fn refuse(body: &mut RequestBody, name: &str) -> Result<(), Fault> {
     let why = "the server of this agent does not take it";
     if name == MESSAGE_NAME {
-        let messages = body.get("messages").and_then(Value::as_array);
-        let is_named = |message: &Value| message.get("name").is_some();
-        let has_name = messages.is_some_and(|messages| messages.iter().any(is_named));
+        let messages: Vec<MessageName> = body.read("messages").unwrap_or_default();
+        let has_name = messages.iter().any(|message| message.name.is_some());
         return if has_name { Err(refused_parameter(name, why)) } else { Ok(()) };
     }
-    match body.remove(name) {
+    let value = body.read::<Value>(name);
+    body.take(name);
+    match value {
         Some(value) if name != USAGE && asks(&value) => Err(refused_parameter(name, why)),
         Some(_) | None => Ok(()),
     }
+}
+
+#[derive(Deserialize)]
+struct MessageName {
+    name: Option<IgnoredAny>,
 }
 
 /// Whether a value asks for anything. Many clients send what is the default anyway.

@@ -2,13 +2,19 @@
 //! [The decision](https://github.com/capstan-run/capstan/blob/main/docs/decisions/0027-the-native-lane.md)
 //! has the reasons.
 
-use capstan_agent::Output;
-use capstan_protocol::{Dialect, NATIVE, NativeEvent, NativeOrigin, NativePart, RawJson};
+use std::collections::BTreeSet;
+
+use capstan_agent::{Output, Turn};
+use capstan_protocol::{
+    Dialect, ErrorSeverity, Fault, FaultKind, NATIVE, NativeEvent, NativeOrigin, NativePart,
+    RawJson,
+};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::http;
+use crate::request_body::RequestBody;
 use crate::thoughts::make;
 
 /// Who answers at an address.
@@ -16,28 +22,88 @@ pub(crate) fn origin(dialect: Dialect, url: &Url, model: &str) -> NativeOrigin {
     NativeOrigin { dialect, provider: http::host_of(url), model: model.to_owned() }
 }
 
-/// An event, or the rest of one, for viewers who speak the same dialect.
-pub(crate) fn event(origin: &NativeOrigin, event: &impl Serialize) -> Option<Output> {
-    let event = RawJson::from_serialize(event).ok();
-    output(NativeEvent { origin: origin.clone(), event, part: None, text_at: None })
-}
-
-/// A part that the next turn must bring back. With `text_at`, the thoughts since the part before
-/// are its text.
-pub(crate) fn part(
-    origin: &NativeOrigin,
-    part: &impl Serialize,
-    text_at: Option<&str>,
-) -> Option<Output> {
-    let (part, text_at) = (RawJson::from_serialize(part).ok(), text_at.map(str::to_owned));
-    output(NativeEvent { origin: origin.clone(), event: None, part, text_at })
-}
-
-fn output(data: NativeEvent) -> Option<Output> {
-    make(NATIVE, &data)
+/// The request as the client wrote it, if it did so in this protocol.
+pub(crate) fn request(turn: &Turn, dialect: Dialect) -> Option<RequestBody> {
+    (turn.dialect == Some(dialect)).then(|| RequestBody::from(&*turn.payload))
 }
 
 /// The part, if this upstream made it. Nobody else may see it, or could read it.
-pub(crate) fn own(part: &NativePart, origin: &NativeOrigin) -> Option<Value> {
-    (part.origin == *origin).then(|| part.to_value())
+pub(crate) fn own(part: &NativePart, origin: Option<&NativeOrigin>) -> Option<Value> {
+    (Some(&part.origin) == origin).then(|| part.to_value())
+}
+
+/// What a decoder says that CAP cannot say.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    origin: Option<NativeOrigin>,
+    /// The client speaks the same protocol: it gets what nobody else could read.
+    is_followed: bool,
+    /// What was left out, since nobody would understand it.
+    left_out: BTreeSet<String>,
+}
+
+impl Lane {
+    pub(crate) fn new(origin: NativeOrigin, turn: &Turn) -> Self {
+        let is_followed = turn.dialect == Some(origin.dialect);
+        Self { origin: Some(origin), is_followed, left_out: BTreeSet::new() }
+    }
+
+    /// An event, or the rest of one, for a client of the same protocol.
+    pub(crate) fn event(&self, event: &impl Serialize, out: &mut Vec<Output>) {
+        if let Some(origin) = self.origin.as_ref().filter(|_| self.is_followed) {
+            let event = RawJson::from_serialize(event).ok();
+            let data = NativeEvent { origin: origin.clone(), event, part: None, text_at: None };
+            out.extend(make(NATIVE, &data));
+        }
+    }
+
+    /// An event of a kind that CAP has no word for. Other clients get a warning that names it,
+    /// once.
+    pub(crate) fn unknown(&mut self, kind: &str, event: &impl Serialize, out: &mut Vec<Output>) {
+        if self.is_followed {
+            return self.event(event, out);
+        }
+        if self.origin.is_some() && self.left_out.insert(kind.to_owned()) {
+            out.push(left_out(&[format!("the answer's {kind}")]));
+        }
+    }
+
+    /// A part of a kind that CAP has no word for, as a whole.
+    pub(crate) fn whole(&mut self, kind: &str, part: &Value, out: &mut Vec<Output>) {
+        if !self.is_followed && self.origin.is_some() && self.left_out.insert(kind.to_owned()) {
+            out.push(left_out(&[format!("the answer's {kind}")]));
+        }
+        self.part(part, None, out);
+    }
+
+    /// A part that the next turn must bring back. With `text_at`, the thoughts since the part
+    /// before are its text.
+    pub(crate) fn part(&self, part: &impl Serialize, text_at: Option<&str>, out: &mut Vec<Output>) {
+        if let Some(origin) = self.origin.clone() {
+            let (part, text_at) = (RawJson::from_serialize(part).ok(), text_at.map(str::to_owned));
+            out.extend(make(NATIVE, &NativeEvent { origin, event: None, part, text_at }));
+        }
+    }
+}
+
+/// An object without some members.
+pub(crate) fn without(object: &Value, names: &[&str]) -> Map<String, Value> {
+    let members = object.as_object().into_iter().flatten();
+    let kept = members.filter(|(name, _)| !names.contains(&name.as_str()));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Whether an object says more than these members do.
+pub(crate) fn has_others(object: &Value, names: &[&str]) -> bool {
+    without(object, names).values().any(|value| !value.is_null())
+}
+
+/// The warning that says what could not be translated.
+pub(crate) fn left_out(names: &[String]) -> Output {
+    let message = format!("Left out, since this agent has no word for it: {}.", names.join(", "));
+    let fault = Fault::new(FaultKind::NotTranslated)
+        .with_severity(ErrorSeverity::Warning)
+        .with_message(message)
+        .with_detail("left_out", json!(names));
+    Output::Warning(Box::new(fault.to_stream_error(Default::default())))
 }

@@ -4,24 +4,28 @@ mod asked;
 mod chunk;
 mod decoder;
 mod finish;
+mod kept;
 mod request;
 pub mod responses;
 
-use capstan_agent::{About, Turn};
-use capstan_protocol::Fault;
+use capstan_agent::{About, Output, Turn};
+use capstan_protocol::{Dialect, Fault, NativeOrigin};
 use reqwest::header::HeaderMap;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 pub use decoder::Decoder;
 
-use crate::call::{Dialect, HttpAgent};
+use crate::call::{self, HttpAgent};
 use crate::callee::Callee;
 use crate::config::{ConfigError, read_keys};
+use crate::fates;
 use crate::kind::{Build, Common, Kind};
+use crate::native::{self, Lane};
 use crate::prefill::Prefill;
 use crate::preset::{OPENAI, OPENAI_LIKES};
-use crate::provider::{Api, BEARER, Config, Defaults, FinishRule, Provider};
+use crate::provider::{Api, Asked, BEARER, Config, Defaults, FinishRule, Provider};
+use crate::request_body::{Raw, RequestBody, raw};
 use crate::retries::Retries;
 use crate::timeouts::CallTimeouts;
 
@@ -43,6 +47,10 @@ pub(crate) const DEFAULTS: Defaults = Defaults {
     ours: &["model", "messages", "stream", "n"],
 };
 
+const DIALECT: Dialect = Dialect::OpenaiChat;
+/// What the gateway decides of a request in these words.
+const OURS: &[&str] = &["model", "messages", "stream", "stream_options", "n"];
+
 struct OpenAi {
     provider: Provider,
     finish: FinishRule,
@@ -60,31 +68,53 @@ fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError
     Ok(Box::new(HttpAgent::new(dialect, secret, common)?))
 }
 
-impl Dialect for OpenAi {
+impl OpenAi {
+    /// Whose reasoning comes back.
+    fn origin(&self) -> NativeOrigin {
+        native::origin(DIALECT, &self.provider.url, &self.provider.model)
+    }
+}
+
+impl call::Dialect for OpenAi {
     type Decoder = Decoder;
 
     fn url(&self) -> &Url {
         &self.provider.url
     }
 
-    fn headers(&self, _body: &Value) -> HeaderMap {
+    fn headers(&self, _turn: &Turn) -> HeaderMap {
         self.provider.headers.clone()
     }
 
-    fn body(&self, turn: &Turn) -> Result<Value, Fault> {
-        let mut body = Map::new();
-        body.insert("model".into(), self.provider.model.as_str().into());
-        body.insert("stream".into(), true.into());
-        body.insert("stream_options".into(), serde_json::json!({ "include_usage": true }));
-        body.insert(
-            "messages".into(),
-            request::messages(turn, self.provider.system.as_deref())?.into(),
-        );
-        self.provider.body(body, asked::of(turn))
+    fn body(&self, turn: &Turn) -> Result<RequestBody, Fault> {
+        let mut body = RequestBody::default();
+        body.set("model", &self.provider.model);
+        body.set("stream", &true);
+        let system = self.provider.system.as_deref();
+        let Some(request) = native::request(turn, DIALECT) else {
+            body.set("stream_options", &json!({ "include_usage": true }));
+            body.set("messages", &request::messages(turn, system, &self.origin())?);
+            let mut asked = asked::of(turn);
+            asked.members.extend(fates::shared(turn, DIALECT));
+            return self.provider.body(body, asked);
+        };
+        let mut options: Map<String, Value> = request.read("stream_options").unwrap_or_default();
+        options.insert("include_usage".into(), true.into());
+        body.set("stream_options", &options);
+        let earlier = request::told(system, turn.remembered(), &self.origin())?;
+        let mut messages: Vec<Raw> = earlier.iter().map(raw).collect();
+        messages.extend(request.list("messages"));
+        body.set("messages", &messages);
+        self.provider.body(body, Asked::native(request, turn, OURS))
     }
 
-    fn decoder(&self, _turn: &Turn) -> Decoder {
-        let decoder = Decoder::new(self.provider.secret.clone());
+    fn left_out(&self, turn: &Turn) -> Option<Output> {
+        fates::left_out(turn, DIALECT)
+    }
+
+    fn decoder(&self, turn: &Turn) -> Decoder {
+        let lane = Lane::new(self.origin(), turn);
+        let decoder = Decoder::new(self.provider.secret.clone()).in_lane(lane);
         match self.finish {
             FinishRule::Required => decoder,
             FinishRule::Optional => decoder.without_finish(),

@@ -5,6 +5,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
+use crate::request_body::{RequestBody, raw};
+
 /// How a server is told to go on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -47,32 +49,39 @@ impl Prefill {
 
     /// A server of Messages. A model that thinks first cannot be told what it has said.
     pub(crate) fn of_messages(model: &str, parameters: &Map<String, Value>) -> Self {
-        let thinks = parameters.get("thinking").and_then(|thinking| thinking.get("type"));
-        let thinks = thinks.is_some_and(|kind| kind != "disabled");
+        let thinks = parameters.get("thinking").is_some_and(is_on);
         let takes = generation(model).is_some_and(|generation| generation < ANTHROPIC_REFUSES_FROM);
         if takes && !thinks { Self::Plain } else { Self::Off }
     }
 
     /// Puts the beginning of the answer behind the conversation.
-    pub(crate) fn apply(self, body: &mut Value, said: &str) {
+    pub(crate) fn apply(self, body: &mut RequestBody, said: &str) {
+        // A model that thinks first cannot be told what it has said; it answers anew.
+        if body.read::<Value>("thinking").is_some_and(|thinking| is_on(&thinking)) {
+            return;
+        }
         let with = |name: &str| json!({ "role": "assistant", "content": said, name: true });
         let plain = || json!({ "role": "assistant", "content": said });
-        let Value::Object(body) = body else { return };
         let message = match self {
             Self::Off => return,
             Self::Plain => plain(),
             Self::Prefix => with("prefix"),
             Self::Partial => with("partial"),
             Self::ContinueFinalMessage => {
-                body.insert("continue_final_message".into(), true.into());
-                body.insert("add_generation_prompt".into(), false.into());
+                body.set("continue_final_message", &true);
+                body.set("add_generation_prompt", &false);
                 plain()
             }
         };
-        if let Some(Value::Array(messages)) = body.get_mut("messages") {
-            messages.push(message);
-        }
+        let mut messages = body.list("messages");
+        messages.push(raw(&message));
+        body.set("messages", &messages);
     }
+}
+
+/// Whether a request's `thinking` asks for it.
+fn is_on(thinking: &Value) -> bool {
+    thinking.get("type").is_some_and(|kind| kind != "disabled")
 }
 
 /// The generation in a model's name: `claude-3-5-sonnet-20241022`, `claude-sonnet-4-20250514`,
@@ -144,9 +153,10 @@ mod tests {
     #[test]
     fn each_server_is_told_in_its_own_words() {
         let told = |prefill: Prefill| {
-            let mut body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
+            let body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
+            let mut body = RequestBody::from(body);
             prefill.apply(&mut body, "Well");
-            body
+            serde_json::to_value(&body).unwrap()
         };
         assert_eq!(
             told(Prefill::Plain)["messages"][1],

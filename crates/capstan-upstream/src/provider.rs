@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use capstan_agent::Turn;
 use capstan_protocol::Fault;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName};
 use serde::Deserialize;
@@ -16,6 +17,7 @@ use crate::http;
 use crate::members::Members;
 use crate::prefill::Prefill;
 use crate::preset::Preset;
+use crate::request_body::{Raw, RequestBody};
 
 /// The keys of a provider's table.
 #[derive(Debug, Deserialize)]
@@ -232,26 +234,29 @@ impl Provider {
     }
 
     /// The body of a call: ours, then what is configured, then what the request asks for.
-    pub(crate) fn body(&self, ours: Map<String, Value>, asked: Asked) -> Result<Value, Fault> {
+    pub(crate) fn body(&self, ours: RequestBody, asked: Asked) -> Result<RequestBody, Fault> {
         let mut body = ours;
-        body.extend(self.parameters.clone());
+        self.parameters.iter().for_each(|(name, value)| body.set(name, value));
         if !asked.tools.is_empty() {
             // Of two tools with one name the caller's counts: the caller is there to answer it.
-            let tools = body.entry("tools").or_insert_with(|| Value::Array(Vec::new()));
-            if let Value::Array(tools) = tools {
-                tools.retain(|tool| !asked.tools.iter().any(|own| name_of(own) == name_of(tool)));
-                tools.extend(asked.tools);
-            }
+            let mut tools = body.list("tools");
+            let is_asked = |tool: &Raw| {
+                let name = name_of(tool);
+                name.is_some() && asked.tools.iter().any(|asked| name_of(asked) == name)
+            };
+            tools.retain(|tool| !is_asked(tool));
+            tools.extend(asked.tools);
+            body.set("tools", &tools);
         }
         if let Some(asked) = asked.max_tokens {
             let known = LIMITS.iter().find(|name| self.parameters.contains_key(**name));
             let ceiling = known.and_then(|name| self.parameters.get(*name)?.as_u64());
             let limit = ceiling.map_or(asked.value, |ceiling| ceiling.min(asked.value));
-            body.insert(known.copied().unwrap_or(asked.name).into(), limit.into());
+            body.set(known.copied().unwrap_or(asked.name), &limit);
         }
         body.extend(asked.members);
         self.members.apply(&mut body)?;
-        Ok(Value::Object(body))
+        Ok(body)
     }
 }
 
@@ -286,14 +291,29 @@ fn key(
 }
 
 /// The spellings of a token limit. One that is configured is kept, and no request gets beyond it.
-pub(crate) const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+pub(crate) const LIMITS: [&str; 3] = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
 
 /// What a request asks for, in the provider's words.
 #[derive(Default)]
 pub(crate) struct Asked {
-    pub(crate) tools: Vec<Value>,
+    pub(crate) tools: Vec<Raw>,
     pub(crate) max_tokens: Option<TokenLimit>,
-    pub(crate) members: Map<String, Value>,
+    pub(crate) members: RequestBody,
+}
+
+impl Asked {
+    /// What a request in the provider's own words asks for: all of it, but for what the gateway
+    /// decides.
+    pub(crate) fn native(mut request: RequestBody, turn: &Turn, ours: &[&str]) -> Self {
+        let tools = request.list("tools");
+        let name = LIMITS.into_iter().find(|name| request.get(name).is_some());
+        for name in ours.iter().chain(&LIMITS).chain(&["tools"]) {
+            request.take(name);
+        }
+        let limit = name.zip(turn.parameters.max_tokens);
+        let max_tokens = limit.map(|(name, value)| TokenLimit { name, value });
+        Self { tools, max_tokens, members: request }
+    }
 }
 
 /// A token limit under the provider's name for it.
@@ -302,6 +322,12 @@ pub(crate) struct TokenLimit {
     pub(crate) value: u64,
 }
 
-fn name_of(tool: &Value) -> Option<&str> {
-    tool.get("name").or_else(|| tool.pointer("/function/name"))?.as_str()
+fn name_of(tool: &Raw) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: Option<String>,
+        function: Option<Box<Named>>,
+    }
+    let tool: Named = serde_json::from_str(tool.get()).ok()?;
+    tool.name.or(tool.function?.name)
 }

@@ -54,11 +54,6 @@ impl Tools {
         self.0.iter().any(|call| call.index == Some(index))
     }
 
-    /// The id under which clients know the call at a place.
-    pub(crate) fn id(&self, index: u64) -> Option<&str> {
-        self.0.iter().rev().find(|call| call.index == Some(index)).map(|call| call.id.as_str())
-    }
-
     pub(crate) fn has_arguments(&self, index: u64) -> bool {
         self.0.iter().any(|call| call.index == Some(index) && !call.arguments.is_empty())
     }

@@ -272,6 +272,13 @@ catalogue! {
         "The model or its content filter refused.";
         "Ask differently; the same request is refused again.";
 
+    NotTranslated, "not_translated", UpstreamError, 502, "not-translated", Fatal, Llm, false,
+    None;
+        "Something was left out"; "Parts of this could not be translated.";
+        "The request or the answer has parts that only one provider's protocol knows, and the other \
+         side speaks another one. details.left_out names them.";
+        "Nothing, or call an agent that speaks the protocol of the request.";
+
     // ---- the agent ----
     AttemptDiverged, "attempt_diverged", AgentExecutionError, 500, "attempt-diverged", Fatal,
     System, true, None;

@@ -105,6 +105,7 @@ impl Fault {
             | FaultKind::MethodNotAllowed
             | FaultKind::UnsupportedMediaType
             | FaultKind::ContextLengthExceeded
+            | FaultKind::NotTranslated
             | FaultKind::ContentRefused => AssistantError::InvalidRequest,
             FaultKind::Timeout
             | FaultKind::UpstreamTimeout

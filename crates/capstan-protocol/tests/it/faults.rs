@@ -580,6 +580,7 @@ const TABLE: &[Columns] = &[
     ("upstream_quota", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
     ("context_length_exceeded", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
     ("content_refused", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
+    ("not_translated", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
     ("attempt_diverged", "AGENT_EXECUTION_ERROR", 500, "FATAL", "system", true, None),
     ("stream_too_long", "AGENT_EXECUTION_ERROR", 500, "FATAL", "system", false, None),
     ("agent_execution_error", "AGENT_EXECUTION_ERROR", 500, "FATAL", "system", false, None),

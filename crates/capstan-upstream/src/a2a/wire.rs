@@ -15,6 +15,7 @@ use super::message;
 use crate::api_key::ApiKey;
 use crate::call::{Dialect, Resume};
 use crate::http::unsent;
+use crate::request_body::RequestBody;
 use crate::upstream_failure::UpstreamFailure;
 
 const VERSION: HeaderName = HeaderName::from_static("a2a-version");
@@ -138,13 +139,13 @@ impl Dialect for Wire {
         &self.url
     }
 
-    fn headers(&self, _body: &Value) -> HeaderMap {
+    fn headers(&self, _turn: &Turn) -> HeaderMap {
         self.key()
     }
 
-    fn body(&self, turn: &Turn) -> Result<Value, Fault> {
+    fn body(&self, turn: &Turn) -> Result<RequestBody, Fault> {
         let params = message::of(turn, self.interface.version)?;
-        Ok(self.body_of(Asking::Message, params).unwrap_or_default())
+        Ok(self.body_of(Asking::Message, params).unwrap_or_default().into())
     }
 
     fn decoder(&self, turn: &Turn) -> Decoder {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::parts::refused_parameter;
 use crate::provider::{Asked, TokenLimit};
+use crate::request_body::raw;
 
 pub(super) fn of(turn: &Turn) -> Result<Asked, Fault> {
     let asked = &turn.parameters;
@@ -19,9 +20,9 @@ pub(super) fn of(turn: &Turn) -> Result<Asked, Fault> {
     set("tool_choice", tool_choice(turn));
     set("output_config", output(asked.effort, asked.response_format.as_ref())?);
     Ok(Asked {
-        tools: turn.tools.iter().map(tool).collect(),
+        tools: turn.tools.iter().map(tool).map(|tool| raw(&tool)).collect(),
         max_tokens: asked.max_tokens.map(|value| TokenLimit { name: "max_tokens", value }),
-        members,
+        members: Value::Object(members).into(),
     })
 }
 

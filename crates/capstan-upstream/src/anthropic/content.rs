@@ -1,10 +1,12 @@
 //! A turn as Messages content blocks; `command` sends the same blocks to processes.
 
 use capstan_agent::Turn;
-use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, Role};
+use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, NativeOrigin, Part, Role};
 use serde_json::{Value, json};
 
+use crate::native;
 use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
+use crate::request_body::{Raw, RequestBody, raw};
 
 /// The pictures that can be sent inline.
 const PICTURES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
@@ -14,17 +16,41 @@ const PDF: &str = "application/pdf";
 pub(super) fn messages(
     turn: &Turn,
     system: Option<&str>,
+    origin: &NativeOrigin,
 ) -> Result<(Option<String>, Vec<Value>), Fault> {
-    let mut instructions: Vec<String> =
-        system.map(str::to_owned).into_iter().chain(parts::context(turn)).collect();
-    let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
-    for (index, message) in parts::messages(turn) {
+    let (told, messages) = told(parts::messages(turn), origin)?;
+    let instructions: Vec<String> =
+        system.map(str::to_owned).into_iter().chain(parts::context(turn)).chain(told).collect();
+    let system = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
+    Ok((system, messages))
+}
+
+/// The system prompt of a request in Messages' own words, with the configured one before it.
+pub(super) fn system(configured: Option<&str>, request: &RequestBody) -> Option<Raw> {
+    let asked = request.get("system").filter(|system| system.get() != "null");
+    let Some(configured) = configured else { return asked.map(ToOwned::to_owned) };
+    let text = |text: &str| raw(&json!({ "type": "text", "text": text }));
+    let mut blocks = vec![text(configured)];
+    match request.read::<String>("system") {
+        Some(asked) => blocks.push(text(&asked)),
+        None => blocks.extend(request.list("system")),
+    }
+    Some(raw(&blocks))
+}
+
+/// What the system says, and what the others do, of some messages with their places.
+pub(super) fn told<'a>(
+    conversation: impl Iterator<Item = (usize, &'a ChatMessage)>,
+    origin: &NativeOrigin,
+) -> Result<(Vec<String>, Vec<Value>), Fault> {
+    let (mut instructions, mut messages) = (Vec::new(), Vec::<(&str, Vec<Value>)>::new());
+    for (index, message) in conversation {
         if message.role == Role::System {
             instructions.push(message.text());
             continue;
         }
         let role = if message.role == Role::Assistant { "assistant" } else { "user" };
-        let mut content = blocks(index, message)?;
+        let mut content = blocks(index, message, Some(origin))?;
         match messages.last_mut() {
             // Answers to calls that were made together must stand in one message, and roles must
             // alternate.
@@ -37,28 +63,39 @@ pub(super) fn messages(
         .into_iter()
         .map(|(role, content)| json!({ "role": role, "content": content }))
         .collect();
-    let system = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
-    Ok((system, messages))
+    Ok((instructions, messages))
 }
 
-/// The blocks of one message.
-pub(crate) fn blocks(index: usize, message: &ChatMessage) -> Result<Vec<Value>, Fault> {
-    let parts = message.parts.iter().enumerate();
-    // An empty text is refused by the provider, and says nothing; thinking goes back only with the
-    // provider's own signature, which a message does not carry.
-    let is_nothing = |part: &Part| {
-        matches!(part, Part::Reasoning { .. } | Part::Native(_))
-            || matches!(part, Part::Text { content } if content.is_empty())
-    };
-    let parts = parts.filter(|(_, part)| !is_nothing(part));
-    parts.map(|(at, part)| block(PartPath { message: index, part: at }, part)).collect()
+/// The blocks of one message. Reasoning goes back only to whoever signed it.
+pub(crate) fn blocks(
+    index: usize,
+    message: &ChatMessage,
+    origin: Option<&NativeOrigin>,
+) -> Result<Vec<Value>, Fault> {
+    let mut blocks = Vec::with_capacity(message.parts.len());
+    for (at, part) in message.parts.iter().enumerate() {
+        match part {
+            Part::Native(part) => blocks.extend(native::own(part, origin)),
+            Part::Reasoning { .. } => {}
+            // The provider refuses an empty text, which says nothing.
+            Part::Text { content } if content.is_empty() => {}
+            Part::Text { .. }
+            | Part::Blob { .. }
+            | Part::File { .. }
+            | Part::Uri { .. }
+            | Part::ToolCall { .. }
+            | Part::ToolCallResponse { .. } => {
+                blocks.push(block(PartPath { message: index, part: at }, part)?);
+            }
+        }
+    }
+    Ok(blocks)
 }
 
 /// Whether a request refers to uploaded files.
-pub(super) fn has_files(body: &Value) -> bool {
-    let messages = body.get("messages").and_then(Value::as_array).into_iter().flatten();
-    let mut blocks = messages.filter_map(|message| message.get("content")?.as_array()).flatten();
-    blocks.any(|block| block.pointer("/source/type").is_some_and(|kind| kind == "file"))
+pub(super) fn has_files(turn: &Turn) -> bool {
+    let mut parts = turn.conversation().flat_map(|message| &message.parts);
+    parts.any(|part| matches!(part, Part::File { .. }))
 }
 
 fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
@@ -132,7 +169,32 @@ fn document(source: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use capstan_protocol::Dialect;
+
     use super::*;
+
+    fn messages(turn: &Turn, system: Option<&str>) -> Result<(Option<String>, Vec<Value>), Fault> {
+        super::messages(turn, system, &origin("m"))
+    }
+
+    fn origin(model: &str) -> NativeOrigin {
+        let dialect = Dialect::AnthropicMessages;
+        NativeOrigin { dialect, provider: "p".into(), model: model.into() }
+    }
+
+    #[test]
+    fn signed_thinking_comes_back_to_the_model_that_signed_it() {
+        let part = json!({ "type": "native", "dialect": "anthropic-messages", "provider": "p",
+            "model": "m", "part": { "type": "thinking", "thinking": null, "signature": "s" },
+            "text_at": "/thinking", "text": "Hm." });
+        let parts = vec![serde_json::from_value(part).unwrap(), Part::Text { content: "a".into() }];
+        let message = ChatMessage { role: Role::Assistant, parts, name: None };
+        let own = blocks(0, &message, Some(&origin("m"))).unwrap();
+        let thinking = json!({ "type": "thinking", "thinking": "Hm.", "signature": "s" });
+        assert_eq!((&own[0], own.len()), (&thinking, 2));
+        assert_eq!(blocks(0, &message, Some(&origin("n"))).unwrap().len(), 1);
+        assert_eq!(blocks(0, &message, None).unwrap().len(), 1);
+    }
 
     fn turn(parts: Vec<Part>) -> Turn {
         Turn::of(ChatMessage { role: Role::User, parts, name: None })
@@ -155,34 +217,23 @@ mod tests {
     #[test]
     fn parts_reach_the_provider_in_its_own_form() {
         let mime = |m: &str| Some(m.to_owned());
-        let (_, sent) = messages(
-            &turn(vec![
-                Part::Blob {
-                    content: "QQ==".into(),
-                    modality: Modality::Image,
-                    mime_type: mime("image/png"),
-                },
-                Part::Blob {
-                    content: "QQ==".into(),
-                    modality: Modality::Text,
-                    mime_type: mime(PDF),
-                },
-                Part::Uri {
-                    uri: "https://x/y.png".into(),
-                    modality: Modality::Image,
-                    mime_type: None,
-                },
-                Part::File { file_id: "file_1".into(), modality: Modality::Text, mime_type: None },
-            ]),
-            None,
-        )
-        .unwrap();
+        let turn = turn(vec![
+            Part::Blob {
+                content: "QQ==".into(),
+                modality: Modality::Image,
+                mime_type: mime("image/png"),
+            },
+            Part::Blob { content: "QQ==".into(), modality: Modality::Text, mime_type: mime(PDF) },
+            Part::Uri { uri: "https://x/y.png".into(), modality: Modality::Image, mime_type: None },
+            Part::File { file_id: "file_1".into(), modality: Modality::Text, mime_type: None },
+        ]);
+        assert!(has_files(&turn));
+        let (_, sent) = messages(&turn, None).unwrap();
         let content = &sent[0]["content"];
         assert_eq!(content[0]["source"]["media_type"], "image/png");
         assert_eq!(content[1]["type"], "document");
         assert_eq!(content[2]["source"], json!({ "type": "url", "url": "https://x/y.png" }));
         assert_eq!(content[3]["source"]["file_id"], "file_1");
-        assert!(has_files(&json!({ "messages": sent })));
     }
 
     #[test]

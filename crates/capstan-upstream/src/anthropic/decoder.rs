@@ -2,13 +2,15 @@
 
 use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::block::{Block, Blocks, start_of};
 use super::event::{Delta, Event};
 use crate::api_key::ApiKey;
 use crate::citation;
-use crate::decode::{self, Decode, Step, malformed, text};
+use crate::decode::{self, Decode, Step, malformed, member, text};
 use crate::json_text::{self, Halves, Raw, mend};
+use crate::native::{Lane, has_others, without};
 use crate::thoughts::Thoughts;
 use crate::tools::{self, Tools};
 use crate::upstream_failure::UpstreamFailure;
@@ -24,6 +26,8 @@ pub struct Decoder {
     halves: Halves,
     thoughts: Thoughts,
     tools: Tools,
+    blocks: Blocks,
+    lane: Lane,
 }
 
 impl Decoder {
@@ -32,9 +36,16 @@ impl Decoder {
         Self { secret, ..Self::default() }
     }
 
+    /// Says in the native lane what CAP has no word for.
+    pub(crate) fn in_lane(self, lane: Lane) -> Self {
+        Self { lane, ..self }
+    }
+
     fn start(&mut self, message: &Value, out: &mut Vec<Output>) {
         out.extend(text(message, "model").map(|model| Output::Model(model.to_owned())));
         self.count(message.get("usage"), out);
+        let message = without(message, &["content"]);
+        self.lane.event(&json!({ "type": "message_start", "message": message }), out);
     }
 
     /// Later counts replace earlier ones of the same name.
@@ -58,22 +69,54 @@ impl Decoder {
     }
 
     fn block(&mut self, index: u64, block: &Value, out: &mut Vec<Output>) -> Step {
-        match text(block, "type") {
-            Some("text") => return self.say(text(block, "text").unwrap_or_default(), out),
-            Some("thinking") => {
-                return self.think(text(block, "thinking").unwrap_or_default(), out);
+        let kind = text(block, "type").unwrap_or_default();
+        let follows_text = self.blocks.begin(index, kind, block);
+        match kind {
+            "text" => {
+                if follows_text || has_others(block, &["type", "text"]) {
+                    self.template(index, block, out);
+                }
+                return self.say(text(block, "text").unwrap_or_default(), out);
             }
-            Some("tool_use" | "server_tool_use" | "mcp_tool_use") => {
+            "thinking" => return self.think(text(block, "thinking").unwrap_or_default(), out),
+            "redacted_thinking" => self.lane.part(block, None, out),
+            "tool_use" | "server_tool_use" | "mcp_tool_use" => {
+                if kind != "tool_use" || has_others(block, &["type", "id", "name", "input"]) {
+                    self.template(index, block, out);
+                }
                 let (id, name) = (text(block, "id"), text(block, "name"));
                 self.tools.start(index, id.unwrap_or_default(), name.unwrap_or_default(), out);
             }
-            Some(kind) if kind.ends_with("tool_result") => {
+            kind if kind.ends_with("tool_result") => {
+                self.template(index, &without(block, &["content"]).into(), out);
                 let id = text(block, "tool_use_id").unwrap_or_default();
                 tools::result(id, block.get("content").unwrap_or(&Value::Null), false, out);
             }
-            _ => return Step::Quiet,
+            kind => self.lane.unknown(kind, &start_of(index, block), out),
         }
         Step::Heard
+    }
+
+    /// What the next CAP event is in the provider's own words.
+    fn template(&self, index: u64, block: &Value, out: &mut Vec<Output>) {
+        self.lane.event(&start_of(index, block), out);
+    }
+
+    /// The end of a block. Reasoning is sent with what proves it.
+    fn stop(&mut self, index: u64, out: &mut Vec<Output>) {
+        self.thoughts.flush(out);
+        self.tools.end(index, out);
+        match self.blocks.end(index) {
+            Some(Block::Thinking(mut block)) => {
+                block.insert("thinking".into(), Value::Null);
+                self.lane.part(&block, Some("/thinking"), out);
+            }
+            Some(Block::Unknown(kind)) => {
+                let stop = json!({ "type": "content_block_stop", "index": index });
+                self.lane.unknown(&kind, &stop, out);
+            }
+            Some(Block::Known) | None => {}
+        }
     }
 
     /// An empty piece is none: whoever sends nothing else is silent.
@@ -107,18 +150,37 @@ impl Decoder {
             }
             Some("citations_delta") => {
                 out.extend(delta.citation.and_then(|raw| cited(&value(Some(raw)))));
+                self.lane.event(&event_of(data), out);
                 Step::Heard
             }
-            _ => Step::Quiet,
+            Some("signature_delta") => {
+                self.blocks.sign(index, &piece(delta.signature));
+                Step::Quiet
+            }
+            Some(kind) => {
+                let kind = self.blocks.unknown(index).unwrap_or(kind).to_owned();
+                self.lane.unknown(&kind, &event_of(data), out);
+                Step::Heard
+            }
+            None => Step::Quiet,
         }
     }
 
-    fn finish(&mut self, reason: &str, out: &mut Vec<Output>) -> Result<(), Fault> {
+    /// The answer is complete; `event` is the one that says so.
+    fn finish(
+        &mut self,
+        reason: &str,
+        event: Option<&Value>,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Fault> {
         self.thoughts.flush(out);
         out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
         match reason {
             "max_tokens" | "model_context_window_exceeded" => self.tools.end_whole(out),
             _ => self.tools.end_all(out),
+        }
+        if let Some(event) = event {
+            self.lane.event(event, out);
         }
         self.is_finished = true;
         match reason {
@@ -151,23 +213,20 @@ impl Decoder {
             Some("content_block_start") => {
                 return Ok(self.block(index, &value(event.content_block), out));
             }
-            Some("content_block_stop") => {
-                self.thoughts.flush(out);
-                self.tools.end(index, out);
-            }
+            Some("content_block_stop") => self.stop(index, out),
             Some("message_delta") => {
                 self.count(Some(&value(event.usage)), out);
                 let reason =
                     event.delta.as_ref().and_then(|delta| json_text::text(delta.stop_reason));
                 // The reason comes with the last usage: nothing is left to wait for.
                 if let Some(reason) = reason {
-                    self.finish(&reason, out)?;
+                    self.finish(&reason, Some(&event_of(data)), out)?;
                     return Ok(Step::Done);
                 }
             }
             Some("message_stop") => {
                 if !self.is_finished {
-                    self.finish("end_turn", out)?;
+                    self.finish("end_turn", None, out)?;
                 }
                 return Ok(Step::Done);
             }
@@ -178,8 +237,8 @@ impl Decoder {
                     return Err(told.to_fault(&self.secret));
                 }
             }
-            // Pings, and what may be added one day.
-            Some(_) => {}
+            Some("ping") => {}
+            Some(kind) => self.lane.unknown(kind, &event_of(data), out),
         }
         Ok(Step::Quiet)
     }
@@ -215,11 +274,10 @@ impl Decode for Decoder {
             if let Some(input) = block.get("input") {
                 self.tools.arguments(index, &input.to_string(), out);
             }
-            self.thoughts.flush(out);
-            self.tools.end(index, out);
+            self.stop(index, out);
         }
         Some(match text(&message, "stop_reason") {
-            Some(reason) => self.finish(reason, out),
+            Some(reason) => self.finish(reason, Some(&end_of(&message)), out),
             None => Err(decode::truncated()),
         })
     }
@@ -227,6 +285,17 @@ impl Decode for Decoder {
     fn is_complete(&self) -> bool {
         self.is_finished
     }
+}
+
+/// The event that a streamed answer would have ended with.
+fn end_of(message: &Value) -> Value {
+    let delta = json!({ "stop_reason": member(message, "stop_reason"),
+        "stop_sequence": member(message, "stop_sequence") });
+    json!({ "type": "message_delta", "delta": delta, "usage": member(message, "usage") })
+}
+
+fn event_of(data: &str) -> Value {
+    serde_json::from_str(data).or_else(|_| serde_json::from_str(&mend(data))).unwrap_or_default()
 }
 
 fn value(raw: Raw<'_>) -> Value {

@@ -32,6 +32,8 @@ pub(super) struct Delta<'a> {
     #[serde(borrow)]
     pub(super) citation: Raw<'a>,
     #[serde(borrow)]
+    pub(super) signature: Raw<'a>,
+    #[serde(borrow)]
     pub(super) stop_reason: Raw<'a>,
 }
 

@@ -81,7 +81,7 @@ fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
     let (first, rest) =
         turn.messages.split_first().map_or((None, Default::default()), |(m, rest)| (Some(m), rest));
     let mut content = first
-        .map(|first| anthropic::blocks(turn.history.len(), first))
+        .map(|first| anthropic::blocks(turn.history.len(), first, None))
         .transpose()?
         .unwrap_or_default();
     for (at, message) in rest.iter().enumerate() {

@@ -5,6 +5,7 @@ use capstan_protocol::{Effort, RawJson, ResponseFormat, ToolChoice};
 use serde_json::{Map, Value, json};
 
 use crate::provider::{Asked, TokenLimit};
+use crate::request_body::raw;
 
 pub(super) fn of(turn: &Turn) -> Asked {
     let asked = &turn.parameters;
@@ -25,13 +26,13 @@ pub(super) fn of(turn: &Turn) -> Asked {
     set("response_format", asked.response_format.as_ref().map(format));
     set("reasoning_effort", asked.effort.map(|effort| effort_word(effort).into()));
     Asked {
-        tools: turn.tools.iter().map(tool).collect(),
+        tools: turn.tools.iter().map(tool).map(|tool| raw(&tool)).collect(),
         // The older name is refused by newer models, and may be configured for servers that know
         // nothing else.
         max_tokens: asked
             .max_tokens
             .map(|value| TokenLimit { name: "max_completion_tokens", value }),
-        members,
+        members: Value::Object(members).into(),
     }
 }
 

@@ -8,6 +8,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::kept::THOUGHTS;
 use crate::json_text::{Raw, string, text};
 
 #[derive(Deserialize)]
@@ -81,6 +82,10 @@ pub(super) struct Delta<'a> {
     #[serde(borrow)]
     reasoning: Raw<'a>,
     #[serde(borrow)]
+    pub(super) reasoning_details: Raw<'a>,
+    #[serde(borrow)]
+    pub(super) extra_content: Raw<'a>,
+    #[serde(borrow)]
     pub(super) refusal: Raw<'a>,
     #[serde(borrow)]
     pub(super) tool_calls: Raw<'a>,
@@ -99,6 +104,9 @@ pub(super) struct ToolCall<'a> {
     pub(super) id: Raw<'a>,
     #[serde(borrow)]
     pub(super) function: Option<Function<'a>>,
+    /// Where Google's models keep the signature of a thought.
+    #[serde(borrow)]
+    pub(super) extra_content: Raw<'a>,
 }
 
 #[derive(Deserialize)]
@@ -135,22 +143,34 @@ impl Choice<'_> {
 }
 
 impl<'a> Delta<'a> {
-    pub(super) fn thought(&self) -> Option<Cow<'a, str>> {
-        text(self.reasoning_content).or_else(|| text(self.reasoning))
+    /// What is thought, and under which name.
+    pub(super) fn thought(&self) -> Option<(&'static str, Cow<'a, str>)> {
+        let said = [self.reasoning_content, self.reasoning];
+        THOUGHTS.into_iter().zip(said).find_map(|(name, said)| Some((name, text(said)?)))
     }
 
     fn is_content_alone(&self) -> bool {
         let Self {
             reasoning_content,
             reasoning,
+            reasoning_details,
+            extra_content,
             refusal,
             tool_calls,
             function_call,
             annotations,
             ..
         } = self;
-        let others =
-            [reasoning_content, reasoning, refusal, tool_calls, function_call, annotations];
+        let others = [
+            reasoning_content,
+            reasoning,
+            reasoning_details,
+            extra_content,
+            refusal,
+            tool_calls,
+            function_call,
+            annotations,
+        ];
         others.into_iter().all(|member| member.is_none())
     }
 }

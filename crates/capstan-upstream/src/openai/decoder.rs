@@ -3,14 +3,16 @@
 use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::chunk::{Choice, Chunk, Delta, Function, ToolCall, parts};
 use super::finish::Finish;
+use super::kept::Kept;
 use crate::api_key::ApiKey;
 use crate::citation;
 use crate::decode::{self, Decode, Step, malformed, truncated};
 use crate::json_text::{self, Halves, Raw, mend};
+use crate::native::Lane;
 use crate::thoughts::Thoughts;
 use crate::tools::{CallPiece, Tools};
 use crate::upstream_failure::UpstreamFailure;
@@ -33,12 +35,20 @@ pub struct Decoder {
     halves: Halves,
     thoughts: Thoughts,
     tools: Tools,
+    has_calls: bool,
+    kept: Kept,
+    lane: Lane,
 }
 
 impl Decoder {
     /// A decoder at the beginning of an answer; the key is taken out of what it reports.
     pub fn new(secret: ApiKey) -> Self {
         Self { secret, ..Self::default() }
+    }
+
+    /// Says in the native lane what CAP has no word for.
+    pub(crate) fn in_lane(self, lane: Lane) -> Self {
+        Self { lane, ..self }
     }
 
     /// For servers that never say why an answer ends: the sentinel is enough, if something was said
@@ -127,8 +137,17 @@ impl Decoder {
 
     fn delta(&mut self, delta: &Delta<'_>, out: &mut Vec<Output>) -> bool {
         let thought = delta.thought();
-        if let Some(thought) = &thought {
+        if let Some((name, thought)) = &thought {
+            self.kept.thinks(name);
             self.thoughts.push(thought, out);
+        }
+        for (name, said) in
+            [("reasoning_details", delta.reasoning_details), ("extra_content", delta.extra_content)]
+        {
+            if let Some(said) = said.map(value).filter(|said| !said.is_null()) {
+                self.lane.event(&json!({ "delta": { name: said } }), out);
+                self.kept.member(name, said);
+            }
         }
         let mut heard = thought.is_some();
         heard |= delta.content.is_some_and(|content| self.content(content, out));
@@ -177,6 +196,11 @@ impl Decoder {
             let Some(function) = &call.function else { continue };
             let id = json_text::text(call.id);
             heard |= self.call(call.index(), id.as_deref(), function, out);
+            if let (Some(id), Some(extra)) = (&id, call.extra_content.map(value)) {
+                let piece = json!([{ "id": id, "extra_content": extra }]);
+                self.lane.event(&json!({ "delta": { "tool_calls": piece } }), out);
+                self.kept.call(id, "extra_content", extra);
+            }
         }
         heard
     }
@@ -195,6 +219,7 @@ impl Decoder {
         function: &Function<'_>,
         out: &mut Vec<Output>,
     ) -> bool {
+        self.has_calls = true;
         let (name, arguments) = (json_text::text(function.name), function.arguments());
         let (name, arguments) = (name.as_deref(), arguments.as_ref());
         self.tools.piece(&CallPiece { index, id, name, arguments }, out);
@@ -212,6 +237,7 @@ impl Decoder {
             Finish::Refused => {}
             Finish::Complete | Finish::ToolCalls | Finish::Other(_) => self.tools.end_all(out),
         }
+        self.kept.send(self.has_calls, &self.lane, out);
         if !self.refusal.is_empty() {
             let fault = Fault::new(FaultKind::ContentRefused);
             return Err(fault.with_detail("refusal", self.secret.scrub(&self.refusal)));

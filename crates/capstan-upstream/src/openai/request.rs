@@ -1,24 +1,45 @@
 //! A turn as Chat Completions messages.
 
 use capstan_agent::Turn;
-use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, Role};
+use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, NativeOrigin, Part, Role};
 use serde_json::{Map, Value, json};
 
+use super::kept::{CALLS, THOUGHTS};
+use crate::native;
 use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
 
-pub(super) fn messages(turn: &Turn, system: Option<&str>) -> Result<Vec<Value>, Fault> {
-    let mut messages = Vec::new();
-    let instructions = system.map(str::to_owned).into_iter().chain(parts::context(turn));
-    messages.extend(instructions.map(|text| json!({ "role": "system", "content": text })));
-    for (index, message) in parts::messages(turn) {
-        append(index, message, &mut messages)?;
+pub(super) fn messages(
+    turn: &Turn,
+    system: Option<&str>,
+    origin: &NativeOrigin,
+) -> Result<Vec<Value>, Fault> {
+    let context = parts::context(turn);
+    told(system.into_iter().chain(context.as_deref()), parts::messages(turn), origin)
+}
+
+/// Some messages with their places, behind what the system says.
+pub(super) fn told<'a>(
+    system: impl IntoIterator<Item = &'a str>,
+    conversation: impl Iterator<Item = (usize, &'a ChatMessage)>,
+    origin: &NativeOrigin,
+) -> Result<Vec<Value>, Fault> {
+    let system = system.into_iter().map(|text| json!({ "role": "system", "content": text }));
+    let mut messages: Vec<Value> = system.collect();
+    for (index, message) in conversation {
+        append(index, message, origin, &mut messages)?;
     }
     Ok(messages)
 }
 
 /// A message may become several: each tool's answer is one of its own.
-fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(), Fault> {
+fn append(
+    index: usize,
+    message: &ChatMessage,
+    origin: &NativeOrigin,
+    out: &mut Vec<Value>,
+) -> Result<(), Fault> {
     let (mut content, mut calls, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut own = Map::new();
     for (at, part) in message.parts.iter().enumerate() {
         let place = PartPath { message: index, part: at };
         match part {
@@ -29,8 +50,13 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(
                     json!({ "role": "tool", "tool_call_id": call_id(id, at), "content": text }),
                 );
             }
-            // What a model thought does not go back to it: a message holds no proof that it was so.
-            Part::Reasoning { .. } | Part::Native(_) => {}
+            // Members of the message, or of the call before which they came.
+            Part::Native(part) => {
+                if let Some(Value::Object(members)) = native::own(part, Some(origin)) {
+                    own.extend(members);
+                }
+            }
+            Part::Reasoning { .. } => {}
             Part::Text { .. } | Part::Blob { .. } | Part::File { .. } | Part::Uri { .. } => {
                 content.push(piece(place, part)?);
             }
@@ -42,10 +68,17 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(
     if content.is_null() && calls.is_empty() {
         return Ok(());
     }
+    give_back(&mut own, &mut calls);
+    if calls.is_empty() {
+        // Some want the text of their thoughts back while tools are called, and refuse it else.
+        THOUGHTS.iter().for_each(|name| {
+            own.remove(*name);
+        });
+    }
     if message.role == Role::Assistant && join(out.last_mut(), &content, &mut calls) {
         return Ok(());
     }
-    let mut object = Map::new();
+    let mut object = own;
     object.insert("role".into(), role(message.role).into());
     object.insert("content".into(), content);
     if !calls.is_empty() {
@@ -56,6 +89,18 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(
     }
     out.push(Value::Object(object));
     Ok(())
+}
+
+/// Members of calls go back into the calls, by id; the rest are the message's.
+fn give_back(own: &mut Map<String, Value>, calls: &mut [Value]) {
+    let Some(Value::Object(by_call)) = own.remove(CALLS) else { return };
+    for call in calls.iter_mut().filter_map(Value::as_object_mut) {
+        let id = call.get("id").and_then(Value::as_str).unwrap_or_default();
+        if let Some(Value::Object(members)) = by_call.get(id) {
+            let members = members.clone();
+            call.extend(members);
+        }
+    }
 }
 
 /// A front end may tell a text and each of its calls as messages of their own; here they are one,
@@ -159,6 +204,42 @@ mod tests {
     use capstan_protocol::RawObject;
 
     use super::*;
+
+    fn messages(turn: &Turn, system: Option<&str>) -> Result<Vec<Value>, Fault> {
+        super::messages(turn, system, &origin("m"))
+    }
+
+    fn origin(model: &str) -> NativeOrigin {
+        let dialect = capstan_protocol::Dialect::OpenaiChat;
+        NativeOrigin { dialect, provider: "p".into(), model: model.into() }
+    }
+
+    #[test]
+    fn signatures_come_back_on_the_calls_that_had_them() {
+        let part = json!({ "type": "native", "dialect": "openai-chat", "provider": "p",
+            "model": "m", "text_at": "/reasoning_content", "text": "Hm.", "part": {
+                "reasoning_content": null, "reasoning_details": [{ "data": "x" }],
+                "calls": { "c": { "extra_content": { "google": { "thought_signature": "s" } } } },
+            } });
+        let call = Part::ToolCall {
+            name: "f".into(),
+            arguments: Arguments::Text("{}".into()),
+            id: Some("c".into()),
+        };
+        let native: Part = serde_json::from_value(part).unwrap();
+        let told = |parts: Vec<Part>, model: &str| {
+            let message = ChatMessage { role: Role::Assistant, parts, name: None };
+            told([], [(0, &message)].into_iter(), &origin(model)).unwrap().remove(0)
+        };
+        let own = told(vec![native.clone(), call.clone()], "m");
+        assert_eq!(own["tool_calls"][0]["extra_content"]["google"]["thought_signature"], "s");
+        assert_eq!((&own["reasoning_content"], &own["calls"]), (&"Hm.".into(), &Value::Null));
+        let other = told(vec![native.clone(), call], "n");
+        assert_eq!(other["tool_calls"][0]["extra_content"], Value::Null);
+        let text = told(vec![native, Part::Text { content: "a".into() }], "m");
+        assert_eq!(text["reasoning_content"], Value::Null);
+        assert_eq!(text["reasoning_details"][0]["data"], "x");
+    }
 
     fn turn(parts: Vec<Part>) -> Turn {
         Turn::of(ChatMessage { role: Role::User, parts, name: None })

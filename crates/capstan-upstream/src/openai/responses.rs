@@ -5,25 +5,44 @@ mod asked;
 mod decoder;
 mod input;
 
-use capstan_agent::{About, Turn};
-use capstan_protocol::{Backoff, Fault};
+use capstan_agent::{About, Output, Turn};
+use capstan_protocol::{Backoff, Dialect, Fault, NativeOrigin};
 use reqwest::header::HeaderMap;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use url::Url;
 
 pub use decoder::Decoder;
 
-use crate::call::{Dialect, HttpAgent, RESUMES, Resume};
+use crate::call::{self, HttpAgent, RESUMES, Resume};
 use crate::callee::Callee;
 use crate::config::ConfigError;
+use crate::fates;
 use crate::kind::Common;
-use crate::provider::{Config, Defaults, Provider};
+use crate::native::{self, Lane};
+use crate::parts;
+use crate::provider::{Asked, Config, Defaults, Provider};
+use crate::request_body::{Raw, RequestBody, raw};
 
 const DEFAULTS: Defaults = Defaults {
     path: "responses",
     ours: &["model", "input", "stream", "instructions"],
     ..super::DEFAULTS
 };
+
+const DIALECT: Dialect = Dialect::OpenaiResponses;
+/// What the gateway decides of a request in these words.
+const OURS: &[&str] = &[
+    "model",
+    "input",
+    "stream",
+    "instructions",
+    "previous_response_id",
+    "conversation",
+    "background",
+    "n",
+];
+/// What a request includes to get its reasoning.
+const ENCRYPTED: &str = "reasoning.encrypted_content";
 
 struct Responses(Provider);
 
@@ -33,36 +52,77 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, 
     Ok(Box::new(HttpAgent::new(Responses(provider), secret, common)?))
 }
 
-impl Dialect for Responses {
+impl Responses {
+    /// Whose reasoning comes back.
+    fn origin(&self) -> NativeOrigin {
+        native::origin(DIALECT, &self.0.url, &self.0.model)
+    }
+}
+
+/// Whether the provider keeps the answer to a request.
+fn is_stored(request: &RequestBody) -> bool {
+    request.read::<bool>("store") != Some(false)
+}
+
+/// The provider forgets the reasoning of an answer that it does not keep, unless it hands it out.
+fn with_reasoning(mut body: RequestBody) -> RequestBody {
+    let mut include: Vec<String> = body.read("include").unwrap_or_default();
+    if !is_stored(&body) && !include.iter().any(|name| name == ENCRYPTED) {
+        include.push(ENCRYPTED.to_owned());
+        body.set("include", &include);
+    }
+    body
+}
+
+impl call::Dialect for Responses {
     type Decoder = Decoder;
 
     fn url(&self) -> &Url {
         &self.0.url
     }
 
-    fn headers(&self, _body: &Value) -> HeaderMap {
+    fn headers(&self, _turn: &Turn) -> HeaderMap {
         self.0.headers.clone()
     }
 
-    fn body(&self, turn: &Turn) -> Result<Value, Fault> {
-        let mut body = Map::new();
-        body.insert("model".into(), self.0.model.as_str().into());
-        body.insert("stream".into(), true.into());
-        if let Some(instructions) = input::instructions(turn, self.0.system.as_deref()) {
-            body.insert("instructions".into(), instructions.into());
+    fn body(&self, turn: &Turn) -> Result<RequestBody, Fault> {
+        let (mut body, own) = (RequestBody::default(), native::request(turn, DIALECT));
+        body.set("model", &self.0.model);
+        body.set("stream", &true);
+        let instructions = match &own {
+            Some(request) => input::instructions_before(self.0.system.as_deref(), request),
+            None => input::instructions(turn, self.0.system.as_deref()),
+        };
+        if let Some(instructions) = instructions {
+            body.set("instructions", &instructions);
         }
-        body.insert("input".into(), input::items(turn)?.into());
-        self.0.body(body, asked::of(turn))
+        let Some(request) = own else {
+            body.set("input", &input::items(parts::messages(turn), &self.origin())?);
+            let mut asked = asked::of(turn);
+            asked.members.extend(fates::shared(turn, DIALECT));
+            return self.0.body(body, asked).map(with_reasoning);
+        };
+        let earlier = input::items(turn.remembered(), &self.origin())?;
+        let mut items: Vec<Raw> = earlier.iter().map(raw).collect();
+        items.extend(input::told(&request));
+        body.set("input", &items);
+        self.0.body(body, Asked::native(request, turn, OURS)).map(with_reasoning)
     }
 
-    fn decoder(&self, _turn: &Turn) -> Decoder {
-        Decoder::new(self.0.secret.clone())
+    fn left_out(&self, turn: &Turn) -> Option<Output> {
+        fates::left_out(turn, DIALECT)
+    }
+
+    fn decoder(&self, turn: &Turn) -> Decoder {
+        let is_stored = native::request(turn, DIALECT).is_none_or(|request| is_stored(&request))
+            && self.0.parameters.get("store") != Some(&Value::Bool(false));
+        let lane = Lane::new(self.origin(), turn);
+        Decoder::new(self.0.secret.clone()).in_lane(lane).of_stored(is_stored)
     }
 
     /// What is not stored cannot be asked for again.
     fn resume(&self, decoder: &mut Decoder, resumed: u32) -> Option<Resume> {
-        let is_stored = self.0.parameters.get("store") != Some(&Value::Bool(false));
-        let (id, after) = decoder.place().filter(|_| is_stored && resumed < RESUMES)?;
+        let (id, after) = decoder.place().filter(|_| resumed < RESUMES)?;
         let mut url = crate::http::join(&self.0.url, id);
         url.query_pairs_mut()
             .append_pair("stream", "true")

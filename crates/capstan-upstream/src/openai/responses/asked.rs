@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::openai::asked::effort_word;
 use crate::provider::{Asked, TokenLimit};
+use crate::request_body::raw;
 
 pub(super) fn of(turn: &Turn) -> Asked {
     let asked = &turn.parameters;
@@ -20,9 +21,9 @@ pub(super) fn of(turn: &Turn) -> Asked {
     set("text", asked.response_format.as_ref().map(|form| json!({ "format": format(form) })));
     set("reasoning", asked.effort.map(|effort| json!({ "effort": effort_word(effort) })));
     Asked {
-        tools: turn.tools.iter().map(tool).collect(),
+        tools: turn.tools.iter().map(tool).map(|tool| raw(&tool)).collect(),
         max_tokens: asked.max_tokens.map(|value| TokenLimit { name: "max_output_tokens", value }),
-        members,
+        members: Value::Object(members).into(),
     }
 }
 

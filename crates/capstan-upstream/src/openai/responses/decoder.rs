@@ -5,15 +5,22 @@ use std::collections::BTreeSet;
 use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::api_key::ApiKey;
 use crate::citation;
 use crate::decode::{self, Decode, Step, malformed, member, text, truncated};
 use crate::json_text::{self, Halves, Raw, mend};
+use crate::native::{Lane, has_others, without};
 use crate::thoughts::Thoughts;
 use crate::tools::Tools;
 use crate::upstream_failure::UpstreamFailure;
+
+/// The event that begins an item.
+const ADDED: &str = "response.output_item.added";
+/// The members of a call, and of a message, of which CAP says all.
+const CALL: &[&str] = &["type", "id", "call_id", "name", "arguments", "status"];
+const MESSAGE: &[&str] = &["type", "id", "role", "content", "status"];
 
 /// An id that can stand in an address.
 const LONGEST_ID: usize = 128;
@@ -48,8 +55,13 @@ pub struct Decoder {
     /// Items of which text has come.
     said: BTreeSet<u64>,
     halves: Halves,
+    /// Items of which thoughts have come.
+    thought: BTreeSet<u64>,
     thoughts: Thoughts,
     tools: Tools,
+    lane: Lane,
+    /// The provider forgets the answer.
+    is_unstored: bool,
 }
 
 impl Decoder {
@@ -58,8 +70,21 @@ impl Decoder {
         Self { secret, ..Self::default() }
     }
 
-    /// Which answer this is, and the last event of it that has come.
+    /// Says in the native lane what CAP has no word for.
+    pub(crate) fn in_lane(self, lane: Lane) -> Self {
+        Self { lane, ..self }
+    }
+
+    /// Whether the provider keeps the answer.
+    pub(super) fn of_stored(self, is_stored: bool) -> Self {
+        Self { is_unstored: !is_stored, ..self }
+    }
+
+    /// Which answer this is, and the last event of it that has come; nothing if it is not kept.
     pub(super) fn place(&self) -> Option<(&str, u64)> {
+        if self.is_unstored {
+            return None;
+        }
         Some((self.id.as_deref()?, self.last?))
     }
 
@@ -77,7 +102,9 @@ impl Decoder {
         let index = event.output_index.unwrap_or(0);
         match json_text::text(event.kind).as_deref() {
             Some("response.output_text.delta") => return Ok(self.say(index, event.delta, out)),
-            Some("response.function_call_arguments.delta") => {
+            Some(
+                "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta",
+            ) => {
                 let piece = json_text::text(event.delta);
                 self.tools.arguments(index, piece.as_deref().unwrap_or_default(), out);
                 return Ok(heard(piece.is_some()));
@@ -93,6 +120,7 @@ impl Decoder {
                 | "response.reasoning.delta",
             ) => {
                 let thought = json_text::text(event.delta);
+                self.thought.insert(index);
                 self.thoughts.push(thought.as_deref().unwrap_or_default(), out);
                 return Ok(heard(thought.is_some()));
             }
@@ -126,7 +154,9 @@ impl Decoder {
                     return Err(told.to_fault(&self.secret));
                 }
             }
-            Some(_) => {}
+            Some(kind) if is_known(kind) => {}
+            // The whole item says it to whoever does not follow.
+            Some(_) => self.lane.event(&event_of(data), out),
         }
         Ok(Step::Quiet)
     }
@@ -156,51 +186,111 @@ impl Decoder {
     }
 
     fn begin(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) -> Step {
-        if text(item, "type") != Some("function_call") {
-            return Step::Quiet;
+        match text(item, "type") {
+            Some(kind @ ("function_call" | "custom_tool_call")) => {
+                self.thoughts.flush(out);
+                self.has_calls = true;
+                if kind == "custom_tool_call" || has_others(item, CALL) {
+                    self.template(
+                        item,
+                        if kind == "custom_tool_call" { "input" } else { "arguments" },
+                        out,
+                    );
+                }
+                let id = text(item, "call_id").or_else(|| text(item, "id")).unwrap_or_default();
+                self.tools.start(index, id, text(item, "name").unwrap_or_default(), out);
+                Step::Heard
+            }
+            Some("message") => {
+                if has_others(item, MESSAGE) {
+                    self.thoughts.flush(out);
+                    self.template(item, "content", out);
+                }
+                Step::Quiet
+            }
+            Some("reasoning") | None => Step::Quiet,
+            Some(_) => {
+                self.thoughts.flush(out);
+                self.lane.event(&json!({ "type": ADDED, "item": item }), out);
+                Step::Heard
+            }
         }
-        self.thoughts.flush(out);
-        self.has_calls = true;
-        let id = text(item, "call_id").or_else(|| text(item, "id"));
-        self.tools.start(
-            index,
-            id.unwrap_or_default(),
-            text(item, "name").unwrap_or_default(),
-            out,
-        );
-        Step::Heard
+    }
+
+    /// What the next text or call is in the provider's own words, but for what it says.
+    fn template(&self, item: &Value, said: &str, out: &mut Vec<Output>) {
+        self.lane.part(&without(item, &[said, "status"]), None, out);
     }
 
     /// An item is whole: what was not streamed of it is told now.
     fn end(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) -> Step {
-        self.thoughts.flush(out);
         match text(item, "type") {
-            Some("function_call") => {
-                let arguments = text(item, "arguments").unwrap_or_default();
+            Some(kind @ ("function_call" | "custom_tool_call")) => {
+                self.thoughts.flush(out);
+                let said = if kind == "custom_tool_call" { "input" } else { "arguments" };
                 if !self.tools.has_arguments(index) {
                     if !self.tools.is_open(index) {
                         self.begin(index, item, out);
                     }
-                    self.tools.arguments(index, arguments, out);
+                    self.tools.arguments(index, text(item, said).unwrap_or_default(), out);
                 }
                 self.tools.end(index, out);
             }
-            Some("message") if !self.said.contains(&index) => {
-                for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
-                    out.extend(text(part, "text").map(|text| Output::Delta(text.to_owned())));
-                    self.refusal.push_str(text(part, "refusal").unwrap_or_default());
-                }
+            Some("message") => {
+                self.thoughts.flush(out);
+                self.message(index, item, out);
             }
-            Some("reasoning" | "message") => {}
-            _ => return Step::Quiet,
+            Some("reasoning") => self.reasoning(index, item, out),
+            Some(kind) => {
+                self.thoughts.flush(out);
+                self.lane.whole(kind, item, out);
+            }
+            None => return Step::Quiet,
         }
         Step::Heard
+    }
+
+    fn message(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) {
+        if self.said.contains(&index) {
+            return;
+        }
+        for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+            out.extend(text(part, "text").map(|text| Output::Delta(text.to_owned())));
+            self.refusal.push_str(text(part, "refusal").unwrap_or_default());
+        }
+    }
+
+    /// Reasoning is sent with what proves it. A text that stands in one place is left out there,
+    /// since the thoughts say it.
+    fn reasoning(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) {
+        let texts = |name: &str| {
+            let list = item.get(name).and_then(Value::as_array).into_iter().flatten();
+            list.filter_map(|part| text(part, "text")).collect::<Vec<_>>()
+        };
+        let (summary, content) = (texts("summary"), texts("content"));
+        if !self.thought.contains(&index) {
+            let said = if summary.is_empty() { &content } else { &summary };
+            self.thoughts.push(&said.join("\n\n"), out);
+        }
+        self.thoughts.flush(out);
+        let place = match (summary.len(), content.len()) {
+            (1, 0) => Some("/summary/0/text"),
+            (0, 1) => Some("/content/0/text"),
+            _ => None,
+        };
+        let mut kept = item.clone();
+        if let Some(text) = place.and_then(|at| kept.pointer_mut(at)) {
+            *text = Value::Null;
+        }
+        self.lane.part(&kept, place, out);
     }
 
     fn finish(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.begun(response, out);
         self.thoughts.flush(out);
         out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
+        // Its items were told one by one.
+        self.lane.event(&json!({ "response": without(response, &["output"]) }), out);
         out.extend(usage_of(member(response, "usage")).map(Output::Usage));
         if let Some(told) = response.get("error").filter(|error| !error.is_null()) {
             return Err(UpstreamFailure::from_error(told).to_fault(&self.secret));
@@ -262,6 +352,27 @@ impl Decode for Decoder {
     fn is_complete(&self) -> bool {
         self.is_finished
     }
+}
+
+/// Events that only repeat what others say.
+fn is_known(kind: &str) -> bool {
+    matches!(
+        kind,
+        "response.output_text.done"
+            | "response.content_part.added"
+            | "response.content_part.done"
+            | "response.refusal.done"
+            | "response.function_call_arguments.done"
+            | "response.custom_tool_call_input.done"
+            | "response.reasoning_text.done"
+            | "response.reasoning_summary_text.done"
+            | "response.reasoning_summary_part.added"
+            | "response.reasoning_summary_part.done"
+    )
+}
+
+fn event_of(data: &str) -> Value {
+    serde_json::from_str(data).or_else(|_| serde_json::from_str(&mend(data))).unwrap_or_default()
 }
 
 fn heard(is_heard: bool) -> Step {

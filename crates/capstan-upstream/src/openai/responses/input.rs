@@ -1,10 +1,17 @@
 //! A turn as input items of Responses.
 
-use capstan_agent::Turn;
-use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, Role};
-use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::mem::take;
 
+use capstan_agent::Turn;
+use capstan_protocol::{
+    Arguments, ChatMessage, Fault, Modality, NativeOrigin, Part, RawJson, Role,
+};
+use serde_json::{Map, Value, json};
+
+use crate::native;
 use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
+use crate::request_body::{Raw, RequestBody, raw};
 
 /// The system prompt and what the request wants to be known.
 pub(super) fn instructions(turn: &Turn, system: Option<&str>) -> Option<String> {
@@ -13,55 +20,127 @@ pub(super) fn instructions(turn: &Turn, system: Option<&str>) -> Option<String> 
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
-pub(super) fn items(turn: &Turn) -> Result<Vec<Value>, Fault> {
-    let mut items = Vec::new();
-    for (index, message) in parts::messages(turn) {
-        append(index, message, &mut items)?;
-    }
-    Ok(items)
+/// The instructions of a request in Responses' own words, with the configured ones before them.
+pub(super) fn instructions_before(
+    configured: Option<&str>,
+    request: &RequestBody,
+) -> Option<String> {
+    let asked = request.read::<String>("instructions");
+    let all: Vec<&str> = configured.into_iter().chain(asked.as_deref()).collect();
+    (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
-/// Calls and their answers are items of their own, between the messages.
-fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(), Fault> {
-    let mut content = Vec::new();
-    for (at, part) in message.parts.iter().enumerate() {
-        let place = PartPath { message: index, part: at };
-        match part {
-            Part::ToolCall { name, arguments, id } => {
-                say(message.role, &mut content, out);
-                let arguments = match arguments {
-                    Arguments::Object(object) => object.get().to_owned(),
-                    Arguments::Text(text) => text.clone(),
-                };
-                out.push(
-                    json!({ "type": "function_call", "call_id": call_id(id, at), "name": name,
-                "arguments": arguments }),
-                );
-            }
-            Part::ToolCallResponse { response, id } => {
-                let output = response_text(response);
-                out.push(json!({ "type": "function_call_output", "call_id": call_id(id, at),
-                    "output": output }));
-            }
-            // What a model thought does not go back to it: a message holds no proof that it was so.
-            Part::Reasoning { .. } | Part::Native(_) => {}
-            Part::Text { .. } | Part::Blob { .. } | Part::File { .. } | Part::Uri { .. } => {
-                content.push(piece(place, message.role, part)?);
+/// The items of a request in Responses' own words; a text is one.
+pub(super) fn told(request: &RequestBody) -> Vec<Raw> {
+    match request.read::<String>("input") {
+        Some(text) => vec![raw(&json!({ "role": "user", "content": text }))],
+        None => request.list("input"),
+    }
+}
+
+/// Some messages with their places, as items.
+pub(super) fn items<'a>(
+    conversation: impl Iterator<Item = (usize, &'a ChatMessage)>,
+    origin: &NativeOrigin,
+) -> Result<Vec<Value>, Fault> {
+    let mut items = Items { origin, out: Vec::new(), custom: HashSet::new() };
+    for (index, message) in conversation {
+        items.append(index, message)?;
+    }
+    Ok(items.out)
+}
+
+struct Items<'a> {
+    origin: &'a NativeOrigin,
+    out: Vec<Value>,
+    /// The ids of calls whose arguments are a free text.
+    custom: HashSet<String>,
+}
+
+impl Items<'_> {
+    /// Calls and their answers are items of their own, between the messages.
+    fn append(&mut self, index: usize, message: &ChatMessage) -> Result<(), Fault> {
+        let (mut content, mut template) = (Vec::new(), Map::new());
+        for (at, part) in message.parts.iter().enumerate() {
+            let place = PartPath { message: index, part: at };
+            match part {
+                Part::ToolCall { name, arguments, id } => {
+                    self.say(message.role, &mut content, &mut template);
+                    let call = self.call(name, arguments, call_id(id, at), take(&mut template));
+                    self.out.push(call);
+                }
+                Part::ToolCallResponse { response, id } => {
+                    let answer = self.answer(call_id(id, at), response);
+                    self.out.push(answer);
+                }
+                Part::Native(part) => {
+                    let Some(Value::Object(item)) = native::own(part, Some(self.origin)) else {
+                        continue;
+                    };
+                    self.say(message.role, &mut content, &mut template);
+                    match item.get("type").and_then(Value::as_str) {
+                        Some("message" | "function_call" | "custom_tool_call") => template = item,
+                        _ => self.out.push(item.into()),
+                    }
+                }
+                Part::Reasoning { .. } => {}
+                Part::Text { .. } | Part::Blob { .. } | Part::File { .. } | Part::Uri { .. } => {
+                    content.push(piece(place, message.role, part)?);
+                }
             }
         }
+        self.say(message.role, &mut content, &mut template);
+        Ok(())
     }
-    say(message.role, &mut content, out);
-    Ok(())
-}
 
-fn say(role: Role, content: &mut Vec<Value>, out: &mut Vec<Value>) {
-    if !content.is_empty() {
+    fn say(&mut self, role: Role, content: &mut Vec<Value>, template: &mut Map<String, Value>) {
+        if content.is_empty() {
+            return;
+        }
         let role = match role {
             Role::System => "system",
             Role::User | Role::Tool => "user",
             Role::Assistant => "assistant",
         };
-        out.push(json!({ "role": role, "content": std::mem::take(content) }));
+        let mut item = take(template);
+        item.insert("role".into(), role.into());
+        item.insert("content".into(), take(content).into());
+        self.out.push(item.into());
+    }
+
+    /// A call, with what the provider said of it beside its name and arguments.
+    fn call(
+        &mut self,
+        name: &str,
+        arguments: &Arguments,
+        id: String,
+        template: Map<String, Value>,
+    ) -> Value {
+        let arguments = match arguments {
+            Arguments::Object(object) => object.get().to_owned(),
+            Arguments::Text(text) => text.clone(),
+        };
+        let is_custom = template.get("type").is_some_and(|kind| kind == "custom_tool_call");
+        let (kind, place) = if is_custom {
+            self.custom.insert(id.clone());
+            ("custom_tool_call", "input")
+        } else {
+            ("function_call", "arguments")
+        };
+        let mut item = template;
+        item.insert("type".into(), kind.into());
+        item.insert("call_id".into(), id.into());
+        item.entry("name").or_insert_with(|| name.into());
+        item.insert(place.into(), arguments.into());
+        item.into()
+    }
+
+    fn answer(&self, id: String, response: &RawJson) -> Value {
+        let kind = match self.custom.contains(&id) {
+            true => "custom_tool_call_output",
+            false => "function_call_output",
+        };
+        json!({ "type": kind, "call_id": id, "output": response_text(response) })
     }
 }
 
@@ -106,9 +185,49 @@ fn piece(place: PartPath, role: Role, part: &Part) -> Result<Value, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use capstan_protocol::RawObject;
+    use capstan_protocol::{Dialect, NativePart, RawJson, RawObject};
 
     use super::*;
+
+    fn origin() -> NativeOrigin {
+        let dialect = Dialect::OpenaiResponses;
+        NativeOrigin { dialect, provider: "p".into(), model: "m".into() }
+    }
+
+    fn native(origin: NativeOrigin, part: Value) -> Part {
+        let part = RawJson::from(part);
+        Part::Native(Box::new(NativePart { origin, part, text_at: None, text: String::new() }))
+    }
+
+    #[test]
+    fn reasoning_and_free_text_calls_come_back_to_whoever_made_them() {
+        let call = Part::ToolCall {
+            name: "apply_patch".into(),
+            arguments: Arguments::Text("*** Begin".into()),
+            id: Some("c1".into()),
+        };
+        let reasoning = json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "x" });
+        let custom = json!({ "type": "custom_tool_call", "id": "ctc_1", "input": null });
+        let said = |origin: NativeOrigin| {
+            let parts = vec![
+                native(origin.clone(), reasoning.clone()),
+                native(origin, custom.clone()),
+                call.clone(),
+            ];
+            let said = ChatMessage { role: Role::Assistant, parts, name: None };
+            [said, ChatMessage::tool("c1", "Done.")]
+        };
+        let own = items(said(origin()).iter().enumerate(), &origin()).unwrap();
+        assert_eq!(own[0], reasoning);
+        let sent = json!({ "type": "custom_tool_call", "id": "ctc_1", "call_id": "c1",
+            "name": "apply_patch", "input": "*** Begin" });
+        assert_eq!(own[1], sent);
+        assert_eq!(own[2]["type"], "custom_tool_call_output");
+        let other = NativeOrigin { provider: "q".into(), ..origin() };
+        let foreign = items(said(other).iter().enumerate(), &origin()).unwrap();
+        let kinds: Vec<&Value> = foreign.iter().map(|item| &item["type"]).collect();
+        assert_eq!(kinds, ["function_call", "function_call_output"]);
+    }
 
     #[test]
     fn calls_and_answers_are_items_between_the_messages() {
@@ -118,13 +237,13 @@ mod tests {
             id: Some("c1".into()),
         };
         let said = vec![Part::Text { content: "Wait.".into() }, call];
-        let history = vec![
+        let history = [
             ChatMessage::user("a"),
             ChatMessage { role: Role::Assistant, parts: said, name: None },
             ChatMessage::tool("c1", "42"),
             ChatMessage::user("b"),
         ];
-        let sent = items(&Turn::talk(history)).unwrap();
+        let sent = items(history.iter().enumerate(), &origin()).unwrap();
         assert_eq!(
             sent[0],
             json!({ "role": "user", "content": [{ "type": "input_text", "text": "a" }] })

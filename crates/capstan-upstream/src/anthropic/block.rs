@@ -1,0 +1,69 @@
+//! The content blocks of an answer that are not over yet.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::native::without;
+
+/// What must be known of a block until its end.
+#[derive(Debug)]
+pub(super) enum Block {
+    /// Reasoning: its members but for the text, its signature among them.
+    Thinking(Map<String, Value>),
+    /// CAP says all of it.
+    Known,
+    /// Of a type that CAP has no word for.
+    Unknown(String),
+}
+
+/// The blocks that are open, and what came last.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    open: BTreeMap<u64, Block>,
+    was_text: bool,
+}
+
+impl Blocks {
+    /// A block begins. True if it is a text that follows a text: two blocks, not one.
+    pub(super) fn begin(&mut self, index: u64, kind: &str, block: &Value) -> bool {
+        let follows_text = self.was_text && kind == "text";
+        self.was_text = kind == "text";
+        let open = match kind {
+            "thinking" => Block::Thinking(without(block, &["thinking"])),
+            "text" | "redacted_thinking" | "tool_use" | "server_tool_use" | "mcp_tool_use" => {
+                Block::Known
+            }
+            kind if kind.ends_with("tool_result") => Block::Known,
+            kind => Block::Unknown(kind.to_owned()),
+        };
+        self.open.insert(index, open);
+        follows_text
+    }
+
+    /// A signature may come in pieces.
+    pub(super) fn sign(&mut self, index: u64, piece: &str) {
+        if let Some(Block::Thinking(block)) = self.open.get_mut(&index) {
+            let known = block.get("signature").and_then(Value::as_str).unwrap_or_default();
+            let signature = format!("{known}{piece}");
+            block.insert("signature".into(), signature.into());
+        }
+    }
+
+    /// The type of a block that CAP has no word for.
+    pub(super) fn unknown(&self, index: u64) -> Option<&str> {
+        match self.open.get(&index)? {
+            Block::Unknown(kind) => Some(kind),
+            Block::Thinking(_) | Block::Known => None,
+        }
+    }
+
+    pub(super) fn end(&mut self, index: u64) -> Option<Block> {
+        self.open.remove(&index)
+    }
+}
+
+/// The event that begins a block.
+pub(super) fn start_of(index: u64, block: &impl serde::Serialize) -> Value {
+    json!({ "type": "content_block_start", "index": index, "content_block": block })
+}

@@ -1,0 +1,240 @@
+//! What becomes of each member of a request: the one table, from which the documents are made too.
+//!
+//! Where the agent speaks the protocol of the request, every member is sent as it came, but for
+//! those that the gateway decides. Elsewhere this table says which are translated. The others are
+//! named in a warning.
+
+use capstan_agent::{Output, Turn};
+use capstan_protocol::{Dialect, Parameters};
+use serde_json::Value;
+
+use crate::native;
+use crate::request_body::RequestBody;
+use Dialect::{AnthropicMessages as Messages, OpenaiChat as Chat, OpenaiResponses as Responses};
+
+/// What becomes of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// The gateway decides it, whatever the agent.
+    Gateway,
+    /// Refused with its name: the answer would have another shape.
+    Refused,
+    /// Sent as it came where the agent speaks the protocol of the request, and translated for
+    /// agents of these.
+    Translated(&'static [Dialect]),
+}
+
+const ALL: Fate = Fate::Translated(&[Chat, Responses, Messages]);
+const NOWHERE: Fate = Fate::Translated(&[]);
+/// Both of OpenAI's protocols have it under the same name.
+const SHARED: Fate = Fate::Translated(&[Chat, Responses]);
+
+/// A member and what becomes of it.
+pub type Row = (&'static str, Fate);
+
+const CHAT: &[Row] = &[
+    ("audio", Fate::Refused),
+    ("frequency_penalty", NOWHERE),
+    ("function_call", Fate::Refused),
+    ("functions", Fate::Refused),
+    ("logit_bias", NOWHERE),
+    ("logprobs", Fate::Refused),
+    ("max_completion_tokens", ALL),
+    ("max_tokens", ALL),
+    ("messages", ALL),
+    ("metadata", SHARED),
+    ("modalities", Fate::Refused),
+    ("model", Fate::Gateway),
+    ("n", Fate::Refused),
+    ("parallel_tool_calls", ALL),
+    ("prediction", NOWHERE),
+    ("presence_penalty", NOWHERE),
+    ("prompt_cache_key", SHARED),
+    ("prompt_cache_retention", SHARED),
+    ("reasoning_effort", ALL),
+    ("response_format", ALL),
+    ("safety_identifier", SHARED),
+    ("seed", NOWHERE),
+    ("service_tier", SHARED),
+    ("stop", Fate::Translated(&[Messages])),
+    ("store", SHARED),
+    ("stream", Fate::Gateway),
+    ("stream_options", Fate::Gateway),
+    ("temperature", ALL),
+    ("tool_choice", ALL),
+    ("tools", ALL),
+    ("top_logprobs", Fate::Refused),
+    ("top_p", ALL),
+    ("user", SHARED),
+    ("verbosity", NOWHERE),
+    ("web_search_options", NOWHERE),
+];
+
+const RESPONSES: &[Row] = &[
+    ("background", Fate::Gateway),
+    ("context_management", NOWHERE),
+    ("conversation", Fate::Gateway),
+    ("include", NOWHERE),
+    ("input", ALL),
+    ("instructions", ALL),
+    ("max_output_tokens", ALL),
+    ("max_tool_calls", NOWHERE),
+    ("metadata", SHARED),
+    ("model", Fate::Gateway),
+    ("n", Fate::Refused),
+    ("parallel_tool_calls", ALL),
+    ("previous_response_id", Fate::Gateway),
+    ("prompt", Fate::Refused),
+    ("prompt_cache_key", SHARED),
+    ("prompt_cache_retention", SHARED),
+    ("reasoning", ALL),
+    ("safety_identifier", SHARED),
+    ("service_tier", SHARED),
+    ("store", SHARED),
+    ("stream", Fate::Gateway),
+    ("stream_options", Fate::Gateway),
+    ("temperature", ALL),
+    ("text", ALL),
+    ("tool_choice", ALL),
+    ("tools", ALL),
+    ("top_logprobs", Fate::Refused),
+    ("top_p", ALL),
+    ("truncation", NOWHERE),
+    ("user", SHARED),
+];
+
+const MESSAGES: &[Row] = &[
+    ("cache_control", NOWHERE),
+    ("container", NOWHERE),
+    ("context_management", NOWHERE),
+    ("inference_geo", NOWHERE),
+    ("max_tokens", ALL),
+    ("mcp_servers", NOWHERE),
+    ("messages", ALL),
+    ("metadata", NOWHERE),
+    ("model", Fate::Gateway),
+    ("output_config", ALL),
+    ("output_format", ALL),
+    ("service_tier", NOWHERE),
+    ("speed", NOWHERE),
+    ("stop_sequences", Fate::Translated(&[Chat])),
+    ("stream", Fate::Gateway),
+    ("system", ALL),
+    ("temperature", ALL),
+    ("thinking", NOWHERE),
+    ("tool_choice", ALL),
+    ("tools", ALL),
+    ("top_k", NOWHERE),
+    ("top_p", ALL),
+];
+
+/// The members of a protocol's requests.
+pub fn rows(dialect: Dialect) -> &'static [Row] {
+    match dialect {
+        Chat => CHAT,
+        Responses => RESPONSES,
+        Messages => MESSAGES,
+    }
+}
+
+/// The members that this agent's protocol has under the same name as the request's.
+pub(crate) fn shared(turn: &Turn, own: Dialect) -> RequestBody {
+    let mut shared = RequestBody::default();
+    if let Some(from) = turn.dialect.filter(|from| *from != own) {
+        let mut request = RequestBody::from(&*turn.payload);
+        for (name, _) in rows(from).iter().filter(|(_, fate)| *fate == SHARED && has(own, *fate)) {
+            if let Some(value) = request.take(name).filter(|value| value.get() != "null") {
+                shared.put(name, value);
+            }
+        }
+    }
+    shared
+}
+
+/// A warning that names what the request asks for and this agent has no word for.
+pub(crate) fn left_out(turn: &Turn, own: Dialect) -> Option<Output> {
+    if turn.attempt > 1 || turn.dialect == Some(own) {
+        return None;
+    }
+    let names = match turn.dialect {
+        Some(from) => untranslated(&RequestBody::from(&*turn.payload), from, own),
+        None => untranslated_parameters(&turn.parameters, own),
+    };
+    (!names.is_empty()).then(|| native::left_out(&names))
+}
+
+fn untranslated(request: &RequestBody, from: Dialect, own: Dialect) -> Vec<String> {
+    let is_lost = |name: &&str| {
+        let row = rows(from).iter().find(|(known, _)| known == name);
+        row.is_none_or(|(_, fate)| !has(own, *fate)) && !says_nothing(request, name)
+    };
+    request.names().filter(is_lost).map(str::to_owned).collect()
+}
+
+fn has(own: Dialect, fate: Fate) -> bool {
+    match fate {
+        Fate::Gateway | Fate::Refused => true,
+        Fate::Translated(to) => to.contains(&own),
+    }
+}
+
+/// Null, or an empty list or object.
+fn says_nothing(request: &RequestBody, name: &str) -> bool {
+    match request.read::<Value>(name) {
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(members)) => members.is_empty(),
+        Some(value) => value.is_null(),
+        None => true,
+    }
+}
+
+/// Of CAP's own parameters.
+fn untranslated_parameters(asked: &Parameters, own: Dialect) -> Vec<String> {
+    let lost = [
+        ("seed", asked.seed.is_some() && own != Chat),
+        ("stop", !asked.stop.is_empty() && own == Responses),
+    ];
+    lost.into_iter().filter(|(_, is_lost)| *is_lost).map(|(name, _)| name.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use capstan_protocol::RawObject;
+
+    use super::*;
+
+    fn turn(dialect: Dialect, payload: &str) -> Turn {
+        let mut turn = Turn::new("Hi");
+        (turn.dialect, turn.payload) =
+            (Some(dialect), Arc::new(RawObject::parse(payload).unwrap()));
+        turn
+    }
+
+    fn named(turn: &Turn, own: Dialect) -> Option<Value> {
+        let Output::Warning(error) = left_out(turn, own)? else { return None };
+        serde_json::to_value(error).unwrap().pointer("/details/left_out").cloned()
+    }
+
+    #[test]
+    fn what_another_protocol_has_no_word_for_is_named_and_what_both_have_is_sent() {
+        let asked = turn(
+            Chat,
+            r#"{"messages":[],"seed":1,"stop":["x"],"user":"u","logit_bias":{},"top_k":5}"#,
+        );
+        assert_eq!(named(&asked, Chat), None);
+        assert_eq!(named(&asked, Messages).unwrap(), serde_json::json!(["seed", "user", "top_k"]));
+        assert_eq!(named(&asked, Responses).unwrap(), serde_json::json!(["seed", "stop", "top_k"]));
+        assert_eq!(shared(&asked, Responses).to_bytes(), r#"{"user":"u"}"#);
+        assert_eq!(shared(&asked, Messages).to_bytes(), "{}");
+    }
+
+    #[test]
+    fn a_warning_comes_once() {
+        let mut asked = turn(Messages, r#"{"thinking":{"type":"enabled"}}"#);
+        assert!(left_out(&asked, Chat).is_some());
+        asked.attempt = 2;
+        assert!(left_out(&asked, Chat).is_none());
+    }
+}
