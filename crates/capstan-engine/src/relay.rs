@@ -4,6 +4,7 @@
 mod attempt;
 mod attempt_diff;
 mod call_diff;
+mod call_event;
 mod calls;
 mod ending;
 mod frame_encoder;
@@ -15,6 +16,7 @@ mod past;
 mod run_summary;
 mod sent_log;
 mod spending;
+mod text_diff;
 mod tool_log;
 
 use std::panic::AssertUnwindSafe;

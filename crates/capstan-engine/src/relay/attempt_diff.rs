@@ -1,16 +1,15 @@
-//! Comparing a later attempt with what was already sent, as one text whatever the chunks.
-//!
-//! Long texts are kept up to a limit; beyond it each packet leaves a hash, and the attempt is
-//! compared packet by packet.
+//! Comparing a later attempt with what was already sent: its text, its thoughts and its events.
+//! Tool calls are compared elsewhere, in `call_diff`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hash, Hasher};
+use std::ops::Range;
 
 use capstan_protocol::{Event, RawObject};
 use serde_json::Value;
 
-use super::marks::{Mark, Marks};
+use super::text_diff::{Met, TextDiff};
 
 /// Text that is kept of a run, and as much of its events. Longer answers are rare, and many may be
 /// under way at once.
@@ -18,27 +17,17 @@ const KEPT: usize = 16 * 1024 * 1024;
 
 /// What was sent so far, and how far the present attempt agrees with it.
 pub(super) struct AttemptDiff {
-    /// Whether anything will be compared. If not, the text is kept for its own sake, as far as it
-    /// is short.
+    /// Whether anything will be compared.
     compares: bool,
     limit: usize,
-    /// The beginning of what was sent: whole packets, up to the limit.
-    text: String,
-    /// The length of all that was sent.
-    len: usize,
-    /// For each packet with text, if there is comparing.
-    marks: Marks,
-    /// For each packet beyond the text that is kept.
-    hashes: Vec<u32>,
+    text: TextDiff,
+    /// All thoughts, one after the other.
+    thoughts: TextDiff,
     events: Vec<SentEvent>,
     /// The length of the events that are kept.
     event_bytes: usize,
     /// Events that the present attempt has not sent again, the first of equal ones last.
     unmet: HashMap<u64, Vec<usize>>,
-    /// How much of what was sent the present attempt has said again.
-    agreed: usize,
-    /// What it has said beyond that: not yet enough to be compared by hash.
-    held: String,
     hasher: RandomState,
 }
 
@@ -51,23 +40,12 @@ struct SentEvent {
     met: bool,
 }
 
-/// How a piece of text relates to what was sent.
-pub(super) enum Met {
-    /// It was sent before.
-    Equal,
-    /// It goes on from where everything sent has been said again.
-    New(String),
-    /// It differs; this is what it says from the difference on.
-    Different(String),
-}
-
-/// What a reset drops and what must be said again.
-pub(super) struct Cut {
-    pub(super) after_seq: u64,
-    /// The agreed text that the cut takes away.
-    pub(super) text: String,
-    /// The agreed events that it takes away.
-    pub(super) events: Vec<RawObject>,
+/// Something that a reset takes away although the present attempt has said it, too.
+#[derive(Debug, PartialEq)]
+pub(super) enum Again {
+    Text(String),
+    Thought(String),
+    Event(RawObject),
 }
 
 /// What would have to be known is not kept any more.
@@ -84,26 +62,22 @@ impl AttemptDiff {
         Self {
             compares,
             limit,
-            text: String::new(),
-            len: 0,
-            marks: Marks::default(),
-            hashes: Vec::new(),
+            text: TextDiff::new(compares, limit),
+            thoughts: TextDiff::new(compares, limit),
             events: Vec::new(),
             event_bytes: 0,
             unmet: HashMap::new(),
-            agreed: 0,
-            held: String::new(),
             hasher: RandomState::new(),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.len == 0 && self.events.is_empty()
+        self.text.len() == 0 && self.thoughts.len() == 0 && self.events.is_empty()
     }
 
     /// The length of all text that was sent and not taken back.
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.text.len()
     }
 
     pub(super) fn compares(&self) -> bool {
@@ -112,41 +86,26 @@ impl AttemptDiff {
 
     /// The text, when nothing more will be compared with it; `None` if it was too long to be kept.
     pub(super) fn take_text(&mut self) -> Option<String> {
-        let is_whole = self.text.len() == self.len;
-        is_whole.then(|| std::mem::take(&mut self.text))
+        self.text.take()
     }
 
     /// What was sent and not taken back; of a long one, the beginning.
     pub(super) fn text(&self) -> &str {
-        &self.text
+        self.text.as_str()
+    }
+
+    pub(super) fn thoughts(&self) -> &TextDiff {
+        &self.thoughts
     }
 
     pub(super) fn sent_text(&mut self, seq: u64, text: &str) {
-        let is_kept = self.text.len() == self.len && self.len + text.len() <= self.limit;
-        if is_kept {
-            self.text.push_str(text);
-        } else if !self.compares {
-            // A beginning alone is of no use to anybody.
-            self.text = String::new();
-        }
-        self.len += text.len();
+        self.text.sent(seq, text);
+    }
+
+    pub(super) fn sent_thought(&mut self, seq: u64, thought: &str) {
         if self.compares {
-            self.marks.push(Mark { seq, end: self.len });
-            if !is_kept {
-                self.hashes.push(self.hash(text));
-            }
+            self.thoughts.sent(seq, thought);
         }
-        self.agreed = self.len;
-    }
-
-    /// Half of a hash is enough to tell one packet from another, and there may be millions of them.
-    fn hash(&self, text: &str) -> u32 {
-        self.hasher.hash_one(text) as u32
-    }
-
-    /// What is kept of text and its packets, in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        self.text.len() + self.marks.bytes() + self.hashes.len() * size_of::<u32>()
     }
 
     pub(super) fn sent_event(&mut self, seq: u64, raw: &RawObject) {
@@ -160,23 +119,22 @@ impl AttemptDiff {
         self.events.push(SentEvent { seq, raw: raw_kept, essence, met: true });
     }
 
+    /// What is kept of texts and their packets, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.bytes() + self.thoughts.bytes()
+    }
+
     /// A new attempt begins: nothing is agreed upon yet.
     pub(super) fn rewind(&mut self) {
-        self.agreed = 0;
-        self.held.clear();
+        self.text.rewind();
+        self.thoughts.rewind();
         self.forget_events_from(0);
     }
 
     /// The attempt goes back to an earlier place of its text; events that it sent after it may come
     /// again. The packet after which that is.
     pub(super) fn rewind_to(&mut self, text_len: usize) -> Result<u64, Forgotten> {
-        let to = text_len.min(self.agreed);
-        if to > self.text.len() {
-            return Err(Forgotten);
-        }
-        self.held.clear();
-        self.agreed = (0..=to).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0);
-        let next = self.first_different();
+        let next = self.text.rewind_to(text_len)?;
         self.forget_events_from(self.events.partition_point(|event| event.seq <= next));
         Ok(next)
     }
@@ -189,48 +147,17 @@ impl AttemptDiff {
         }
     }
 
-    /// The attempt has not said again all that was sent.
+    /// The attempt has not said again all the text that was sent.
     pub(super) fn is_behind(&self) -> bool {
-        self.agreed < self.len
+        self.text.is_behind()
     }
 
-    /// What is new is handed back as it came: usually all of it is, and nothing is copied.
     pub(super) fn meet_text(&mut self, text: String) -> Met {
-        let ahead = self.text.get(self.agreed..).unwrap_or_default();
-        let common = common_prefix(ahead, &text);
-        let is_through = common == ahead.len();
-        self.agreed += common;
-        let (was_empty, mut rest) = (text.is_empty(), text);
-        rest.drain(..common);
-        match (rest.is_empty(), is_through) {
-            (false, false) => Met::Different(rest),
-            (_, true) if self.is_behind() => self.meet_hashed(&rest),
-            // An empty delta is a packet like any other once there is nothing left to compare.
-            (true, _) if !was_empty || self.is_behind() => Met::Equal,
-            (_, _) => Met::New(rest),
-        }
+        self.text.meet(text)
     }
 
-    /// Text beyond what is kept, compared as soon as a whole packet of it is there.
-    fn meet_hashed(&mut self, text: &str) -> Met {
-        self.held.push_str(text);
-        loop {
-            let around = self.marks.around(|mark| mark.end <= self.agreed);
-            let Some(mark) = around.after else { break };
-            let length = mark.end - self.agreed;
-            if self.held.len() < length {
-                return Met::Equal;
-            }
-            let kept = self.marks.len() - self.hashes.len();
-            let known = around.index.checked_sub(kept).and_then(|index| self.hashes.get(index));
-            if self.held.get(..length).map(|piece| self.hash(piece)) != known.copied() {
-                return Met::Different(std::mem::take(&mut self.held));
-            }
-            self.agreed = mark.end;
-            self.held.drain(..length);
-        }
-        let rest = std::mem::take(&mut self.held);
-        if rest.is_empty() { Met::Equal } else { Met::New(rest) }
+    pub(super) fn meet_thought(&mut self, thought: String) -> Met {
+        self.thoughts.meet(thought)
     }
 
     /// True if an equal event was sent by an earlier attempt; it is then not repeated.
@@ -254,42 +181,70 @@ impl AttemptDiff {
 
     /// The first packet whose text is not agreed upon.
     pub(super) fn first_different(&self) -> u64 {
-        self.marks.around(|mark| mark.end <= self.agreed).after.map_or(u64::MAX, |mark| mark.seq)
+        self.text.first_different()
     }
 
-    /// Cuts back to the last packet that is agreed upon as a whole; `floor` is one that is, besides
-    /// texts and events that are known here, and `limit` the last that may stay.
-    pub(super) fn cut(&mut self, floor: u64, limit: u64) -> Result<Cut, Forgotten> {
-        let kept =
-            self.marks.around(|mark| mark.end <= self.agreed).before.map_or(0, |mark| mark.seq);
-        let after_seq = kept.max(floor).min(limit);
-        let text_len =
-            self.marks.around(|mark| mark.seq <= after_seq).before.map_or(0, |mark| mark.end);
-        let again = text_len..self.agreed.max(text_len);
-        let text =
-            self.text.get(again.clone()).or(again.is_empty().then_some("")).ok_or(Forgotten)?;
-        let text = text.to_owned() + &self.held;
-        let first = self.events.partition_point(|event| event.seq <= after_seq);
-        let dropped = self.events.iter().skip(first).filter(|event| event.met);
-        let events =
-            dropped.map(|event| event.raw.clone().ok_or(Forgotten)).collect::<Result<_, _>>()?;
+    /// The same of thoughts as well. Those that the attempt leaves out are no difference by
+    /// themselves: whoever goes on from a text does not think again.
+    pub(super) fn first_different_thought(&self) -> u64 {
+        self.text.first_different().min(self.thoughts.first_different())
+    }
+
+    /// The last packet before another that is agreed upon as a whole.
+    pub(super) fn last_agreed(&self, before: u64) -> u64 {
+        self.text.last_agreed(before).max(self.thoughts.last_agreed(before))
+    }
+
+    /// Cuts everything after a packet, and hands back what of it is agreed upon, in its order.
+    /// `calls` are events of tool calls that are agreed upon.
+    pub(super) fn cut(
+        &mut self,
+        after_seq: u64,
+        calls: Vec<(u64, RawObject)>,
+    ) -> Result<Vec<Again>, Forgotten> {
+        let mut pieces = self.agreed_after(after_seq, calls)?;
+        pieces.sort_by_key(|(seq, _)| *seq);
+        let mut again: Vec<Again> = Vec::new();
+        for (_, piece) in pieces {
+            match (again.last_mut(), piece) {
+                (Some(Again::Text(text)), Again::Text(more)) => text.push_str(&more),
+                (Some(Again::Thought(text)), Again::Thought(more)) => text.push_str(&more),
+                (_, piece) => again.push(piece),
+            }
+        }
+        let held = self.text.take_held();
+        match again.last_mut() {
+            Some(Again::Text(text)) => text.push_str(&held),
+            _ if held.is_empty() => {}
+            _ => again.push(Again::Text(held)),
+        }
         self.reset(after_seq);
-        Ok(Cut { after_seq, text, events })
+        Ok(again)
+    }
+
+    fn agreed_after(
+        &self,
+        after_seq: u64,
+        calls: Vec<(u64, RawObject)>,
+    ) -> Result<Vec<(u64, Again)>, Forgotten> {
+        let mut pieces = Vec::new();
+        pieces_of(&self.text, after_seq, Again::Text, &mut pieces)?;
+        pieces_of(&self.thoughts, after_seq, Again::Thought, &mut pieces)?;
+        let first = self.events.partition_point(|event| event.seq <= after_seq);
+        for event in self.events.iter().skip(first).filter(|event| event.met) {
+            pieces.push((event.seq, Again::Event(event.raw.clone().ok_or(Forgotten)?)));
+        }
+        pieces.extend(calls.into_iter().map(|(seq, event)| (seq, Again::Event(event))));
+        Ok(pieces)
     }
 
     /// Forgets everything after a packet.
     pub(super) fn reset(&mut self, after_seq: u64) {
-        let kept = self.marks.len() - self.hashes.len();
-        let left = self.marks.around(|mark| mark.seq <= after_seq).index;
-        self.marks.truncate(left);
-        self.hashes.truncate(left.saturating_sub(kept));
+        self.text.reset(after_seq);
+        self.thoughts.reset(after_seq);
         self.events.truncate(self.events.partition_point(|event| event.seq <= after_seq));
         self.event_bytes =
             self.events.iter().filter_map(|event| Some(event.raw.as_ref()?.get().len())).sum();
-        self.len = self.marks.last().unwrap_or_default().end;
-        self.text.truncate(self.len);
-        self.agreed = self.len;
-        self.held.clear();
     }
 
     /// Ids and times differ between attempts; type and data are what an event says.
@@ -305,6 +260,23 @@ impl AttemptDiff {
         }
         hasher.finish()
     }
+}
+
+/// The agreed pieces of a text after a packet, packet by packet.
+fn pieces_of(
+    text: &TextDiff,
+    after_seq: u64,
+    make: fn(String) -> Again,
+    out: &mut Vec<(u64, Again)>,
+) -> Result<(), Forgotten> {
+    let Range { mut start, end } = text.agreed_up_to(after_seq)..text.agreed();
+    while start < end
+        && let Some((seq, next)) = text.packet_at(start)
+    {
+        out.push((seq, make(text.agreed_text(start..next)?.to_owned())));
+        start = next;
+    }
+    Ok(())
 }
 
 /// Equal values have equal hashes, whatever the order of their members.
@@ -331,14 +303,6 @@ fn hash_value(value: &Value, hasher: &mut impl Hasher) {
     }
 }
 
-/// The length of the common beginning, ending between characters.
-fn common_prefix(a: &str, b: &str) -> usize {
-    a.char_indices()
-        .zip(b.chars())
-        .find(|((_, x), y)| x != y)
-        .map_or(a.len().min(b.len()), |((at, _), _)| at)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,6 +314,17 @@ mod tests {
         }
         diff.rewind();
         diff
+    }
+
+    /// What a reset takes back to, and which text follows it.
+    fn cut(diff: &mut AttemptDiff) -> (u64, String) {
+        let after = diff.last_agreed(diff.first_different());
+        let again = diff.cut(after, Vec::new()).unwrap();
+        let text = again.into_iter().map(|piece| match piece {
+            Again::Text(text) => text,
+            other => panic!("{other:?}"),
+        });
+        (after, text.collect())
     }
 
     fn new(met: Met) -> Option<String> {
@@ -370,16 +345,15 @@ mod tests {
         let mut diff = sent(&["Hel", "lo wor", "ld"]);
         let Met::Different(rest) = diff.meet_text("Hello moon".into()) else { panic!() };
         assert_eq!(rest, "moon");
-        let cut = diff.cut(0, u64::MAX).unwrap();
-        assert_eq!((cut.after_seq, diff.text(), cut.text.as_str()), (1, "Hel", "lo "));
+        let (after, text) = cut(&mut diff);
+        assert_eq!((after, diff.text(), text.as_str()), (1, "Hel", "lo "));
     }
 
     #[test]
     fn a_difference_in_the_first_packet_cuts_everything() {
         let mut diff = sent(&["Hello"]);
         assert!(matches!(diff.meet_text("Help".into()), Met::Different(rest) if rest == "p"));
-        let cut = diff.cut(0, u64::MAX).unwrap();
-        assert_eq!((cut.after_seq, cut.text.as_str()), (0, "Hel"));
+        assert_eq!(cut(&mut diff), (0, "Hel".to_owned()));
     }
 
     #[test]
@@ -442,9 +416,9 @@ mod tests {
         let mut diff = AttemptDiff::with_limit(false, 8);
         diff.sent_text(1, "Hello");
         diff.sent_event(2, &RawObject::parse(r#"{"type":"X","data":{}}"#).unwrap());
-        assert_eq!((diff.marks.len(), diff.events.len(), diff.text()), (0, 0, "Hello"));
+        assert_eq!((diff.bytes(), diff.events.len(), diff.text()), (5, 0, "Hello"));
         diff.sent_text(3, " world");
-        assert_eq!((diff.text.capacity(), diff.take_text()), (0, None));
+        assert_eq!((diff.bytes(), diff.take_text()), (0, None));
     }
 
     /// A viewer of two attempts, the second of which may say anything: what the viewer holds in the
@@ -473,11 +447,11 @@ mod tests {
                 None if diff.is_behind() => String::new(),
                 None => continue,
             };
-            let cut = diff.cut(0, u64::MAX).unwrap();
-            packets.retain(|(seq, _)| *seq <= cut.after_seq);
-            say(&mut diff, &mut packets, cut.text + &rest);
+            let (after, text) = cut(&mut diff);
+            packets.retain(|(seq, _)| *seq <= after);
+            say(&mut diff, &mut packets, text + &rest);
         }
-        assert!(diff.text.len() <= limit);
+        assert!(diff.text().len() <= limit);
         packets.into_iter().map(|(_, text)| text).collect()
     }
 

@@ -1,19 +1,26 @@
 //! The packets: turns an agent's outputs into packets that viewers have not seen yet.
 
+mod calls;
+#[cfg(test)]
+mod tests;
+mod thoughts;
+
 use capstan_agent::Output;
 use capstan_journal::{Frame, JournalError, Run};
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    ChatMessage, Close, Event, EventView, Fault, FaultKind, Payload, PresentationEventType,
+    ChatMessage, Close, Event, EventView, Fault, FaultKind, NATIVE, Payload, PresentationEventType,
     RawObject, StreamReset, Timestamp, event, sse,
 };
 
-use super::attempt_diff::{Forgotten, Met};
-use super::call_diff::{Call, MetCall, Said};
+use self::thoughts::is_thought;
+use super::attempt_diff::{Again, Forgotten};
+use super::call_event::TOOL_CALL;
 use super::frame_encoder::FrameEncoder;
 use super::native_log::NativeLog;
 use super::run_summary::RunSummary;
-use super::sent_log::{SentLog, TOOL_CALL};
+use super::sent_log::SentLog;
+use super::text_diff::Met;
 use crate::Engine;
 
 /// Writes one stream.
@@ -60,6 +67,10 @@ struct Attempt {
     heard: usize,
     /// What only its provider understands of it.
     native: NativeLog,
+    /// Up to where its thoughts have a part that holds the rest of them.
+    thoughts_done: usize,
+    /// Its thoughts since then, where they are not those that viewers have.
+    own_thoughts: Option<String>,
     /// Where in them a block was turned into text for a client without blocks, and its length.
     turned: Vec<(usize, usize)>,
     /// Bytes that it repeated.
@@ -108,7 +119,7 @@ impl PacketWriter {
 
     /// Nothing was written or replayed by this writer yet.
     pub(super) fn is_fresh(&self) -> bool {
-        self.sent.diff.is_empty()
+        self.sent.is_empty()
     }
 
     /// Whether what comes can be compared with what was sent.
@@ -171,8 +182,10 @@ impl PacketWriter {
     /// Its id on the wire says where it was asked, so that an answer finds it.
     fn ask(&mut self, interrupt: Interrupt) {
         let id = format!("{}:{}", self.frames.stream_id(), interrupt.id);
+        let known_as = |call: String| self.sent.calls.known_as(&call).map_or(call, str::to_owned);
+        let tool_call_id = interrupt.tool_call_id.map(known_as);
         self.attempt.asked.retain(|asked| asked.id != id);
-        self.attempt.asked.push(Interrupt { id, ..interrupt });
+        self.attempt.asked.push(Interrupt { id, tool_call_id, ..interrupt });
     }
 
     pub(super) fn events(&self) -> u64 {
@@ -290,7 +303,7 @@ impl PacketWriter {
                 self.say(rest);
                 Ok(())
             }
-            Met::Different(rest) => self.diverge(&rest, u64::MAX),
+            Met::Different(rest) => self.diverge(Some(Again::Text(rest)), u64::MAX),
         }
     }
 
@@ -313,14 +326,21 @@ impl PacketWriter {
 
     fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
         let is_wanted = self.viewers.wants(kind);
-        if is_wanted && self.sent.diff.compares() && kind.starts_with(TOOL_CALL) {
-            return self.call_event(payload);
+        if is_wanted && self.sent.diff.compares() {
+            if kind.starts_with(TOOL_CALL) {
+                return self.call_event(payload);
+            }
+            if is_thought(kind) {
+                return self.thought(payload);
+            }
         }
         if self.sent.diff.meet_event(&payload) {
             self.attempt.swallowed += payload.get().len() as u64;
+            self.attempt.passed_part(kind, &self.sent.diff, &payload);
             return Ok(());
         }
         if is_wanted {
+            let payload = if kind == NATIVE { self.with_its_thoughts(payload) } else { payload };
             self.sent.count_event();
             self.show(payload);
             return Ok(());
@@ -334,101 +354,63 @@ impl PacketWriter {
         Ok(())
     }
 
-    /// A part of a tool call, in a run that may have several attempts: shown when the call is
-    /// whole.
-    fn call_event(&mut self, payload: RawObject) -> Result<(), Fault> {
-        let event = Event::of(&payload);
-        let Some((id, said)) = Said::of(&event) else {
-            self.show(payload);
-            return Ok(());
-        };
-        if let Said::Result = said {
-            // Some tell no end of a call but its result.
-            self.whole_call(&id)?;
-            return self.call_result(&id, &payload);
-        }
-        if !self.sent.calls.hold(&id, &said, &event, &payload) {
-            self.show(payload);
-        }
-        if let Said::End = said { self.whole_call(&id) } else { Ok(()) }
-    }
-
-    fn whole_call(&mut self, id: &str) -> Result<(), Fault> {
-        self.sent.calls.whole(id).map_or(Ok(()), |call| self.call(call))
-    }
-
-    fn call(&mut self, call: Call) -> Result<(), Fault> {
-        let call = match self.sent.calls.meet(call) {
-            MetCall::Equal => return Ok(()),
-            MetCall::New(call) => call,
-            MetCall::Different(call) => {
-                self.diverge("", self.sent.calls.first_missing().unwrap_or(u64::MAX))?;
-                call
-            }
-        };
-        for part in call.into_events() {
-            self.sent.count_event();
-            self.show(part);
-        }
-        Ok(())
-    }
-
-    fn call_result(&mut self, id: &str, payload: &RawObject) -> Result<(), Fault> {
-        let (result, told) = self.sent.calls.result(id, payload);
-        if self.sent.diff.meet_event(&result) {
-            return Ok(());
-        }
-        if let Some(before) = told {
-            self.diverge("", before.saturating_sub(1))?;
-        }
-        self.sent.count_event();
-        self.show(result);
-        Ok(())
-    }
-
     fn show(&mut self, payload: RawObject) {
         self.write(Payload::Event(payload.clone()));
         self.sent.sent_event(self.frames.seq(), &payload);
     }
 
-    /// A later attempt said something else: viewers drop what differs and get it anew, if they can.
-    /// Nothing after `limit` stays, even if it agrees.
-    fn diverge(&mut self, rest: &str, limit: u64) -> Result<(), Fault> {
+    /// Back to which packet viewers can be taken, if they can: nothing after `limit` stays, even if
+    /// it agrees.
+    fn reset_place(&self, limit: u64, first_different: u64) -> Option<u64> {
         if !self.viewers.accepts_reset {
-            return Err(Fault::new(FaultKind::AttemptDiverged));
+            return None;
         }
-        let (floor, whole) = (
-            self.sent.calls.last_met_before(self.sent.diff.first_different()),
-            self.sent.calls.last_whole(),
-        );
-        let cut = self.sent.diff.cut(floor, limit).map_err(diverged)?;
+        let calls = &self.sent.calls;
+        let agreed = self.sent.diff.last_agreed(first_different);
+        let agreed = agreed.max(calls.last_met_before(first_different));
+        let place = calls.outside(agreed.min(limit));
         // A call that somebody may have acted upon cannot be taken back, nor made again.
-        if cut.after_seq < whole && !self.viewers.is_unseen {
-            return Err(Fault::new(FaultKind::AttemptDiverged));
+        (place >= calls.last_whole() || self.viewers.is_unseen).then_some(place)
+    }
+
+    /// A later attempt said something else: viewers drop what differs and get it anew, if they can.
+    fn diverge(&mut self, rest: Option<Again>, limit: u64) -> Result<(), Fault> {
+        let place = self.reset_place(limit, self.sent.diff.first_different());
+        let place = place.ok_or_else(|| Fault::new(FaultKind::AttemptDiverged))?;
+        self.go_back(place, rest)
+    }
+
+    /// Takes viewers back to a packet, and tells again what agrees of what stood behind it.
+    fn go_back(&mut self, after_seq: u64, rest: Option<Again>) -> Result<(), Fault> {
+        let calls = self.sent.calls.met_after(after_seq);
+        let mut again = self.sent.diff.cut(after_seq, calls).map_err(diverged)?;
+        match (again.last_mut(), rest) {
+            (Some(Again::Text(text)), Some(Again::Text(rest))) => text.push_str(&rest),
+            (Some(Again::Thought(text)), Some(Again::Thought(rest))) => text.push_str(&rest),
+            (_, rest) => again.extend(rest),
         }
-        let data = StreamReset { attempt: self.number, after_seq: cut.after_seq };
+        let data = StreamReset { attempt: self.number, after_seq };
         self.attempt.reset_to =
-            Some(self.attempt.reset_to.map_or(cut.after_seq, |before| before.min(cut.after_seq)));
+            Some(self.attempt.reset_to.map_or(after_seq, |before| before.min(after_seq)));
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
-        let calls = self.sent.calls.met_after(cut.after_seq);
-        self.sent.reset_calls(cut.after_seq);
-        cut.events.into_iter().chain(calls).for_each(|event| self.show(event));
-        let again = cut.text + rest;
-        if !again.is_empty() {
-            self.say(again);
+        self.sent.reset(after_seq);
+        for piece in again {
+            match piece {
+                Again::Text(text) => self.say(text),
+                Again::Thought(text) => self.say_thought(&text, None),
+                Again::Event(event) => self.show(event),
+            }
         }
         Ok(())
     }
 
     /// The agent is done; if it said less than an earlier attempt, that is a difference, too.
     pub(super) fn end_attempt(&mut self) -> Result<(), Fault> {
-        for call in self.sent.calls.rest() {
-            self.call(call)?;
-        }
+        self.complete_calls(None)?;
         match self.sent.calls.first_missing() {
-            Some(limit) => self.diverge("", limit),
-            None if self.sent.diff.is_behind() => self.diverge("", u64::MAX),
+            Some(limit) => self.diverge(None, limit),
+            None if self.sent.diff.is_behind() => self.diverge(None, u64::MAX),
             None => Ok(()),
         }
     }

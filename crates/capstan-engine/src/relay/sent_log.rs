@@ -1,21 +1,25 @@
 //! What viewers have been sent: the text, the events and the tool calls with which a later attempt
 //! is compared, and from which the session's messages are made.
 
-use capstan_protocol::{ChatMessage, Event, EventView, Payload, RawObject};
+use capstan_protocol::{
+    Arguments, ChatMessage, Event, EventView, NATIVE, NativeEvent, Part, Payload, RawObject,
+};
 
 use super::attempt_diff::AttemptDiff;
-use super::call_diff::{CallDiff, Said};
+use super::call_diff::CallDiff;
+use super::call_event::{Said, TOOL_CALL};
 use super::native_log::Placed;
 use super::tool_log::ToolLog;
-
-/// How the types of a tool call's events begin.
-pub(super) const TOOL_CALL: &str = "TOOL_CALL_";
 
 /// What was sent so far, resets applied.
 pub(super) struct SentLog {
     pub(super) diff: AttemptDiff,
     pub(super) calls: CallDiff,
     tools: ToolLog,
+    /// Calls that were not told to their end.
+    open_calls: Vec<String>,
+    /// Packets that ended a piece of reasoning, and how long all thoughts were by then.
+    thought_ends: Vec<(u64, usize)>,
     events: u64,
 }
 
@@ -26,8 +30,14 @@ impl SentLog {
             diff: AttemptDiff::new(compares),
             calls: CallDiff::default(),
             tools: ToolLog::default(),
+            open_calls: Vec::new(),
+            thought_ends: Vec::new(),
             events: 0,
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.diff.is_empty() && self.calls.is_empty()
     }
 
     /// From here on, what comes is compared with what was sent.
@@ -44,12 +54,19 @@ impl SentLog {
             }
             Payload::Event(raw) => {
                 let event = Event::of(raw);
-                if let EventView::Reset(reset) = event.view() {
-                    self.diff.reset(reset.after_seq);
-                    self.reset_calls(reset.after_seq);
-                } else {
-                    self.events += 1;
-                    self.note_event(seq, raw, &event);
+                match event.view() {
+                    EventView::Reset(reset) => {
+                        self.diff.reset(reset.after_seq);
+                        self.reset(reset.after_seq);
+                    }
+                    EventView::Thought(trace) => {
+                        self.events += 1;
+                        self.diff.sent_thought(seq, &trace.thought);
+                    }
+                    _ => {
+                        self.events += 1;
+                        self.note_event(seq, raw, &event);
+                    }
                 }
             }
             Payload::Error(_) | Payload::Close(_) => {}
@@ -58,8 +75,8 @@ impl SentLog {
 
     /// An event that is being sent.
     pub(super) fn sent_event(&mut self, seq: u64, payload: &RawObject) {
-        // Few events are about tools, and only these are looked into.
-        if payload.get().contains(TOOL_CALL) {
+        // Few events are about tools or for one provider alone, and only these are looked into.
+        if [TOOL_CALL, NATIVE].iter().any(|kind| payload.get().contains(kind)) {
             self.note_event(seq, payload, &Event::of(payload));
         } else {
             self.diff.sent_event(seq, payload);
@@ -71,33 +88,48 @@ impl SentLog {
         self.events += 1;
     }
 
-    /// Viewers drop what came after this packet. The text has been cut already.
-    pub(super) fn reset_calls(&mut self, after_seq: u64) {
+    /// Viewers drop what came after this packet. Text and events have been cut already.
+    pub(super) fn reset(&mut self, after_seq: u64) {
         self.calls.reset(after_seq);
         self.tools.reset(after_seq);
+        self.thought_ends.retain(|(seq, _)| *seq <= after_seq);
     }
 
     /// Calls are compared in a way of their own; what they were answered is an event like others.
     fn note_event(&mut self, seq: u64, raw: &RawObject, event: &Event) {
-        let said = Said::of(event).map(|(_, said)| said);
-        if matches!(said, None | Some(Said::Result)) {
+        let Some((id, said)) = Said::of(event) else {
+            self.diff.sent_event(seq, raw);
+            if ends_thoughts(event) {
+                self.thought_ends.push((seq, self.diff.thoughts().len()));
+            }
+            return;
+        };
+        match said {
+            Said::Start => self.open_calls.push(id),
+            Said::Arguments(_) => {}
+            Said::End | Said::Result => self.open_calls.retain(|open| *open != id),
+        }
+        if matches!(said, Said::Result) {
             self.diff.sent_event(seq, raw);
         }
-        if said.is_some() {
-            if self.diff.compares() {
-                self.calls.sent(seq, event, raw);
-            }
-            self.tools.note(seq, self.diff.len(), event);
+        if self.diff.compares() {
+            self.calls.sent(seq, event, raw);
         }
+        self.tools.note(seq, self.diff.len(), event);
     }
 
     pub(super) fn events(&self) -> u64 {
         self.events
     }
 
+    /// How long all thoughts were when a part last ended a piece of reasoning.
+    pub(super) fn thoughts_done(&self) -> usize {
+        self.thought_ends.last().map_or(0, |(_, length)| *length)
+    }
+
     /// Memory that it takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.diff.bytes() + self.tools.bytes()
+        self.diff.bytes() + self.calls.bytes() + self.tools.bytes()
     }
 
     /// Whether a model could go on from the text.
@@ -105,8 +137,30 @@ impl SentLog {
         self.tools.is_empty() && self.diff.len() == self.diff.text().len()
     }
 
-    /// What was said as messages, with this as its text and these parts in it.
+    /// What was said as messages, with this as its text and these parts in it. Nobody can know what
+    /// a call that broke off is about.
     pub(super) fn take_messages(&mut self, text: &str, native: Vec<Placed>) -> Vec<ChatMessage> {
-        std::mem::take(&mut self.tools).messages(text, native)
+        let mut messages = std::mem::take(&mut self.tools).messages(text, native);
+        let is_open = |part: &Part| {
+            let Part::ToolCall { id: Some(id), arguments, .. } = part else { return false };
+            self.open_calls.contains(id) && !is_json(arguments)
+        };
+        messages.iter_mut().for_each(|message| message.parts.retain(|part| !is_open(part)));
+        messages.retain(|message| !message.parts.is_empty());
+        messages
+    }
+}
+
+/// A part that holds the rest of the reasoning before it.
+fn ends_thoughts(event: &Event) -> bool {
+    event.kind.as_deref() == Some(NATIVE)
+        && serde_json::from_value::<NativeEvent>(event.data.clone())
+            .is_ok_and(|native| native.part.is_some() && native.text_at.is_some())
+}
+
+fn is_json(arguments: &Arguments) -> bool {
+    match arguments {
+        Arguments::Object(_) => true,
+        Arguments::Text(text) => serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok(),
     }
 }

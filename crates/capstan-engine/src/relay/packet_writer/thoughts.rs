@@ -1,0 +1,123 @@
+//! Thoughts on their way to viewers, in runs that may have several attempts: they are compared in
+//! their order, as one text.
+
+use capstan_protocol::{
+    Event, EventView, Fault, NATIVE, NativeEvent, Payload, PresentationEventType, RawJson,
+    RawObject, ThoughtTrace, event,
+};
+
+use super::super::attempt_diff::{Again, AttemptDiff};
+use super::super::text_diff::Met;
+use super::{Attempt, PacketWriter};
+
+/// Whether events of a type are thoughts.
+pub(super) fn is_thought(kind: &str) -> bool {
+    kind.eq_ignore_ascii_case(PresentationEventType::ThoughtTrace.as_str())
+}
+
+impl Attempt {
+    /// An event was left out because viewers have it. If it ends a piece of reasoning, it does so
+    /// here, too.
+    pub(super) fn passed_part(&mut self, kind: &str, diff: &AttemptDiff, payload: &RawObject) {
+        if kind == NATIVE && text_of_part(payload).is_some() {
+            (self.thoughts_done, self.own_thoughts) = (diff.thoughts().agreed(), None);
+        }
+    }
+}
+
+impl PacketWriter {
+    /// A different thought takes viewers back if that is possible, and stands behind the others if
+    /// not: it is no reason to fail.
+    pub(super) fn thought(&mut self, payload: RawObject) -> Result<(), Fault> {
+        let EventView::Thought(ThoughtTrace { thought }) = Event::of(&payload).view() else {
+            self.show(payload);
+            return Ok(());
+        };
+        let (length, whole) = (thought.len(), thought.clone());
+        let (rest, differs) = match self.sent.diff.meet_thought(thought) {
+            Met::Equal => {
+                self.attempt.swallowed += length as u64;
+                return Ok(());
+            }
+            // Where the earlier attempt answered, this one thinks on.
+            Met::New(rest) => (rest, self.sent.diff.is_behind()),
+            Met::Different(rest) => (rest, true),
+        };
+        let first_different = self.sent.diff.first_different_thought();
+        if let Some(place) = self.reset_place(u64::MAX, first_different).filter(|_| differs) {
+            return self.go_back(place, Some(Again::Thought(rest)));
+        }
+        let known = length.saturating_sub(rest.len());
+        // Nobody understands the end of a thought whose beginning stands elsewhere.
+        let is_behind = self.sent.diff.thoughts().is_behind();
+        let (said, known) = if is_behind { (whole, known) } else { (rest, 0) };
+        self.attempt.swallowed += length.saturating_sub(said.len()) as u64;
+        self.note_own_thought(&said, known);
+        self.sent.count_event();
+        let is_whole = said.len() == length;
+        self.say_thought(&said, Some(payload).filter(|_| is_whole));
+        Ok(())
+    }
+
+    /// As it came, if all of it is sent.
+    pub(super) fn say_thought(&mut self, thought: &str, payload: Option<RawObject>) {
+        let kind = PresentationEventType::ThoughtTrace.as_str();
+        let make = || event::envelope(kind, &ThoughtTrace { thought: thought.to_owned() }).ok();
+        let Some(payload) = payload.or_else(make) else { return };
+        self.sent.diff.sent_thought(self.seq() + 1, thought);
+        self.write(Payload::Event(payload));
+    }
+
+    /// From the first thought on that stands behind others, the attempt's own are kept, until a
+    /// part ends them. Of the thought, this much agreed with what was sent.
+    fn note_own_thought(&mut self, thought: &str, agreed: usize) {
+        let thoughts = self.sent.diff.thoughts();
+        if self.attempt.own_thoughts.is_none() && thoughts.is_behind() {
+            let own = self.attempt.thoughts_done..thoughts.agreed().saturating_sub(agreed);
+            self.attempt.own_thoughts = thoughts.as_str().get(own).map(str::to_owned);
+        }
+        if let Some(own) = &mut self.attempt.own_thoughts {
+            own.push_str(thought);
+        }
+    }
+
+    /// The text of a part of reasoning is the thoughts before it. Where viewers have others there,
+    /// the part itself gets its text: without it, it is of no use to its provider.
+    pub(super) fn with_its_thoughts(&mut self, payload: RawObject) -> RawObject {
+        if !self.sent.diff.compares() {
+            return payload;
+        }
+        let Some((native, place)) = text_of_part(&payload) else { return payload };
+        let thoughts = self.sent.diff.thoughts();
+        let seen = thoughts.as_str().get(self.sent.thoughts_done()..);
+        let agreed = thoughts.as_str().get(self.attempt.thoughts_done..thoughts.agreed());
+        let own = self.attempt.own_thoughts.as_deref().or(agreed);
+        let is_told = own == seen || own.is_none();
+        let whole =
+            own.filter(|_| !is_told).and_then(|own| with_text(&payload, native, &place, own));
+        (self.attempt.thoughts_done, self.attempt.own_thoughts) = (thoughts.len(), None);
+        whole.unwrap_or(payload)
+    }
+}
+
+/// A part whose text is the thoughts before it, and the place of the text.
+fn text_of_part(payload: &RawObject) -> Option<(NativeEvent, String)> {
+    let native: NativeEvent = serde_json::from_value(Event::of(payload).data).ok()?;
+    let place = native.part.as_ref().and(native.text_at.clone())?;
+    Some((native, place))
+}
+
+fn with_text(
+    payload: &RawObject,
+    native: NativeEvent,
+    place: &str,
+    text: &str,
+) -> Option<RawObject> {
+    let mut part = native.part.as_ref()?.to_value();
+    *part.pointer_mut(place)? = text.into();
+    let part = RawJson::from_serialize(&part).ok();
+    let data = serde_json::to_value(NativeEvent { part, text_at: None, ..native }).ok()?;
+    let mut envelope = payload.to_map();
+    envelope.insert("data".into(), data);
+    RawObject::from_serialize(&envelope).ok()
+}
