@@ -6,6 +6,7 @@
 
 use capstan_agent::{Output, Turn};
 use capstan_protocol::{Dialect, Parameters};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::native;
@@ -168,7 +169,44 @@ fn untranslated(request: &RequestBody, from: Dialect, own: Dialect) -> Vec<Strin
         let row = rows(from).iter().find(|(known, _)| known == name);
         row.is_none_or(|(_, fate)| !has(own, *fate)) && !says_nothing(request, name)
     };
-    request.names().filter(is_lost).map(str::to_owned).collect()
+    let members = request.names().filter(is_lost).map(str::to_owned);
+    members.chain(untranslated_items(request, from)).collect()
+}
+
+/// Tools and items that only agents of the request's protocol know.
+fn untranslated_items(request: &RequestBody, from: Dialect) -> Vec<String> {
+    let (tools, items): (&[&str], &[&str]) = match from {
+        Chat => (&["function", "custom"], &[]),
+        Responses => (&["function", "custom", "namespace"], ITEMS),
+        Messages => (&["custom"], &[]),
+    };
+    let mut names = Vec::new();
+    for (member, known) in [("tools", tools), ("input", items)] {
+        let kinds = request.read::<Vec<Kind>>(member).unwrap_or_default();
+        for (n, kind) in kinds.into_iter().enumerate() {
+            let unknown = kind.kind.filter(|kind| !known.contains(&kind.as_str()));
+            names.extend(unknown.map(|kind| format!("{member}[{n}] ({kind})")));
+        }
+    }
+    names
+}
+
+/// Items of Responses that every agent can be told.
+const ITEMS: &[&str] = &[
+    "message",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "additional_tools",
+    // Nobody but its model could read it, and nothing of the conversation is in it.
+    "reasoning",
+];
+
+#[derive(Deserialize)]
+struct Kind {
+    #[serde(rename = "type")]
+    kind: Option<String>,
 }
 
 fn has(own: Dialect, fate: Fate) -> bool {
@@ -228,6 +266,17 @@ mod tests {
         assert_eq!(named(&asked, Responses).unwrap(), serde_json::json!(["seed", "stop", "top_k"]));
         assert_eq!(shared(&asked, Responses).to_bytes(), r#"{"user":"u"}"#);
         assert_eq!(shared(&asked, Messages).to_bytes(), "{}");
+    }
+
+    #[test]
+    fn tools_and_items_of_a_provider_are_named_with_their_places() {
+        let asked = turn(
+            Responses,
+            r#"{"input":[{"role":"user","content":"a"},{"type":"computer_call"}],
+                "tools":[{"type":"function"},{"type":"web_search"}]}"#,
+        );
+        let expected = serde_json::json!(["tools[1] (web_search)", "input[1] (computer_call)"]);
+        assert_eq!(named(&asked, Messages).unwrap(), expected);
     }
 
     #[test]

@@ -8,22 +8,40 @@ use capstan_protocol::{
     AnswerSchema, DecodeError, Fault, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice,
 };
 use serde::Deserialize;
+use serde_json::json;
 
 use super::content::TextOr;
 use crate::face::FaceContext;
 use capstan_engine::ask::{Ask, invalid};
 
-/// A tool: its members stand under `function` in Chat, beside `type` in Responses.
+/// A tool: its members stand under its type in Chat, beside `type` in Responses.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolSpec {
     #[serde(rename = "type")]
     kind: String,
     function: Option<Function>,
+    custom: Option<Custom>,
     name: Option<String>,
     description: Option<String>,
     parameters: Option<RawObject>,
     strict: Option<bool>,
+    format: Option<RawJson>,
+    /// The tools of a namespace.
+    tools: Option<Vec<ToolSpec>>,
 }
+
+/// A tool that takes a free text.
+#[derive(Debug, Deserialize)]
+struct Custom {
+    name: String,
+    description: Option<String>,
+    format: Option<RawJson>,
+}
+
+/// The member of the function that a tool of free text becomes.
+pub(super) const INPUT: &str = "input";
+/// What stands between a namespace and the name of a tool in it.
+const IN: &str = "__";
 
 #[derive(Debug, Deserialize)]
 struct Function {
@@ -33,18 +51,77 @@ struct Function {
     strict: Option<bool>,
 }
 
-/// The caller's tools.
+/// The caller's tools, as every agent can be told of them. A provider's own tools are none: they
+/// reach agents of the same protocol as they came.
 pub(super) fn tools(specs: Vec<ToolSpec>) -> Result<Vec<Tool>, DecodeError> {
-    specs.into_iter().enumerate().map(|(n, spec)| tool(n, spec)).collect()
+    let mut tools = Vec::with_capacity(specs.len());
+    for (n, spec) in specs.into_iter().enumerate() {
+        add_tool(&format!("tools[{n}]"), spec, &mut tools)?;
+    }
+    Ok(tools)
 }
 
-fn tool(n: usize, spec: ToolSpec) -> Result<Tool, DecodeError> {
-    if spec.kind != "function" {
-        let what =
-            format!("{:?} is not understood: the tools of a request are functions", spec.kind);
-        return Err(DecodeError::value(format!("tools[{n}].type"), what));
+fn add_tool(place: &str, spec: ToolSpec, tools: &mut Vec<Tool>) -> Result<(), DecodeError> {
+    match spec.kind.as_str() {
+        "function" => tools.push(function(place, spec)?),
+        "custom" => tools.push(free_text(place, spec)?),
+        "namespace" => {
+            let namespace = spec
+                .name
+                .ok_or_else(|| DecodeError::value(format!("{place}.name"), "is missing"))?;
+            let before = tools.len();
+            for (n, spec) in spec.tools.unwrap_or_default().into_iter().enumerate() {
+                add_tool(&format!("{place}.tools[{n}]"), spec, tools)?;
+            }
+            for tool in tools.iter_mut().skip(before) {
+                tool.name = name_within(Some(&namespace), &tool.name);
+            }
+        }
+        _ => {}
     }
-    let missing = || DecodeError::value(format!("tools[{n}].name"), "is missing");
+    Ok(())
+}
+
+/// A tool that takes a free text, as a function of one text.
+fn free_text(place: &str, spec: ToolSpec) -> Result<Tool, DecodeError> {
+    let missing = || DecodeError::value(format!("{place}.name"), "is missing");
+    let custom = match spec.custom {
+        Some(custom) => custom,
+        None => Custom {
+            name: spec.name.ok_or_else(missing)?,
+            description: spec.description,
+            format: spec.format,
+        },
+    };
+    let grammar = custom.format.map(|format| format.to_value());
+    let grammar = grammar.as_ref().and_then(|format| {
+        let inside = format.get("grammar").unwrap_or(format);
+        inside.get("definition")?.as_str()
+    });
+    let grammar = grammar.map(|text| format!("\n\nThe input follows this grammar:\n{text}"));
+    let schema = json!({ "type": "object", "properties": { INPUT: { "type": "string" } },
+        "required": [INPUT], "additionalProperties": false });
+    Ok(Tool {
+        name: custom.name,
+        description: custom.description.unwrap_or_default() + &grammar.unwrap_or_default(),
+        parameters: Some(schema.into()),
+        strict: None,
+        metadata: None,
+    })
+}
+
+/// The name of a tool, with its namespace.
+pub(super) fn name_within(namespace: Option<&str>, name: &str) -> String {
+    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}{IN}{name}"))
+}
+
+/// The arguments of the function that a tool of free text becomes.
+pub(super) fn free_text_call(input: &str) -> String {
+    json!({ INPUT: input }).to_string()
+}
+
+fn function(place: &str, spec: ToolSpec) -> Result<Tool, DecodeError> {
+    let missing = || DecodeError::value(format!("{place}.name"), "is missing");
     let function = match spec.function {
         Some(function) => function,
         None => Function {
@@ -74,6 +151,7 @@ pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, De
         kind: String,
         name: Option<String>,
         function: Option<Inside>,
+        custom: Option<Inside>,
     }
     #[derive(Deserialize)]
     struct Inside {
@@ -81,10 +159,7 @@ pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, De
     }
     let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
     let wrong = || {
-        DecodeError::value(
-            "tool_choice",
-            "must be none, auto, required, or an object that names a function",
-        )
+        DecodeError::value("tool_choice", "must be none, auto, required, or an object with a type")
     };
     if let Ok(word) = raw.decode::<String>() {
         return match word.as_str() {
@@ -95,9 +170,15 @@ pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, De
         };
     }
     let named: Named = raw.decode().map_err(|_| wrong())?;
-    let name = named.function.map(|inside| inside.name).or(named.name);
-    let name = name.filter(|name| named.kind == "function" && !name.is_empty());
-    name.map(ToolChoice::Tool).map(Some).ok_or_else(wrong)
+    let name = named.function.or(named.custom).map(|inside| inside.name).or(named.name);
+    match named.kind.as_str() {
+        "function" | "custom" => {
+            let name = name.filter(|name| !name.is_empty());
+            name.map(ToolChoice::Tool).map(Some).ok_or_else(wrong)
+        }
+        // A provider's own tool, or a choice of several: for agents of the same protocol.
+        _ => Ok(None),
+    }
 }
 
 /// What the answer looks like; `place` is where the request says so.

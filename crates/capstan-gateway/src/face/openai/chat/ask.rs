@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Effort, Fault, Parameters, Part, RawJson, RawObject, Role,
-    decode,
+    Arguments, ChatMessage, DecodeError, Dialect, Effort, Fault, Parameters, Part, RawJson,
+    RawObject, Role, decode,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -37,7 +37,6 @@ struct ChatRequest {
     functions: Option<RawJson>,
     function_call: Option<RawJson>,
     audio: Option<RawJson>,
-    web_search_options: Option<RawJson>,
 }
 
 #[derive(Deserialize)]
@@ -53,7 +52,16 @@ struct Message {
 #[derive(Deserialize)]
 struct Call {
     id: String,
-    function: Function,
+    function: Option<Function>,
+    custom: Option<FreeText>,
+}
+
+/// A call of a tool that takes a free text.
+#[derive(Deserialize)]
+struct FreeText {
+    name: String,
+    #[serde(default)]
+    input: String,
 }
 
 #[derive(Deserialize)]
@@ -110,6 +118,7 @@ impl ChatRequest {
             tools: parameters::tools(self.tools.unwrap_or_default())?.into(),
             parameters: Arc::new(parameters),
             payload: Arc::new(payload),
+            dialect: Some(Dialect::OpenaiChat),
             ..Extras::default()
         };
         let agent = self.model.filter(|model| !model.is_empty());
@@ -138,7 +147,6 @@ impl ChatRequest {
             (&self.functions, "functions", "what `tools` has replaced"),
             (&self.function_call, "function_call", "what `tool_choice` has replaced"),
             (&self.audio, "audio", "an answer that is not text"),
-            (&self.web_search_options, "web_search_options", "a search of the web"),
         ] {
             if member.as_ref().is_some_and(|said| said.get() != "null") {
                 return Err(refuse(name, what));
@@ -166,7 +174,7 @@ impl Message {
             }
         };
         let mut parts = self.content.into_parts(&format!("{place}.content"))?;
-        parts.extend(self.tool_calls.into_iter().flatten().map(Call::into_part));
+        parts.extend(self.tool_calls.into_iter().flatten().filter_map(Call::into_part));
         if parts.is_empty() && role == Role::User {
             return Err(DecodeError::value(format!("{place}.content"), "is empty"));
         }
@@ -175,12 +183,13 @@ impl Message {
 }
 
 impl Call {
-    fn into_part(self) -> Part {
-        Part::ToolCall {
-            name: self.function.name,
-            arguments: Arguments::Text(self.function.arguments),
-            id: Some(self.id),
-        }
+    fn into_part(self) -> Option<Part> {
+        let (name, arguments) = match (self.function, self.custom) {
+            (Some(Function { name, arguments }), _) => (name, arguments),
+            (None, Some(FreeText { name, input })) => (name, parameters::free_text_call(&input)),
+            (None, None) => return None,
+        };
+        Some(Part::ToolCall { name, arguments: Arguments::Text(arguments), id: Some(self.id) })
     }
 }
 
@@ -250,7 +259,7 @@ mod tests {
             (with("modalities", json!(["text", "audio"])), "modalities"),
             (with("functions", json!([])), "functions"),
             (with("tool_choice", json!("sometimes")), "tool_choice"),
-            (with("tools", json!([{ "type": "web_search" }])), "tools[0].type"),
+            (with("tools", json!([{ "type": "custom" }])), "tools[0].name"),
             (with("response_format", json!({ "type": "xml" })), "response_format.type"),
             (with("messages", json!([{ "role": "bard", "content": "Hi" }])), "messages[0].role"),
             (with("messages", json!([{ "role": "user" }])), "messages[0].content"),

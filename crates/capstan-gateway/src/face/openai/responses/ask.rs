@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Effort, Fault, Parameters, Part, RawJson, RawObject, Role,
-    decode,
+    Arguments, ChatMessage, DecodeError, Dialect, Effort, Fault, Parameters, Part, RawJson,
+    RawObject, Role, decode,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -58,18 +58,6 @@ struct Reasoning {
 /// How a model may sum up what it thought.
 const SUMMARY: Is = Is::Word(&["auto", "concise", "detailed"]);
 
-/// What may be asked for beside an answer, and is left out: no answer has outputs of built-in
-/// tools, and none needs its reasoning handed back.
-const INCLUDED: &[&str] = &[
-    "reasoning.encrypted_content",
-    "code_interpreter_call.outputs",
-    "computer_call_output.output.image_url",
-    "file_search_call.results",
-    "message.input_image.image_url",
-    "web_search_call.action.sources",
-    "web_search_call.results",
-];
-
 /// What is said, called or brought, of whatever type: its members are the types' own.
 #[derive(Deserialize)]
 struct Item {
@@ -81,8 +69,12 @@ struct Item {
     call_id: Option<String>,
     name: Option<String>,
     arguments: Option<String>,
+    input: Option<String>,
+    /// Whose tool is called.
+    namespace: Option<String>,
     #[serde(default)]
     output: Contents,
+    tools: Option<Vec<ToolSpec>>,
 }
 
 /// Reads a request for a response.
@@ -108,7 +100,9 @@ impl ResponseRequest {
     fn into_ask(self, payload: RawObject) -> Result<Ask, DecodeError> {
         self.check_shape()?;
         let session = conversation(self.conversation)?;
-        let (messages, answers) = messages(self.input)?;
+        let mut input = self.input;
+        let more_tools = tools_among(&mut input);
+        let (messages, answers) = messages(input)?;
         let format = self.text.and_then(|text| text.format);
         let parameters = Parameters {
             temperature: self.temperature,
@@ -121,12 +115,14 @@ impl ResponseRequest {
             response_format: parameters::response_format(format, "text.format")?,
             effort: self.reasoning.and_then(|reasoning| reasoning.effort),
         };
+        let specs = self.tools.into_iter().chain(more_tools).flatten().collect();
         let extras = Extras {
-            tools: parameters::tools(self.tools.unwrap_or_default())?.into(),
+            tools: parameters::tools(specs)?.into(),
             parameters: Arc::new(parameters),
             instructions: self.instructions.map(ChatMessage::system).map(Arc::new),
             answers,
             payload: Arc::new(payload),
+            dialect: Some(Dialect::OpenaiResponses),
             ..Extras::default()
         };
         let agent = self.model.filter(|model| !model.is_empty());
@@ -149,10 +145,6 @@ impl ResponseRequest {
         }
         if self.include.iter().flatten().any(logprobs) {
             return Err(refuse("include", "the likelihood of words"));
-        }
-        let unknown = |name: &&String| !INCLUDED.contains(&name.as_str());
-        if let Some(name) = self.include.iter().flatten().find(unknown) {
-            return Err(DecodeError::value("include", format!("{name:?} is not understood")));
         }
         self.check_inner()?;
         if self.prompt.as_ref().is_some_and(|prompt| prompt.get() != "null") {
@@ -205,6 +197,16 @@ fn conversation(raw: Option<RawJson>) -> Result<Option<String>, DecodeError> {
         .ok_or_else(|| DecodeError::value("conversation", "must be an id, or an object with one"))
 }
 
+/// Tools that stand among the items.
+fn tools_among(input: &mut Option<TextOr<Item>>) -> Vec<Vec<ToolSpec>> {
+    match input {
+        Some(TextOr::Many(items)) => {
+            items.iter_mut().filter_map(|item| item.tools.take()).collect()
+        }
+        Some(TextOr::Text(_)) | None => Vec::new(),
+    }
+}
+
 /// What is said, and what answers a question of an earlier run.
 fn messages(
     input: Option<TextOr<Item>>,
@@ -253,7 +255,7 @@ impl Item {
         Some(ResumeEntry { interrupt_id, status, payload, metadata: None })
     }
 
-    /// As an agent is told it; what a model only thought is left out.
+    /// As every agent can be told it; nothing if only an agent of the same protocol can.
     fn into_message(self, n: usize) -> Result<Option<ChatMessage>, DecodeError> {
         let place = |member: &str| format!("input[{n}].{member}");
         let missing = |member: &str| DecodeError::value(place(member), "is missing");
@@ -276,29 +278,29 @@ impl Item {
                 }
                 ChatMessage { role, parts, name: None }
             }
-            "function_call" => {
+            kind @ ("function_call" | "custom_tool_call") => {
+                let arguments = match kind {
+                    "function_call" => self.arguments.unwrap_or_default(),
+                    _ => parameters::free_text_call(&self.input.unwrap_or_default()),
+                };
+                let name = self.name.ok_or_else(|| missing("name"))?;
                 let call = Part::ToolCall {
-                    name: self.name.ok_or_else(|| missing("name"))?,
-                    arguments: Arguments::Text(self.arguments.unwrap_or_default()),
+                    name: parameters::name_within(self.namespace.as_deref(), &name),
+                    arguments: Arguments::Text(arguments),
                     id: Some(self.call_id.ok_or_else(|| missing("call_id"))?),
                 };
                 ChatMessage { role: Role::Assistant, parts: vec![call], name: None }
             }
-            "function_call_output" => {
+            "function_call_output" | "custom_tool_call_output" => {
                 let id = self.call_id.ok_or_else(|| missing("call_id"))?;
                 ChatMessage::tool(id, self.output.into_text())
             }
-            "reasoning" => return Ok(None),
             "item_reference" => {
                 // Those that were found stand in the request by now.
                 return Err(DecodeError::value(place("id"), "names no item that is kept"));
             }
-            other => {
-                return Err(DecodeError::value(
-                    place("type"),
-                    format!("{other:?} is not understood"),
-                ));
-            }
+            // What only a model of OpenAI understands: it reaches one as it came.
+            _ => return Ok(None),
         };
         Ok(Some(message))
     }
@@ -348,7 +350,6 @@ mod tests {
             (with("input", json!([])), "input"),
             (with("input", json!([{ "role": "bard", "content": "x" }])), "input[0].role"),
             (with("input", json!([{ "role": "user", "content": [] }])), "input[0].content"),
-            (with("input", json!([{ "type": "song" }])), "input[0].type"),
             (with("input", json!([{ "type": "item_reference", "id": "msg_1" }])), "input[0].id"),
             (
                 with("input", json!([{ "type": "function_call_output", "output": "x" }])),
