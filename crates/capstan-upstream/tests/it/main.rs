@@ -1,5 +1,6 @@
 //! The tests of this crate in one program, a module a topic: `cargo nextest run --test it topic::`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![recursion_limit = "256"]
 
 mod a2a;
 mod awkward;
@@ -9,6 +10,7 @@ mod end_to_end;
 mod errors;
 mod fixtures;
 mod headers;
+mod native;
 mod operators;
 mod presets;
 mod providers;

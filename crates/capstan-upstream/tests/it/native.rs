@@ -1,0 +1,174 @@
+//! The native lane on the wire: what a client asks for reaches an agent of the same protocol as it
+//! came, another agent's run says what was left out, and reasoning comes back to whoever made it.
+
+use capstan_protocol::Dialect;
+use capstan_upstream::fates::{Fate, rows};
+use serde_json::{Map, Value, json};
+
+use crate::common::*;
+
+/// A value for each documented member of Chat Completions.
+fn chat() -> Value {
+    json!({
+        "audio": null, "frequency_penalty": 0.5, "function_call": null, "functions": null,
+        "logit_bias": { "50256": -100 }, "logprobs": false, "max_completion_tokens": 77,
+        "max_tokens": null,
+        "messages": [
+            { "role": "developer", "content": "Be brief." },
+            { "role": "user", "content": [{ "type": "text", "text": "Hi",
+                "cache_control": { "type": "ephemeral" } }], "name": "ann" },
+        ],
+        "metadata": { "team": "a" }, "modalities": ["text"], "model": "a", "n": 1,
+        "parallel_tool_calls": false, "prediction": { "type": "content", "content": "Hi" },
+        "presence_penalty": -0.5, "prompt_cache_key": "k", "prompt_cache_retention": "24h",
+        "reasoning_effort": "low", "response_format": { "type": "json_object" },
+        "safety_identifier": "s", "seed": 7, "service_tier": "flex", "stop": ["END"],
+        "store": false, "stream": true, "stream_options": { "include_obfuscation": false },
+        "temperature": 0.25, "tool_choice": "auto",
+        "tools": [
+            { "type": "function", "function": { "name": "f", "strict": true,
+                "parameters": { "type": "object", "properties": { "z": {}, "a": {} } } } },
+            { "type": "custom", "custom": { "name": "patch", "format": { "type": "text" } } },
+        ],
+        "top_logprobs": null, "top_p": 0.9, "user": "u", "verbosity": "low",
+        "web_search_options": { "search_context_size": "low" },
+    })
+}
+
+/// The same of Responses.
+fn responses() -> Value {
+    json!({
+        "background": false, "context_management": [{ "type": "compaction" }],
+        "conversation": null, "include": ["reasoning.encrypted_content"],
+        "input": [
+            { "type": "message", "role": "user", "content": "Hi" },
+            { "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x" },
+            { "type": "custom_tool_call", "id": "ctc_1", "call_id": "c", "name": "patch",
+                "input": "*** Begin" },
+            { "type": "custom_tool_call_output", "call_id": "c", "output": "Done." },
+        ],
+        "instructions": "Be brief.", "max_output_tokens": 77, "max_tool_calls": 3,
+        "metadata": { "team": "a" }, "model": "a", "n": null, "parallel_tool_calls": false,
+        "previous_response_id": null, "prompt": null, "prompt_cache_key": "k",
+        "prompt_cache_retention": "24h", "reasoning": { "effort": "low", "summary": "auto" },
+        "safety_identifier": "s", "service_tier": "flex", "store": false, "stream": true,
+        "stream_options": { "include_obfuscation": false }, "temperature": 0.25,
+        "text": { "format": { "type": "text" }, "verbosity": "low" }, "tool_choice": "auto",
+        "tools": [
+            { "type": "function", "name": "f", "strict": true,
+                "parameters": { "type": "object", "properties": { "z": {}, "a": {} } } },
+            { "type": "custom", "name": "patch",
+                "format": { "type": "grammar", "syntax": "lark", "definition": "start: /.+/" } },
+            { "type": "namespace", "name": "clock", "description": "", "tools": [
+                { "type": "function", "name": "now", "parameters": { "type": "object" } }] },
+            { "type": "web_search", "external_web_access": true },
+        ],
+        "top_logprobs": null, "top_p": 0.9, "truncation": "auto", "user": "u",
+    })
+}
+
+fn chat_answer() -> Vec<Value> {
+    vec![json!({ "choices": [{ "index": 0, "delta": { "content": "Hello." },
+        "finish_reason": "stop" }], "usage": {} })]
+}
+
+fn responses_answer() -> Vec<Value> {
+    vec![
+        json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "Hello." }),
+        json!({ "type": "response.completed", "response": { "status": "completed" } }),
+    ]
+}
+
+fn messages_answer() -> Vec<Value> {
+    vec![
+        json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta",
+        "text": "Hello." } }),
+        json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }),
+    ]
+}
+
+async fn provider(answer: fn() -> Vec<Value>) -> Provider {
+    let script =
+        move |_| std::iter::once(stream_head()).chain(answer().iter().map(chunk)).collect();
+    Provider::start(script).await
+}
+
+/// Sends a request to a gateway with one agent, and returns what came of it.
+async fn ask(kind: &'static str, config: Value, path: &str, body: &Value) -> String {
+    let gateway = gateway(agent(kind, config)).await;
+    let mut body = body.clone();
+    body.as_object_mut().unwrap().remove("model");
+    let request = client().post(format!("{gateway}{path}")).json(&body);
+    let answer = request.header("x-capstan-events", "all").send().await.unwrap();
+    let status = answer.status();
+    let text = answer.text().await.unwrap();
+    assert_eq!(status, 200, "{text}");
+    text
+}
+
+/// The members that the gateway adds or changes, beside those that the table says are its own.
+fn kept(dialect: Dialect, sent: &Value) -> Map<String, Value> {
+    let is_kept = |name: &str| {
+        let row = rows(dialect).iter().find(|(known, _)| *known == name);
+        matches!(row, Some((_, Fate::Translated(_))))
+    };
+    let members = sent.as_object().unwrap().iter();
+    members
+        .filter(|(name, value)| is_kept(name) && !value.is_null())
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+#[tokio::test]
+async fn every_documented_member_reaches_an_agent_of_the_same_protocol() {
+    for (dialect, path, sent, answer, config) in [
+        (
+            Dialect::OpenaiChat,
+            "/v1/chat/completions",
+            chat(),
+            chat_answer as fn() -> Vec<Value>,
+            json!({ "model": "m" }),
+        ),
+        (
+            Dialect::OpenaiResponses,
+            "/v1/responses",
+            responses(),
+            responses_answer,
+            json!({ "model": "m", "api": "responses" }),
+        ),
+    ] {
+        let documented: Vec<&str> = rows(dialect).iter().map(|(name, _)| *name).collect();
+        let named: Vec<&String> = sent.as_object().unwrap().keys().collect();
+        assert_eq!(named, documented, "every member of the table is tried");
+        let provider = provider(answer).await;
+        let mut config = config;
+        config["url"] = json!(provider.url);
+        let told = ask("openai", config, path, &sent).await;
+        assert!(told.contains("Hello.") && !told.contains("not_translated"), "{told}");
+        let body = provider.seen()[0].body.clone();
+        for (name, value) in kept(dialect, &sent) {
+            assert_eq!(body[&name], value, "{name}");
+        }
+        assert_eq!((&body["model"], &body["stream"]), (&json!("m"), &json!(true)));
+    }
+}
+
+#[tokio::test]
+async fn an_agent_of_another_protocol_says_what_it_left_out() {
+    let provider = provider(messages_answer).await;
+    let config = json!({ "model": "m", "url": provider.url });
+    let told = ask("anthropic", config, "/v1/responses", &responses()).await;
+    let warning = told.lines().find(|line| line.contains("not_translated")).unwrap();
+    for name in ["include", "max_tool_calls", "metadata", "user", "tools[3] (web_search)"] {
+        assert!(warning.contains(name), "{name}: {warning}");
+    }
+    assert_eq!(told.matches("event: capstan.warning").count(), 1, "{told}");
+    let body = provider.seen()[0].body.clone();
+    let names: Vec<&Value> =
+        body["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["f", "patch", "clock__now"]);
+    assert_eq!(body["tools"][1]["input_schema"]["required"], json!(["input"]));
+    assert_eq!((&body["max_tokens"], &body["metadata"]), (&json!(77), &Value::Null));
+    let said = &body["messages"];
+    assert_eq!(said[1]["content"][0]["input"], json!({ "input": "*** Begin" }), "{said}");
+}
