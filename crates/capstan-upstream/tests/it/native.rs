@@ -1,11 +1,14 @@
 //! The native lane on the wire: what a client asks for reaches an agent of the same protocol as it
 //! came, another agent's run says what was left out, and reasoning comes back to whoever made it.
 
+use capstan_agent::Clock;
+use capstan_fake_provider::{Answer, Condition, FakeProvider, Script, ToolCall};
 use capstan_protocol::Dialect;
 use capstan_upstream::fates::{Fate, rows};
 use serde_json::{Map, Value, json};
 
 use crate::common::*;
+use crate::routes;
 
 /// A value for each documented member of Chat Completions.
 fn chat() -> Value {
@@ -171,4 +174,77 @@ async fn an_agent_of_another_protocol_says_what_it_left_out() {
     assert_eq!((&body["max_tokens"], &body["metadata"]), (&json!(77), &Value::Null));
     let said = &body["messages"];
     assert_eq!(said[1]["content"][0]["input"], json!({ "input": "*** Begin" }), "{said}");
+}
+
+/// A model that thinks, calls a tool, and answers once it has the result. It refuses a
+/// conversation in which what it thought is not as it was.
+async fn thinker(reasoning: Option<&str>) -> FakeProvider {
+    let call = ToolCall { name: "weather".into(), ..ToolCall::default() };
+    let thinks = Answer {
+        reasoning: reasoning.map(str::to_owned),
+        signed: true,
+        redacted: true,
+        text: "Let me look.".into(),
+        tool_calls: vec![call],
+    };
+    let answers = Answer { text: "Sunny.".into(), ..Answer::default() };
+    let after = |results| Condition { tool_results: Some(results), ..Condition::default() };
+    let script = Script::default().reply(after(0), thinks).reply(after(1), answers);
+    FakeProvider::start("127.0.0.1:0", script).await.unwrap()
+}
+
+async fn post_json(url: &str, body: &Value) -> Value {
+    let answer = client().post(url).json(body).send().await.unwrap();
+    let status = answer.status();
+    let text = answer.text().await.unwrap();
+    assert_eq!(status, 200, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+#[tokio::test]
+async fn what_a_model_thought_comes_back_to_it_in_the_next_turn() {
+    let long = "First I think of the city.\n\nThen of the sky \u{2014} blue, or not.";
+    for (kind, api) in [("anthropic", None), ("openai", Some("responses"))] {
+        for reasoning in [Some(long), None] {
+            let provider = thinker(reasoning).await;
+            let mut config = json!({ "model": "claude-m", "url": provider.url() });
+            config.as_object_mut().unwrap().extend(api.map(|api| ("api".into(), api.into())));
+            let url = gateway(agent(kind, config)).await + "/v1/responses";
+            let tools = json!([{ "type": "function", "name": "weather",
+                "parameters": { "type": "object" } }]);
+            let first = json!({ "input": "How is the weather?", "tools": tools });
+            let first = post_json(&url, &first).await;
+            let items = first["output"].as_array().unwrap();
+            let call = items.iter().find(|item| item["type"] == "function_call").unwrap();
+            let output = json!({ "type": "function_call_output", "call_id": call["call_id"],
+                "output": "Not a cloud." });
+            let second = json!({ "previous_response_id": first["id"], "input": [output],
+                "tools": tools });
+            let second = post_json(&url, &second).await;
+            let calls = provider.calls();
+            let complaints: Vec<_> =
+                calls.iter().filter_map(|call| call.complaint.as_ref()).collect();
+            assert_eq!((calls.len(), complaints), (2, vec![]), "{kind}: {}", calls[1].body);
+            assert!(second.to_string().contains("Sunny."), "{second}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_else_gets_what_a_model_thought() {
+    let (maker, other) = (thinker(Some("Hm.")).await, thinker(None).await);
+    let at = |provider: &FakeProvider| json!({ "model": "claude-m", "url": provider.url() });
+    let agents = [("maker", "anthropic", at(&maker)), ("other", "anthropic", at(&other))];
+    let url = routes::gateway(&Clock::default(), &agents).await + "/v1/responses";
+    let first = post_json(&url, &json!({ "model": "maker", "input": "Hi", "tools": [] })).await;
+    let items = first["output"].as_array().unwrap();
+    let call = items.iter().find(|item| item["type"] == "function_call").unwrap();
+    let output =
+        json!({ "type": "function_call_output", "call_id": call["call_id"], "output": "Blue." });
+    let second =
+        json!({ "model": "other", "previous_response_id": first["id"], "input": [output] });
+    let second = post_json(&url, &second).await;
+    assert!(second.to_string().contains("Sunny."), "{second}");
+    let said = other.calls()[0].body["messages"].to_string();
+    assert!(said.contains("Let me look.") && !said.contains("thinking"), "{said}");
 }

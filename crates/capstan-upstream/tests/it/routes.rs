@@ -30,7 +30,7 @@ fn whole() -> String {
 }
 
 /// A gateway whose default agent is the first.
-async fn gateway(clock: &Clock, agents: &[(&str, &str, Value)]) -> String {
+pub(crate) async fn gateway(clock: &Clock, agents: &[(&str, &str, Value)]) -> String {
     let table = |(name, kind, keys): &(&str, &str, Value)| AgentTable {
         name: (*name).to_owned(),
         kind: (*kind).to_owned(),
