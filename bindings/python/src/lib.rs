@@ -21,6 +21,7 @@ mod parcels;
 mod reader;
 mod request;
 mod runtime;
+mod settings;
 mod sync_stream;
 
 use pyo3::prelude::*;

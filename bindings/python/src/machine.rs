@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use serde_json::{Value, json};
 
-use crate::client::{Settings, duration};
 use crate::packet::Packet;
 use crate::reader::{End, Item, Sink};
 use crate::runtime::lock;
+use crate::settings::{Settings, duration};
 use crate::{failure, json};
 
 /// What the driver has to do.

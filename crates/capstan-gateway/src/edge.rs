@@ -3,6 +3,7 @@
 
 mod activity;
 pub(crate) mod admission;
+mod body_sender;
 mod connection;
 mod handover;
 mod progress;

@@ -42,7 +42,7 @@ use capstan_engine::ports::Protocols;
 use capstan_engine::resume::ResumePoint;
 pub(crate) use context::{FaceContext, FaceObserver, Shared, Site, WeakContext};
 pub(crate) use delivery::{DueDelivery, Parcel};
-pub(crate) use writer::{BodyStep, Emit, FaceWriter};
+pub(crate) use writer::{BodyStep, Emit, FaceWriter, Items};
 
 /// The protocols that a gateway speaks.
 pub fn faces() -> Vec<&'static str> {
@@ -60,13 +60,14 @@ pub(crate) struct FaceSettings {
 
 /// The faces of every gateway, one row each. They hold what they remember between requests.
 pub(crate) fn all(settings: &FaceSettings) -> Vec<Arc<dyn Face>> {
+    let ai_sdk = Arc::new(ai_sdk::AiSdk);
     vec![
         Arc::new(cap::Cap),
         Arc::new(agui::Agui::new(settings.agui_error_text)),
         Arc::new(openai::Chat::new(settings.openai_repeats)),
         Arc::new(openai::Responses::new(settings.openai_repeats)),
-        Arc::new(ai_sdk::AiSdk),
-        Arc::new(durable::Durable),
+        ai_sdk.clone(),
+        Arc::new(durable::Durable::new(vec![ai_sdk])),
         Arc::new(a2a::A2a),
         #[cfg(test)]
         Arc::new(numbers::Numbers),
@@ -258,6 +259,16 @@ pub(crate) trait Face: Send + Sync + 'static {
         cx: &FaceContext,
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault>;
+
+    /// Its events as items of a list, after a packet; `None` if it has none.
+    async fn items(
+        &self,
+        _cx: &FaceContext,
+        _run: &Run,
+        _after: u64,
+    ) -> Result<Option<Box<dyn Items>>, Fault> {
+        Ok(None)
+    }
 
     /// A stream was erased: nothing of it may be remembered.
     fn forget(&self, _stream: Uuid) {}

@@ -26,7 +26,9 @@ mod scan;
 mod segment;
 mod shared;
 mod store;
+mod syncer;
 mod syncs;
+mod task;
 mod view;
 mod walk;
 mod wrapping;
@@ -48,11 +50,11 @@ use uuid::Uuid;
 use self::files::{Files, SystemFiles};
 use self::folder::Folder;
 use self::group::Reply;
-use self::keeper::Task;
 use self::names::Name;
 use self::open_runs::OpenRuns;
 use self::scan::Scan;
 use self::shared::{Opened, Settings, Shared, io_failure};
+use self::task::Task;
 use self::writer::{Command, Writer};
 use crate::{Durability, Options};
 
@@ -156,7 +158,7 @@ impl DiskStore {
                 let _ = commands.blocking_send(Command::Heal);
             }
         };
-        let syncing = log::spawn(log, on_failure).map_err(no_thread)?;
+        let syncing = syncer::spawn(log, on_failure).map_err(no_thread)?;
         let keeping = keeper::spawn(shared.clone(), to_do, weak, to_seal).map_err(no_thread)?;
         let unsynced = boot.clone().filter(|_| settings.durability == Durability::Process);
         let desk = Arc::new(Mutex::new(Writer::new(shared.clone(), unsynced, open, tasks.clone())));

@@ -6,13 +6,15 @@
 
 mod disk;
 mod open;
+mod options;
 mod packing;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod report;
 
 pub use disk::{check, repair};
-pub use open::{Durability, Options, check_url, connect, open, open_with};
+pub use open::{check_url, connect, open, open_with};
+pub use options::{Durability, Options};
 #[cfg(feature = "postgres")]
 pub use postgres::{Schema, migrate};
 pub use report::{Damage, Report};

@@ -6,25 +6,7 @@ use std::sync::Arc;
 use capstan_journal::{ErrorKind, JournalError, MemoryStore, Replica, Store};
 
 use crate::disk::DiskStore;
-
-/// What an acknowledged append survives. Claims and transitions are always synced.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// The end of this process, kill -9 included: the operating system has the bytes.
-    #[default]
-    Process,
-    /// A power cut: the disk has the bytes. Costs an fsync for every group of appends.
-    Power,
-}
-
-/// How a store is to work.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Options {
-    /// What an acknowledged append survives.
-    pub durability: Durability,
-    /// New runs are refused while less than this is free on the disk; 0 is never.
-    pub min_free_bytes: u64,
-}
+use crate::options::{Durability, Options};
 
 /// Opens the store that a URL names: `memory:` or `disk:<folder>`.
 ///

@@ -12,6 +12,7 @@ mod browse;
 mod changes;
 mod claims;
 mod cluster;
+mod failure;
 mod followers;
 mod frames;
 mod herald;
@@ -32,6 +33,7 @@ mod store;
 mod sweep;
 mod target;
 mod tls;
+mod unanswered;
 mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -7,8 +7,6 @@ pub(crate) struct Rule {
     pub(crate) knows: &'static [&'static str],
     /// Crates of others that would give it a job that is not its own.
     pub(crate) never: &'static [&'static str],
-    /// How many of its modules are in cycles today. It may only fall.
-    pub(crate) in_cycles: usize,
 }
 
 impl Rule {
@@ -35,54 +33,39 @@ const NO_HTTP: &[&str] = &[
 ];
 
 pub(crate) const RULES: &[Rule] = &[
-    Rule { name: "capstan-protocol", knows: &[], never: SERVER, in_cycles: 0 },
-    Rule { name: "capstan-agent", knows: &["capstan-protocol"], never: NO_HTTP, in_cycles: 0 },
-    Rule { name: "capstan-journal", knows: &["capstan-protocol"], never: NO_HTTP, in_cycles: 0 },
+    Rule { name: "capstan-protocol", knows: &[], never: SERVER },
+    Rule { name: "capstan-agent", knows: &["capstan-protocol"], never: NO_HTTP },
+    Rule { name: "capstan-journal", knows: &["capstan-protocol"], never: NO_HTTP },
     Rule {
         name: "capstan-stores",
         knows: &["capstan-journal", "capstan-protocol"],
         never: NO_HTTP,
-        in_cycles: 10,
     },
     Rule {
         name: "capstan-engine",
         knows: &["capstan-agent", "capstan-journal", "capstan-protocol"],
         never: NO_HTTP,
-        in_cycles: 0,
     },
     Rule {
         name: "capstan-gateway",
         knows: &["capstan-agent", "capstan-engine", "capstan-journal", "capstan-protocol"],
         never: &["reqwest", "tokio-postgres"],
-        in_cycles: 19,
     },
-    Rule {
-        name: "capstan-demo",
-        knows: &["capstan-agent", "capstan-protocol"],
-        never: NO_HTTP,
-        in_cycles: 0,
-    },
-    Rule { name: "capstan-client", knows: &["capstan-protocol"], never: SERVER, in_cycles: 0 },
+    Rule { name: "capstan-demo", knows: &["capstan-agent", "capstan-protocol"], never: NO_HTTP },
+    Rule { name: "capstan-client", knows: &["capstan-protocol"], never: SERVER },
     Rule {
         name: "capstan-upstream",
         knows: &["capstan-agent", "capstan-client", "capstan-protocol"],
         never: SERVER,
-        in_cycles: 0,
     },
-    Rule { name: "capstan-chaos", knows: &[], never: NO_HTTP, in_cycles: 0 },
-    Rule { name: "capstan-fake-provider", knows: &[], never: NO_HTTP, in_cycles: 0 },
-    Rule {
-        name: "capstan-check",
-        knows: &["capstan-client", "capstan-protocol"],
-        never: SERVER,
-        in_cycles: 0,
-    },
+    Rule { name: "capstan-chaos", knows: &[], never: NO_HTTP },
+    Rule { name: "capstan-fake-provider", knows: &[], never: NO_HTTP },
+    Rule { name: "capstan-check", knows: &["capstan-client", "capstan-protocol"], never: SERVER },
     Rule {
         name: "coreason-client-python",
         knows: &["capstan-client", "capstan-protocol"],
         never: SERVER,
-        in_cycles: 3,
     },
-    Rule { name: "capstan", knows: EVERYTHING, never: &[], in_cycles: 0 },
-    Rule { name: "xtask", knows: EVERYTHING, never: &[], in_cycles: 0 },
+    Rule { name: "capstan", knows: EVERYTHING, never: &[] },
+    Rule { name: "xtask", knows: EVERYTHING, never: &[] },
 ];

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use crate::edge::body_sender;
 use crate::edge::connection::goes_by;
 use crate::edge::handover::{self, After, Handover, Noted};
 use crate::edge::progress;
@@ -328,7 +329,7 @@ async fn http1<S, Q>(
         let parts = serving.into_parts();
         socket = parts.io.into_inner();
         socket.unread(parts.read_buf);
-        if handover::send(&mut socket, body).await.is_err() {
+        if body_sender::send(&mut socket, body).await.is_err() {
             return;
         }
         if is_last || after == After::Close {

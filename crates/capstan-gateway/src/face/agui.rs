@@ -11,6 +11,7 @@ mod facts;
 mod fold;
 mod fold_states;
 mod input;
+mod mapping;
 mod outgoing;
 mod routes;
 #[cfg(test)]

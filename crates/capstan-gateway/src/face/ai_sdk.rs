@@ -10,6 +10,7 @@ mod elsewhere;
 mod event;
 mod fold;
 mod items;
+mod mapping;
 mod message;
 mod restate;
 mod routes;
@@ -27,9 +28,9 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use uuid::Uuid;
 
 use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
-use crate::face::FaceContext;
 use crate::face::post;
 use crate::face::reader::ViewerKind;
+use crate::face::{FaceContext, Items};
 use crate::openapi::{Model, Routes, model};
 use ask::{Manner, regenerates};
 use capstan_engine::ask::Ask;
@@ -37,11 +38,11 @@ use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
 use chunk::{Chunk, KINDS};
 use fold::Facts;
-pub(super) use items::Items;
+use items::AiSdkItems;
 use writer::AiSdkWriter;
 
 /// The name under which claims of this face are kept.
-pub(super) const NAME: &str = "ai-sdk";
+const NAME: &str = "ai-sdk";
 
 /// What kind of fault a refusal is, where its body is a sentence.
 const FAULT_CODE: &str = "x-capstan-code";
@@ -136,6 +137,15 @@ impl Face for AiSdk {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         Some(response)
+    }
+
+    async fn items(
+        &self,
+        cx: &FaceContext,
+        run: &Run,
+        after: u64,
+    ) -> Result<Option<Box<dyn Items>>, Fault> {
+        Ok(Some(Box::new(AiSdkItems::after(cx, run, after).await?)))
     }
 
     async fn open(

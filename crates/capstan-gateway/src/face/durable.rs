@@ -22,7 +22,7 @@ use super::{Face, FaceWriter, RefusalTarget, ViewRequest};
 use crate::face::FaceContext;
 use crate::openapi::{Model, Routes, model};
 use capstan_engine::ask::Ask;
-use items::{Items, Shape};
+use items::{List, Shape};
 use writer::DurableWriter;
 
 const NAME: &str = "durable";
@@ -31,7 +31,16 @@ const UP_TO_DATE: &str = "stream-up-to-date";
 const CLOSED: &str = "stream-closed";
 const CURSOR: &str = "stream-cursor";
 
-pub(crate) struct Durable;
+pub(crate) struct Durable {
+    /// The faces that have items.
+    with_items: Vec<Arc<dyn Face>>,
+}
+
+impl Durable {
+    pub(crate) fn new(with_items: Vec<Arc<dyn Face>>) -> Self {
+        Self { with_items }
+    }
+}
 
 #[async_trait]
 impl Face for Durable {
@@ -84,8 +93,8 @@ impl Face for Durable {
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let after = opening.point.in_run(opening.run)?;
-        let shape = opening.parts.extensions.get::<Shape>().copied().unwrap_or_default();
-        let items = Items::after(cx, opening.run, after, shape).await?;
+        let shape = opening.parts.extensions.get::<Shape>().cloned().unwrap_or_default();
+        let items = List::after(cx, opening.run, after, &shape).await?;
         Ok(Box::new(DurableWriter::new(items, after, opening.run.last_seq)))
     }
 

@@ -8,6 +8,7 @@
 mod chat;
 mod content;
 mod errors;
+mod held;
 mod members;
 mod models;
 mod output;

@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::face::FaceContext;
+pub(crate) use crate::face::writer::ViewerKind;
 use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest};
 use capstan_engine::events::Happened;
 use capstan_engine::limits::Slot;
@@ -27,16 +28,6 @@ use capstan_engine::readers::ReaderGuard;
 use capstan_engine::relay;
 pub(crate) use poll::poll;
 pub(crate) use whole::{Fold, Whole, follow, so_far};
-
-/// How a viewer came, which decides what happens when the run waits for its client, or is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ViewerKind {
-    /// By POST: it is the client. When the run waits, the body ends and it comes back; past the end
-    /// it gets the CLOSE again, so that it knows.
-    Post,
-    /// By GET: it only watches, so the body stays open while the run waits.
-    Get,
-}
 
 /// Marks a response whose body lasts, as an extension.
 #[derive(Debug, Clone, Copy)]

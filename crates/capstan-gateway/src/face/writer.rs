@@ -8,7 +8,6 @@ use capstan_protocol::sse;
 use futures_util::future::BoxFuture;
 
 use crate::face::FaceContext;
-use crate::face::reader::ViewerKind;
 
 /// One response. It turns what the reader meets (frames, and where the run stands) into the bytes
 /// of a body. What it writes depends on the stream alone, never on the clock: that is what makes a
@@ -45,6 +44,12 @@ pub(crate) trait FaceWriter: Send {
     }
 }
 
+/// The events of a run as items of a list, for those who read it by other means than a stream.
+pub(crate) trait Items: Send {
+    /// The items of frames, each as JSON.
+    fn take(&mut self, frames: &Frames) -> Vec<String>;
+}
+
 /// How frames are told.
 pub(crate) enum Emit<'a> {
     /// As nearly always: nothing else is needed.
@@ -64,4 +69,14 @@ pub(crate) enum BodyStep {
     End,
     /// It breaks off: to end it cleanly would be to say something that is not so.
     Cut,
+}
+
+/// How a viewer came, which decides what happens when the run waits for its client, or is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ViewerKind {
+    /// By POST: it is the client. When the run waits, the body ends and it comes back; past the end
+    /// it gets the CLOSE again, so that it knows.
+    Post,
+    /// By GET: it only watches, so the body stays open while the run waits.
+    Get,
 }

@@ -13,6 +13,11 @@
 //! segments. Frames are facts that stand for themselves: what a journal holds is all its frames, in
 //! whatever order.
 
+/// Ids from here on are the cleaner's. Written ones come one after the other, so that a newer one
+/// than the record of files knows is told from one that was dropped; a cleaned one is part of the
+/// journal only if it is recorded.
+pub(crate) const CLEANED: u32 = 1 << 31;
+
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -22,6 +22,7 @@ use super::format::{FRAME_HEAD, Kind};
 use super::record::split_summary;
 use super::segment::Segment;
 use super::shared::{MB, Shared, io_failure};
+use super::task::Task;
 use super::walk;
 use super::writer::Command;
 
@@ -33,26 +34,6 @@ const SAVE_EVERY: Duration = Duration::from_secs(10);
 const MAX_RETRY: Duration = Duration::from_secs(5);
 /// Where a repair puts what it drops.
 pub(crate) const ASIDE: &str = "damaged";
-
-/// What the keeper can be asked for.
-pub(crate) enum Task {
-    /// The segment is full.
-    Seal(Arc<Segment>),
-    /// Overwrites what is left of owners that are gone, and this turn of a session, by its number:
-    /// where they lie is looked up when it is done, since they may be copied until then.
-    Erase {
-        owners: Vec<Uuid>,
-        turn: Option<(Uuid, u64)>,
-        reply: oneshot::Sender<Result<(), JournalError>>,
-    },
-    /// Something may be worth cleaning.
-    Look,
-    /// The journal failed: have it tried again.
-    Retry,
-    /// Everything is synced: write it down.
-    Save(oneshot::Sender<Result<(), JournalError>>),
-    Stop,
-}
 
 struct Keeper {
     shared: Arc<Shared>,

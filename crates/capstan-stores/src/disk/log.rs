@@ -7,12 +7,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
 
 use capstan_journal::backend::failpoint::{self, Point};
 
 use super::segment::Segment;
-use super::shared::Shared;
 
 /// Groups that are synced though nobody waits for them: what is kept in memory stays small.
 const SYNC_BYTES: usize = 8 * 1024 * 1024;
@@ -162,7 +160,7 @@ impl Log {
     }
 
     /// Waits until somebody wants something synced; false if there will be nothing more.
-    fn wait(&self) -> bool {
+    pub(crate) fn wait(&self) -> bool {
         let mut state = self.lock();
         loop {
             if state.is_over {
@@ -174,25 +172,6 @@ impl Log {
             state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
-}
-
-/// Syncs whenever somebody waits for it, all that was written at once.
-pub(crate) fn spawn(
-    shared: Arc<Shared>,
-    on_failure: impl Fn(io::Error) + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
-    let work = move || {
-        while shared.log.wait() {
-            match shared.log.sync_now() {
-                Ok(upto) => shared.syncs.are_done(upto),
-                Err(error) => {
-                    shared.log.fail();
-                    on_failure(error);
-                }
-            }
-        }
-    };
-    thread::Builder::new().name("journal-sync".into()).spawn(work)
 }
 
 impl Written {

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::files::{Files, SystemFiles, read_range};
 use super::folder::Folder;
 use super::footer::Entry;
+use super::format::CLEANED;
 use super::format::{FRAME_HEAD, Header, Kind};
 use super::index::Index;
 use super::keeper::ASIDE;
@@ -21,7 +22,7 @@ use super::packets;
 use super::record::{Record, split_summary};
 use super::scan::{self, Scan};
 use super::segment::{Payload, Segment};
-use super::shared::{CLEANED, Settings, io_failure, segment_id};
+use super::shared::{Settings, io_failure, segment_id};
 use super::{DiskStore, boot_id, clean, walk};
 use crate::{Damage, Durability, Report};
 

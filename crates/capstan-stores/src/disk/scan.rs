@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use super::files::{Files, read_range};
 use super::footer::{Contents, Entry, TAIL, Tail};
+use super::format::CLEANED;
 use super::format::{HEADER, Header, Kind, Origin};
 use super::index::{Held, Index, Location};
 use super::manifest::Manifest;
 use super::names::Names;
 use super::segment::{Payload, Segment};
-use super::shared::{CLEANED, io_failure, segment_id, segment_path};
+use super::shared::{io_failure, segment_id, segment_path};
 use super::walk::{self, Walk};
 use crate::Damage;
 use capstan_journal::JournalError;

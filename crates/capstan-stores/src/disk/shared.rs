@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::files::{Data, Files};
 use super::folder::Folder;
-use super::format::{HEADER, Header, Origin};
+use super::format::{CLEANED, HEADER, Header, Origin};
 use super::index::{Held, Index};
 use super::log::Log;
 use super::manifest::Manifest;
@@ -230,11 +230,6 @@ impl Shared {
         manifest.save(&*self.files, &self.folder)
     }
 }
-
-/// Ids from here on are the cleaner's. Written ones come one after the other, so that a newer one
-/// than the record of files knows is told from one that was dropped; a cleaned one is part of the
-/// journal only if it is recorded.
-pub(crate) const CLEANED: u32 = 1 << 31;
 
 pub(crate) fn segment_path(folder: &Path, id: u32) -> PathBuf {
     let name = match id.checked_sub(CLEANED) {

@@ -16,9 +16,9 @@ use capstan_protocol::Timestamp;
 use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 
-use super::keeper::Task;
 use super::record::WrittenTurn;
 use super::shared::Shared;
+use super::task::Task;
 use super::writer::Command;
 use super::{DiskStore, LARGE_READ, browse, closed, names, view};
 

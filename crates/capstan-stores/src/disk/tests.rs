@@ -26,9 +26,9 @@ use uuid::Uuid;
 
 use super::DiskStore;
 use super::files::{Files, SystemFiles};
-use super::keeper::Task;
 use super::record;
 use super::shared::Settings;
+use super::task::Task;
 use crate::Durability;
 
 const BOOT: [u8; 16] = [1; 16];

@@ -19,13 +19,13 @@ use super::footer::Entry;
 use super::format::HEADER;
 use super::group::{Group, Reply, Undo};
 use super::index::Location;
-use super::keeper::Task;
 use super::log::Written;
 use super::names::Name;
 use super::open_runs::OpenRuns;
 use super::record::WrittenTurn;
 use super::segment::Segment;
 use super::shared::{Shared, io_failure};
+use super::task::Task;
 use crate::Durability;
 
 /// A group is committed when this much is in it, so that the first in line does not wait for ever.

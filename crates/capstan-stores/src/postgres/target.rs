@@ -14,8 +14,8 @@ use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 use url::Url;
 
-use super::link::Unanswered;
 use super::tls::Tls;
+use super::unanswered::Unanswered;
 
 /// A host that does not answer is not waited for.
 pub(super) const CONNECT: Duration = Duration::from_secs(3);

@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::push::Config;
+use super::push_config::Config;
 use super::words::{Version, with};
 use crate::query;
 use crate::refusal::Shaped;

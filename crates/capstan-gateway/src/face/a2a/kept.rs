@@ -11,7 +11,7 @@ use capstan_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::push::Config;
+use super::push_config::Config;
 use super::words::Version;
 use capstan_engine::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
 

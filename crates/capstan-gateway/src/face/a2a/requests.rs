@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::call::{Call, Wrong};
 use super::kept::{Configuration, Kept, Message, Send};
-use super::push::{self, Config};
+use super::push;
+use super::push_config::Config;
 use super::words::{Ids, Version};
 use super::{A2a, NAME, task};
 use crate::face::FaceContext;

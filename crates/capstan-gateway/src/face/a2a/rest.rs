@@ -12,7 +12,7 @@ use http::Method;
 use serde::Deserialize;
 
 use super::call::{self, Call};
-use super::push::Config;
+use super::push_config::Config;
 use super::requests::{Asked, ListParams};
 use super::{A2a, rows};
 use crate::face::FaceContext;

@@ -5,7 +5,7 @@ use capstan_protocol::fault::Entry;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::rpc;
+use super::methods::METHODS;
 use crate::identity::scopes::Operation;
 use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Refusals, Row, Tag, model};
 
@@ -296,7 +296,7 @@ fn call(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "required": ["jsonrpc", "method"], "properties": {
         "jsonrpc": { "const": "2.0" },
         "id": { "type": ["string", "integer", "null"] },
-        "method": { "enum": rpc::METHODS.map(|(name, ..)| name) },
+        "method": { "enum": METHODS.map(|(name, ..)| name) },
         "params": { "type": "object" } } })
 }
 

@@ -1,5 +1,4 @@
-//! The mapping: a fold over packets. The k-th chunk that a packet becomes has the id
-//! `<stream_id>:<seq>.<k>`.
+//! Where the fold over packets stands. See `mapping` for what packets become.
 //!
 //! The state is what the readers' rules ask for: which text is open, which calls were told. Text is
 //! not part of it.
@@ -8,13 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use capstan_journal::Run;
-use capstan_protocol::{
-    Close, ErrorSeverity, Fault, FaultKind, Payload, StreamError, StreamPacket,
-};
+use capstan_protocol::StreamError;
 
 use super::ask::Manner;
 use super::chunk::{Chunk, raw};
-use super::event;
 use super::message::UiMessage;
 
 /// What a run's chunks need to know besides its packets. All of it is fixed when the run is
@@ -67,7 +63,7 @@ pub(super) struct Fold {
     /// Pages look at the last step for calls that were answered, and would send its results again.
     pub(super) is_step_done: bool,
     /// What is said no longer counts: the chat has ended in error.
-    has_failed: bool,
+    pub(super) has_failed: bool,
     pub(super) is_over: bool,
 }
 
@@ -87,34 +83,6 @@ impl Fold {
         }
     }
 
-    /// The chunks of a packet.
-    pub(super) fn take(&mut self, packet: &StreamPacket) -> Vec<Chunk> {
-        let mut out = Vec::new();
-        match &packet.payload {
-            Payload::Close(close) => {
-                self.close(close, &mut out);
-                self.is_over = true;
-            }
-            _ if self.has_failed => {}
-            Payload::Delta(text) => self.delta(packet.seq, text, &mut out),
-            Payload::Event(event) => event::say(self, packet.seq, event, &mut out),
-            Payload::Error(error) => self.error(packet.seq, error, &mut out),
-        }
-        out
-    }
-
-    fn delta(&mut self, seq: u64, text: &str, out: &mut Vec<Chunk>) {
-        if text.is_empty() {
-            return;
-        }
-        self.begin(out);
-        let began = *self.text.get_or_insert_with(|| {
-            out.push(Chunk::edge("text-start", seq.to_string()));
-            seq
-        });
-        out.push(Chunk::piece("text-delta", began.to_string(), text));
-    }
-
     /// Something is about to be said: in a new step, if the last one is done.
     pub(super) fn begin(&mut self, out: &mut Vec<Chunk>) {
         if !self.is_step_done || !self.pending.is_empty() {
@@ -131,61 +99,11 @@ impl Fold {
         }
     }
 
-    fn error(&mut self, seq: u64, error: &StreamError, out: &mut Vec<Chunk>) {
-        match error.severity {
-            ErrorSeverity::Warning => {
-                out.push(Chunk::data("data-capstan-warning", seq.to_string(), raw(error)));
-            }
-            // The gateway goes on by itself.
-            ErrorSeverity::Transient => {
-                out.push(Chunk::transient("data-capstan-attempt", raw(error)))
-            }
-            ErrorSeverity::Fatal => self.fail(error, out),
-        }
-    }
-
     /// There is no room for a code in an error, so that it comes before.
     pub(super) fn fail(&mut self, error: &StreamError, out: &mut Vec<Chunk>) {
         self.end_text(out);
         out.push(Chunk::transient("data-capstan-error", raw(error)));
         out.push(Chunk::error(&error.message));
         self.has_failed = true;
-    }
-
-    fn close(&mut self, close: &Close, out: &mut Vec<Chunk>) {
-        let reason = close.reason();
-        if reason == "error" && !self.has_failed {
-            // Its ERROR would have been told before.
-            let error =
-                Fault::new(FaultKind::AgentExecutionError).to_stream_error(Default::default());
-            self.fail(&error, out);
-        }
-        if !self.has_failed {
-            self.end_text(out);
-            if let Close::Report(report) = close {
-                out.push(Chunk::transient("data-capstan-close", report.clone().into()));
-            }
-            match reason.as_str() {
-                Close::CANCELLED => {
-                    out.push(Chunk { reason: Some(Close::CANCELLED.into()), ..Chunk::of("abort") });
-                }
-                reason => self.finish(reason, out),
-            }
-        }
-        out.push(Chunk::done());
-    }
-
-    fn finish(&mut self, reason: &str, out: &mut Vec<Chunk>) {
-        self.begin(out);
-        let finish_reason = Some(match reason {
-            "length" => "length",
-            "content_filter" => "content-filter",
-            "tool_calls" | Close::INTERRUPT => "tool-calls",
-            _ if !self.pending.is_empty() => "tool-calls",
-            Close::COMPLETED => "stop",
-            _ => "other",
-        });
-        out.push(Chunk::of("finish-step"));
-        out.push(Chunk { finish_reason, ..Chunk::of("finish") });
     }
 }

@@ -7,20 +7,20 @@ use capstan_protocol::{Fault, sse};
 use super::chunk::Chunk;
 use super::fold::{Facts, Fold};
 use super::manner_of;
-use crate::face::FaceContext;
+use crate::face::{FaceContext, Items};
 use capstan_engine::faults::journal_fault;
 
 /// How much is read at once on the way to a place, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);
 
-pub(crate) struct Items {
+pub(super) struct AiSdkItems {
     fold: Fold,
     is_begun: bool,
 }
 
-impl Items {
+impl AiSdkItems {
     /// After packet `after`: what leads there is folded and not told.
-    pub(crate) async fn after(cx: &FaceContext, run: &Run, after: u64) -> Result<Self, Fault> {
+    pub(super) async fn after(cx: &FaceContext, run: &Run, after: u64) -> Result<Self, Fault> {
         let facts = Facts::new(run, manner_of(cx, run).await?);
         let (mut items, mut at) = (Self { fold: Fold::new(facts), is_begun: false }, 0);
         while at < after {
@@ -32,9 +32,11 @@ impl Items {
         }
         Ok(items)
     }
+}
 
-    /// The chunks of frames, as JSON. The first packet brings those that begin the message.
-    pub(crate) fn take(&mut self, frames: &Frames) -> Vec<String> {
+impl Items for AiSdkItems {
+    /// The first packet brings those that begin the message.
+    fn take(&mut self, frames: &Frames) -> Vec<String> {
         let mut chunks = Vec::new();
         for packet in frames.iter().filter_map(sse::decode_packet) {
             if !std::mem::replace(&mut self.is_begun, true) {

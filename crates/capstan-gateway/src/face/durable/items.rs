@@ -1,45 +1,56 @@
-//! What a list holds: packets as they are in the journal, or the chunks that another face makes of
+//! What a list holds: packets as they are in the journal, or the events that another face makes of
 //! them.
 
+use std::sync::Arc;
+
 use capstan_journal::{Frames, Run};
-use capstan_protocol::Fault;
+use capstan_protocol::{Fault, FaultKind};
 
-use crate::face::FaceContext;
-use crate::face::ai_sdk;
+use crate::face::{Face, FaceContext, Items};
 
-/// Which items.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// CAP's packets.
-    #[default]
-    Packets,
-    /// Chunks of a UI message.
-    AiSdk,
+/// Whose items: another face's; without one, CAP's packets.
+#[derive(Clone, Default)]
+pub(super) struct Shape(Option<Arc<dyn Face>>);
+
+impl Shape {
+    /// The shape of a name, among those of faces that have items.
+    pub(super) fn named(name: Option<&str>, faces: &[Arc<dyn Face>]) -> Result<Self, Fault> {
+        let Some(name) = name.filter(|name| *name != "cap") else { return Ok(Self(None)) };
+        if let Some(face) = faces.iter().find(|face| face.name() == name) {
+            return Ok(Self(Some(face.clone())));
+        }
+        let known: Vec<&str> = faces.iter().map(|face| face.name()).collect();
+        let message =
+            format!("face: {name:?} has no items; there are cap and {}", known.join(", "));
+        Err(Fault::new(FaultKind::InvalidRequest).with_message(message))
+    }
 }
 
-pub(super) enum Items {
+/// The items of a run.
+pub(super) enum List {
     Packets,
-    AiSdk(Box<ai_sdk::Items>),
+    Of(Box<dyn Items>),
 }
 
-impl Items {
+impl List {
     pub(super) async fn after(
         cx: &FaceContext,
         run: &Run,
         after: u64,
-        shape: Shape,
+        Shape(face): &Shape,
     ) -> Result<Self, Fault> {
-        Ok(match shape {
-            Shape::Packets => Self::Packets,
-            Shape::AiSdk => Self::AiSdk(Box::new(ai_sdk::Items::after(cx, run, after).await?)),
-        })
+        let items = match face {
+            Some(face) => face.items(cx, run, after).await?,
+            None => None,
+        };
+        Ok(items.map_or(Self::Packets, Self::Of))
     }
 
     /// The items of frames as a JSON array.
     pub(super) fn array(&mut self, frames: &Frames) -> Vec<u8> {
         match self {
             Self::Packets => join(frames.iter().filter_map(|frame| data_of(frame))),
-            Self::AiSdk(items) => join(items.take(frames).iter().map(String::as_bytes)),
+            Self::Of(items) => join(items.take(frames).iter().map(String::as_bytes)),
         }
     }
 }

@@ -15,13 +15,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::items::{Items, Shape};
+use super::items::{List, Shape};
 use super::offset::Offset;
 use super::{CLOSED, CURSOR, Durable, NEXT_OFFSET, UP_TO_DATE};
 use crate::face::FaceContext;
 use crate::face::post;
 use crate::face::reader::{self, ViewerKind};
-use crate::face::{self, RefusalTarget, ViewRequest, ai_sdk};
+use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::identity::caller::Caller;
 use crate::identity::tickets::DURABLE_STREAM;
 use crate::openapi::{self, Answer, Content, Header, Routes, Row, Tag, model};
@@ -131,7 +131,7 @@ async fn read(
     parts: &mut Parts,
 ) -> Result<Response, Fault> {
     let params: ReadParams = query::parse(&parts.uri)?;
-    let shape = shape_of(params.face.as_deref())?;
+    let shape = Shape::named(params.face.as_deref(), &face.with_items)?;
     let run = lookup::by_stream(&cx.engine, &caller.tenant, id).await?;
     let after = Offset::of(params.offset.as_deref(), &run)?.0;
     if after > run.last_seq {
@@ -148,20 +148,8 @@ async fn read(
                 ViewRequest { run: &run, point, view: ViewerKind::Get, parts, posted: None };
             post::watch(cx, face, opening).await
         }
-        Some(Live::LongPoll | Live::Any) => batch(cx, &run, after, shape, Some(PATIENCE)).await,
-        None => batch(cx, &run, after, shape, None).await,
-    }
-}
-
-fn shape_of(face: Option<&str>) -> Result<Shape, Fault> {
-    match face {
-        None | Some("cap") => Ok(Shape::Packets),
-        Some(ai_sdk::NAME) => Ok(Shape::AiSdk),
-        Some(other) => {
-            let message =
-                format!("face: {other:?} has no items; there are cap and {}", ai_sdk::NAME);
-            Err(Fault::new(FaultKind::InvalidRequest).with_message(message))
-        }
+        Some(Live::LongPoll | Live::Any) => batch(cx, &run, after, &shape, Some(PATIENCE)).await,
+        None => batch(cx, &run, after, &shape, None).await,
     }
 }
 
@@ -170,10 +158,10 @@ async fn batch(
     cx: &FaceContext,
     run: &Run,
     after: u64,
-    shape: Shape,
+    shape: &Shape,
     patience: Option<Duration>,
 ) -> Result<Response, Fault> {
-    let mut items = Items::after(cx, run, after, shape).await?;
+    let mut items = List::after(cx, run, after, shape).await?;
     let batch = reader::poll(cx, run, after, patience.unwrap_or_default()).await?;
     let is_empty = batch.frames.is_empty() && patience.is_some();
     let mut response = match is_empty {

@@ -8,7 +8,7 @@ use capstan_journal::{Frames, RunState};
 use capstan_protocol::{Payload, sse};
 use serde_json::json;
 
-use super::items::Items;
+use super::items::List;
 use super::offset::Offset;
 use crate::face::FaceContext;
 use crate::face::reader::ViewerKind;
@@ -18,7 +18,7 @@ use crate::face::{BodyStep, Emit, FaceWriter};
 const LASTS: Duration = Duration::from_secs(60);
 
 pub(super) struct DurableWriter {
-    items: Items,
+    items: List,
     base: u64,
     /// The last packet that was told.
     last: u64,
@@ -27,7 +27,7 @@ pub(super) struct DurableWriter {
 }
 
 impl DurableWriter {
-    pub(super) fn new(items: Items, base: u64, tail: u64) -> Self {
+    pub(super) fn new(items: List, base: u64, tail: u64) -> Self {
         Self { items, base, last: base, tail }
     }
 

@@ -2,7 +2,6 @@
 //! names it but a count; so a repeat is known by its body, and attaches to the run that it repeats
 //! instead of starting, and paying for, another.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use capstan_journal::{NameKind, Named, Run, RunState};
@@ -10,6 +9,7 @@ use capstan_protocol::{Close, Fault};
 use http::request::Parts;
 use uuid::Uuid;
 
+use super::held::Held;
 use super::request;
 use crate::face::FaceContext;
 use crate::face::Request;
@@ -24,16 +24,6 @@ const MOST: usize = 32;
 /// What the keys of requests without one begin with. No header can hold the dot, so that no client
 /// has such a key.
 const KEYLESS: &str = "keyless\u{b7}";
-
-/// Keeps the run that a repeat is for from others that repeat the same, until its answer has begun.
-#[derive(Clone, Default)]
-pub(super) struct Held(Arc<Mutex<Option<ReaderGuard>>>);
-
-impl Held {
-    fn hold(&self, reading: ReaderGuard) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
-    }
-}
 
 /// The key of a request: its own, that of the run which it repeats, or a new one.
 pub(super) async fn key(

@@ -12,8 +12,8 @@ use http::request::Parts;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::held::Held;
 use super::members::{self, Member};
-use super::repeats::Held;
 use crate::face::FaceContext;
 use crate::face::post::{self, Posted};
 use crate::face::{self, Face, RefusalTarget};

@@ -4,10 +4,10 @@ use capstan_journal::RunState;
 use capstan_protocol::Timestamp;
 
 use super::super::footer::Entry;
+use super::super::format::CLEANED;
 use super::super::format::Kind;
 use super::super::names::Name;
 use super::super::record::{GoneSummary, RunSummary, SessionSummary, read_number, read_tokens};
-use super::super::shared::CLEANED;
 use super::{HEADS, Index, Location, Session, Stream, change, weight};
 use uuid::Uuid;
 
