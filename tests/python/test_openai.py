@@ -30,6 +30,7 @@ STATUSES = {
     "stream_too_long": 400,
     "interrupt_not_open": 400,
     "upstream_quota": 429,
+    "model_not_found": 404,
     "upstream_auth": 500,
 }
 CLASSES = {

@@ -146,6 +146,10 @@ impl call::Dialect for Anthropic {
         self.0.prefill.unwrap_or_else(|| Prefill::of_messages(&self.0.model, &self.0.parameters))
     }
 
+    fn models(&self) -> Option<Url> {
+        Some(self.0.models.clone())
+    }
+
     fn about(&self) -> About {
         About::model("anthropic", &self.0.model)
     }

@@ -84,6 +84,11 @@ pub(crate) trait Dialect: Send + Sync + 'static {
         Prefill::Off
     }
 
+    /// The address that lists the models, without a query.
+    fn models(&self) -> Option<Url> {
+        None
+    }
+
     fn about(&self) -> About;
 }
 
@@ -128,9 +133,30 @@ impl<D: Dialect> HttpAgent<D> {
             Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
         let called = self.exchange(headers, body, times, turn, out, &mut seen).await;
         called.map_err(|failed| FailedCall {
-            fault: http::with_log_details(failed.fault, seen, &self.secret),
+            fault: http::with_log_details(self.name_model(failed.fault), seen, &self.secret),
             ..failed
         })
+    }
+
+    /// Says which model is not there and, to developers, where those that are can be listed.
+    fn name_model(&self, fault: Fault) -> Fault {
+        let model = self.dialect.about().model;
+        let Some(model) = model.filter(|_| fault.kind() == FaultKind::ModelNotFound) else {
+            return fault;
+        };
+        let message = format!(
+            "The model {model:?} of this agent does not exist at its provider, or the agent's key \
+             may not use it."
+        );
+        let mut cause = fault.cause().cloned();
+        if let Some((cause, url)) = cause.as_mut().zip(self.dialect.models()) {
+            cause.chain.push(format!("GET {url} with the agent's key lists the models"));
+        }
+        let fault = fault.with_message(message).with_detail("model", model);
+        match cause {
+            Some(cause) => fault.with_cause(cause),
+            None => fault,
+        }
     }
 
     async fn exchange(

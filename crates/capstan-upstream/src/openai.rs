@@ -127,6 +127,10 @@ impl call::Dialect for OpenAi {
             .unwrap_or_else(|| Prefill::of_chat(&self.provider.url, &self.provider.model))
     }
 
+    fn models(&self) -> Option<Url> {
+        Some(self.provider.models.clone())
+    }
+
     fn about(&self) -> About {
         About::model("openai", &self.provider.model)
     }

@@ -189,6 +189,8 @@ pub(crate) struct Provider {
     pub(crate) secret: ApiKey,
     /// The key and the headers of the configuration.
     pub(crate) headers: HeaderMap,
+    /// Where its models are listed.
+    pub(crate) models: Url,
     members: Members,
 }
 
@@ -229,6 +231,7 @@ impl Provider {
             prefill: config.prefill,
             secret: key.secret.beside(hidden),
             headers,
+            models: models(&base, defaults),
             members,
         })
     }
@@ -258,6 +261,14 @@ impl Provider {
         self.members.apply(&mut body)?;
         Ok(body)
     }
+}
+
+/// The address that lists the models: beside that of a call, and without secrets of a query.
+fn models(base: &Url, defaults: &Defaults) -> Url {
+    let above = defaults.path.split_once("v1/").map_or("", |_| "v1/");
+    let mut url = http::join(base, &format!("{above}models"));
+    url.set_query(None);
+    url
 }
 
 /// A key, and the header that carries it.

@@ -91,6 +91,29 @@ const KNOWN: &[(FaultKind, &[&str], &[&str])] = &[
         ],
         &["api key not valid", "invalid api key", "incorrect api key"],
     ),
+    (
+        FaultKind::ModelNotFound,
+        &[
+            "model_not_found",
+            "model_not_exist",
+            "deploymentnotfound",
+            "invalid_model",
+            "unknown_model",
+            "modelnotfound",
+        ],
+        &["no endpoints found for ", "model not found"],
+    ),
+];
+
+/// How prose about a model says that it is not there.
+const NO_MODEL: &[&str] = &[
+    "does not exist",
+    "is not found",
+    "not exist",
+    "not a valid model",
+    "invalid model",
+    "unknown model",
+    "model identifier is invalid",
 ];
 
 /// The status that a word in a stream stands for: there is none on the wire once an answer has
@@ -230,7 +253,19 @@ impl UpstreamFailure {
         let fits = |words: &[&str], phrases: &[&str]| {
             has_word(words) || phrases.iter().any(|phrase| text.contains(phrase))
         };
-        KNOWN.iter().find(|(_, words, phrases)| fits(words, phrases)).map(|(kind, _, _)| *kind)
+        let known = KNOWN.iter().find(|(_, words, phrases)| fits(words, phrases));
+        known
+            .map(|(kind, _, _)| *kind)
+            .or_else(|| self.is_about_the_model(&text).then_some(FaultKind::ModelNotFound))
+    }
+
+    /// Whether it says in prose that there is no such model.
+    fn is_about_the_model(&self, text: &str) -> bool {
+        let is_lookup = matches!(self.status, None | Some(400 | 403 | 404 | 422));
+        let is_absent = NO_MODEL.iter().any(|phrase| text.contains(phrase))
+            || self.status == Some(404) && text.contains("not found");
+        let names_it = text.contains("model") && is_absent || text.starts_with("model:");
+        is_lookup && names_it
     }
 
     fn by_status(&self) -> Fault {
@@ -336,6 +371,90 @@ mod tests {
             ErrorSeverity::Fatal,
             "a key stays wrong"
         );
+    }
+
+    #[test]
+    fn a_model_that_is_not_there_is_known_in_every_providers_words() {
+        let of = |status, body: &str| {
+            UpstreamFailure::from_response(status, &HeaderMap::new(), body.as_bytes())
+                .to_fault(&ApiKey::none())
+                .kind()
+        };
+        for (status, body) in [
+            // OpenAI
+            (
+                404,
+                r#"{"error":{"message":"The model `m` does not exist or you do not have access to it.","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#,
+            ),
+            (
+                403,
+                r#"{"error":{"message":"Project `p` does not have access to model `m`","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"invalid model ID","type":"invalid_request_error","param":null,"code":null}}"#,
+            ),
+            // Anthropic
+            (404, r#"{"type":"error","error":{"type":"not_found_error","message":"model: m"}}"#),
+            // Azure
+            (
+                404,
+                r#"{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"code":"unknown_model","message":"Unknown model: m","details":"Unknown model: m"}}"#,
+            ),
+            // Ollama
+            (
+                404,
+                r#"{"error":{"message":"model \"m\" not found, try pulling it first","type":"api_error","param":null,"code":null}}"#,
+            ),
+            (404, r#"{"error":"model 'm' not found"}"#),
+            // vLLM
+            (
+                404,
+                r#"{"object":"error","message":"The model `m` does not exist.","type":"NotFoundError","param":null,"code":404}"#,
+            ),
+            // OpenRouter
+            (400, r#"{"error":{"message":"m is not a valid model ID","code":400}}"#),
+            (404, r#"{"error":{"message":"No endpoints found for m.","code":404}}"#),
+            // Mistral, Groq, DeepSeek, Gemini
+            (
+                400,
+                r#"{"object":"error","message":"Invalid model: m","type":"invalid_model","param":null,"code":"1500"}"#,
+            ),
+            (
+                404,
+                r#"{"error":{"message":"The model `m` does not exist or you do not have access to it.","type":"invalid_request_error","code":"model_not_found"}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Model Not Exist","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#,
+            ),
+            (
+                404,
+                r#"[{"error":{"code":404,"message":"models/m is not found for API version v1main, or is not supported for generateContent.","status":"NOT_FOUND"}}]"#,
+            ),
+        ] {
+            assert_eq!(of(status, body), FaultKind::ModelNotFound, "{body}");
+        }
+        for (status, body) in [
+            (404, r#"{"detail":"Not Found"}"#),
+            (404, "<html>404 page not found</html>"),
+            (
+                404,
+                r#"{"error":{"message":"Previous response with id 'resp_1' not found.","code":"previous_response_not_found"}}"#,
+            ),
+            (404, r#"{"error":{"message":"No endpoints found that support tool use."}}"#),
+            (
+                400,
+                r#"{"error":{"message":"This model does not support image inputs","type":"invalid_request_error"}}"#,
+            ),
+            (500, r#"{"error":{"message":"model m does not exist"}}"#),
+        ] {
+            assert_ne!(of(status, body), FaultKind::ModelNotFound, "{body}");
+        }
     }
 
     #[test]

@@ -261,6 +261,11 @@ catalogue! {
         "External service quota spent"; "The quota at an external service is spent.";
         "The gateway's account at the upstream has no credit or is on hold.";
         "Operators top up the account; clients cannot help it.";
+    ModelNotFound, "model_not_found", UpstreamError, 502, "model-not-found", Fatal, Llm, false, None;
+        "No such model"; "The model of this agent does not exist at its provider.";
+        "The provider does not know the agent's model, or the agent's key may not use it.";
+        "Operators correct the agent's `model`; the log names the address that lists the models. \
+         Clients ask another agent.";
     ContextLengthExceeded, "context_length_exceeded", UpstreamError, 502,
     "context-length-exceeded", Fatal, Llm, false, None;
         "The conversation is too long"; "The conversation is longer than the model can read.";

@@ -92,6 +92,7 @@ impl Fault {
                 AssistantError::AuthenticationFailed
             }
             FaultKind::UpstreamQuota => AssistantError::BillingError,
+            FaultKind::ModelNotFound => AssistantError::ModelNotFound,
             FaultKind::RateLimitExceeded
             | FaultKind::SessionLimitExceeded
             | FaultKind::MessageLimitExceeded
@@ -135,6 +136,9 @@ impl Fault {
             Some(401 | 403) => Self::new(FaultKind::UpstreamAuth),
             Some(402) => Self::new(FaultKind::UpstreamQuota),
             Some(400) if error.is_quota() => Self::new(FaultKind::UpstreamQuota),
+            Some(400 | 404) if *error == AssistantError::ModelNotFound => {
+                Self::new(FaultKind::ModelNotFound)
+            }
             Some(status @ 400..=599) => Self::from_upstream_status(status, None),
             _ => Self::from_assistant_word(error),
         };
@@ -157,8 +161,8 @@ impl Fault {
             AssistantError::RateLimit
             | AssistantError::Overloaded
             | AssistantError::ServerError => upstream(ErrorSeverity::Transient),
+            AssistantError::ModelNotFound => Self::new(FaultKind::ModelNotFound),
             AssistantError::InvalidRequest
-            | AssistantError::ModelNotFound
             | AssistantError::MaxOutputTokens
             | AssistantError::Unknown
             | AssistantError::Other(_) => upstream(ErrorSeverity::Fatal),

@@ -275,7 +275,8 @@ fn assistant_errors_become_the_faults_of_the_contract() {
         (E::Unknown, Some(401), FaultKind::UpstreamAuth, Fatal),
         (E::Unknown, None, FaultKind::UpstreamError, Fatal),
         (E::InvalidRequest, None, FaultKind::UpstreamError, Fatal),
-        (E::ModelNotFound, Some(404), FaultKind::UpstreamError, Fatal),
+        (E::ModelNotFound, None, FaultKind::ModelNotFound, Fatal),
+        (E::ModelNotFound, Some(404), FaultKind::ModelNotFound, Fatal),
         (E::MaxOutputTokens, None, FaultKind::UpstreamError, Fatal),
         (E::Other("quota_exhausted".into()), None, FaultKind::UpstreamError, Fatal),
     ] {

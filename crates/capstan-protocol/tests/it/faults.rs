@@ -578,6 +578,7 @@ const TABLE: &[Columns] = &[
     ("upstream_malformed", "UPSTREAM_ERROR", 502, "TRANSIENT", "llm", true, None),
     ("upstream_auth", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
     ("upstream_quota", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
+    ("model_not_found", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
     ("context_length_exceeded", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
     ("content_refused", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
     ("not_translated", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),

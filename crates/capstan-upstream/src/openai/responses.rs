@@ -130,6 +130,10 @@ impl call::Dialect for Responses {
         Some(Resume { url, body: None, wait: Backoff::DEFAULT.delay(resumed, fastrand::f64()) })
     }
 
+    fn models(&self) -> Option<Url> {
+        Some(self.0.models.clone())
+    }
+
     fn about(&self) -> About {
         About::model("openai", &self.0.model)
     }

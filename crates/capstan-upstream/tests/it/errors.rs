@@ -176,7 +176,11 @@ async fn statuses_of_anthropic_are_typed() {
         ),
         ("anthropic 402 `billing_error`", 402, anthropic("billing_error", "pay")),
         ("anthropic 403 `permission_error`", 403, anthropic("permission_error", "no")),
-        ("anthropic 404 `not_found_error`", 404, anthropic("not_found_error", "model: x")),
+        (
+            "anthropic 404 `not_found_error` of a model",
+            404,
+            anthropic("not_found_error", "model: x"),
+        ),
         ("anthropic 413 `request_too_large`", 413, anthropic("request_too_large", "big")),
         ("anthropic 429 `rate_limit_error`", 429, anthropic("rate_limit_error", "slow down")),
         ("anthropic 500 `api_error`", 500, anthropic("api_error", "Internal server error")),

@@ -11,6 +11,7 @@ mod errors;
 mod fixtures;
 mod headers;
 mod native;
+mod models;
 mod operators;
 mod presets;
 mod providers;

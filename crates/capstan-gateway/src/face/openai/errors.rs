@@ -77,6 +77,7 @@ impl ApiError {
 /// Where OpenAI has a word of its own.
 const CODES: &[(FaultKind, &str)] = &[
     (FaultKind::AgentNotFound, "model_not_found"),
+    (FaultKind::ModelNotFound, "model_not_found"),
     (FaultKind::UpstreamQuota, "insufficient_quota"),
     (FaultKind::TenantRequired, "invalid_api_key"),
 ];
@@ -89,6 +90,7 @@ const STATUSES: &[(FaultKind, u16)] = &[
     // To the SDKs, 410 is nothing in particular.
     (FaultKind::StreamExpired, 404),
     (FaultKind::StreamLost, 404),
+    (FaultKind::ModelNotFound, 404),
     // These are about the request, and nobody should send it again.
     (FaultKind::ContextLengthExceeded, 400),
     (FaultKind::ContentRefused, 400),
