@@ -66,6 +66,9 @@ pub struct AgentSummary {
     pub name: String,
     /// What a request's `context.agent_id` may name.
     pub id: Uuid,
+    /// Other names for it in paths and requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
 }
 
 #[derive(Deserialize)]

@@ -41,7 +41,7 @@ use std::sync::atomic::AtomicUsize;
 
 use capstan_agent::{Agent, Clock};
 use capstan_journal::{Journal, Quota, Run};
-use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind, Timestamp};
+use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind, Timestamp, near};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -68,6 +68,8 @@ use wall_clock::WallClock;
 pub struct Registered {
     /// Its name, as requests name it.
     pub name: Arc<str>,
+    /// Other names under which requests may name it.
+    pub aliases: Vec<Arc<str>>,
     /// An id that follows from the name.
     pub id: Uuid,
     /// The agent itself.
@@ -79,9 +81,19 @@ impl Registered {
     pub fn new(name: &str, agent: impl Agent) -> Self {
         let digest = <sha2::Sha256 as sha2::Digest>::digest(name.as_bytes());
         let id = Uuid::from_slice(digest.get(..16).unwrap_or_default()).unwrap_or_default();
-        Self { name: name.into(), id, agent: Arc::new(agent) }
+        Self { name: name.into(), aliases: Vec::new(), id, agent: Arc::new(agent) }
+    }
+
+    /// All names under which requests may name it, its own first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.name).chain(self.aliases.iter().map(|alias| &**alias))
     }
 }
+
+/// At most so many names are proposed in place of an unknown one.
+const NEAR_NAMES: usize = 3;
+/// What is repeated of an unknown name.
+const LONGEST_NAME: usize = 100;
 
 /// The run engine. Cheap to clone.
 #[derive(Clone)]
@@ -173,18 +185,36 @@ impl Engine {
     /// Which agent answers: the path's, else the one that the request names, else the default.
     pub fn agent_for(&self, path: Option<&str>, ask: &Ask) -> Result<&Registered, Fault> {
         if let Some(name) = path.or(ask.agent.as_deref()) {
-            return self.agent(name).ok_or_else(|| {
-                Fault::new(FaultKind::AgentNotFound)
-                    .with_message(format!("No agent is called {name:?}."))
-            });
+            return self.agent(name).ok_or_else(|| self.no_agent(name));
         }
         let named = ask.agent_id.and_then(|id| self.agents.iter().find(|a| a.id == id));
         named.or(self.default_agent()).ok_or_else(|| Fault::new(FaultKind::AgentNotFound))
     }
 
-    /// The agent of a name.
+    /// The agent of a name, or else of an alias.
     pub fn agent(&self, name: &str) -> Option<&Registered> {
-        self.agents.iter().find(|agent| *agent.name == *name)
+        let named = self.agents.iter().find(|agent| *agent.name == *name);
+        named.or_else(|| self.agents.iter().find(|agent| agent.names().any(|one| one == name)))
+    }
+
+    /// The agent's own name for any of its names; a name that no agent has stays as it is.
+    pub fn own_name<'a>(&'a self, name: &'a str) -> &'a str {
+        self.agent(name).map_or(name, |agent| &agent.name)
+    }
+
+    /// The fault of a name that no agent has. It lists the names that look like it.
+    pub fn no_agent(&self, name: &str) -> Fault {
+        let near = near(name, self.agents.iter().flat_map(Registered::names), NEAR_NAMES);
+        let quoted: Vec<String> = near.iter().map(|near| format!("{near:?}")).collect();
+        let hint = match quoted.split_last() {
+            Some((last, [])) => format!(" Did you mean {last}?"),
+            Some((last, rest)) => format!(" Did you mean {} or {last}?", rest.join(", ")),
+            None => String::new(),
+        };
+        let name: String = name.chars().take(LONGEST_NAME).collect();
+        let fault = Fault::new(FaultKind::AgentNotFound)
+            .with_message(format!("No agent is called {name:?}.{hint}"));
+        if near.is_empty() { fault } else { fault.with_detail("near", near) }
     }
 
     /// In the order of the configuration.

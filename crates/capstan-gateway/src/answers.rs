@@ -147,6 +147,9 @@ pub(crate) struct ListedAgent<'a> {
     pub(crate) name: &'a str,
     /// What `context.agent_id` may name.
     pub(crate) id: Uuid,
+    /// Other names for it in paths and requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) aliases: Vec<&'a str>,
 }
 
 /// The processes that share the journal.

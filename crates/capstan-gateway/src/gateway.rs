@@ -73,6 +73,14 @@ impl Gateway {
         self
     }
 
+    /// Lets requests name an agent by another name as well.
+    #[must_use]
+    pub fn alias(mut self, agent: &str, alias: &str) -> Self {
+        let named = self.agents.iter_mut().filter(|known| *known.name == *agent);
+        named.for_each(|known| known.aliases.push(alias.into()));
+        self
+    }
+
     /// Replaces the settings.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {

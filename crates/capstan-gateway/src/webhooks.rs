@@ -48,7 +48,12 @@ impl Courier {
     }
 
     pub(crate) fn registered(self: &Arc<Self>) -> Registered {
-        Registered { name: COURIER.into(), id: Uuid::nil(), agent: Arc::new(Bag(Arc::clone(self))) }
+        Registered {
+            name: COURIER.into(),
+            aliases: Vec::new(),
+            id: Uuid::nil(),
+            agent: Arc::new(Bag(Arc::clone(self))),
+        }
     }
 
     /// The gateway that it delivers for.

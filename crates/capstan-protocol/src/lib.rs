@@ -46,7 +46,7 @@ pub use json::{RawJson, RawObject};
 pub use message::{Arguments, ChatMessage, Modality, Part, Role};
 pub use model::Profile;
 pub use native::{Dialect, NATIVE, NativeEvent, NativeOrigin, NativePart};
-pub use nearest::nearest;
+pub use nearest::{near, nearest};
 pub use packet::{Close, CloseReport, Payload, StreamOpCode, StreamPacket};
 pub use parameters::{AnswerSchema, Effort, Parameters, ResponseFormat, ToolChoice};
 pub use problem::Problem;

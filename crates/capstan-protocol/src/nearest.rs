@@ -14,13 +14,22 @@ const LONGEST: usize = 40;
 /// assert_eq!(capstan_protocol::nearest("xyzzy", known), None);
 /// ```
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    near(word, known, 1).into_iter().next()
+}
+
+/// The known words that are close to a mistyped one, the closest first.
+///
+/// ```
+/// let known = ["gpt-5", "gpt-5-mini", "claude"];
+/// assert_eq!(capstan_protocol::near("gpt5", known, 3), ["gpt-5", "gpt-5-mini"]);
+/// ```
+pub fn near<'a>(word: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let word: String = word.chars().take(LONGEST).collect::<String>().to_lowercase();
     let scored =
         known.into_iter().map(|known| (strsim::jaro_winkler(&word, &known.to_lowercase()), known));
-    scored
-        .filter(|(score, _)| *score > ALIKE)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known)
+    let mut scored: Vec<_> = scored.filter(|(score, _)| *score > ALIKE).collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    scored.into_iter().take(most).map(|(_, known)| known).collect()
 }
 
 #[cfg(test)]

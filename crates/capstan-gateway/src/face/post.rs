@@ -285,7 +285,7 @@ impl Routes<FaceContext> {
                                   Extension(caller): Extension<Caller>,
                                   agent: Option<Path<String>>,
                                   request: HttpRequest| {
-            let agent = agent.as_ref().map(|Path(name)| name.as_str());
+            let agent = agent.as_ref().map(|Path(name)| cx.engine.own_name(name));
             post(&cx, &caller, &*face, agent, request).await
         };
         self.post(path, handler, row)

@@ -17,7 +17,11 @@ pub(crate) const LIST: Row = Row {
 };
 
 pub(crate) async fn list(State(engine): State<Engine>) -> Response {
-    let agents =
-        engine.agents().map(|agent| ListedAgent { name: &agent.name, id: agent.id }).collect();
+    let listed = engine.agents().map(|agent| ListedAgent {
+        name: &agent.name,
+        id: agent.id,
+        aliases: agent.aliases.iter().map(|alias| &**alias).collect(),
+    });
+    let agents = listed.collect();
     Json(AgentList { agents }).into_response()
 }

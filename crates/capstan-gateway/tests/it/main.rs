@@ -6,6 +6,7 @@ mod a2a_push;
 mod access;
 mod agui;
 mod ai_sdk;
+mod aliases;
 mod auth;
 mod capabilities;
 mod clocks;

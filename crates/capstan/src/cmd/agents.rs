@@ -62,8 +62,10 @@ fn table(agents: &[AgentSummary]) -> Table {
         table.set_content_arrangement(ContentArrangement::Dynamic);
     }
     for (place, agent) in agents.iter().enumerate() {
-        let note = if place == 0 { "default" } else { "" };
-        table.add_row([agent.name.as_str(), &agent.id.to_string(), note]);
+        let also = (!agent.aliases.is_empty()).then(|| format!("or {}", agent.aliases.join(", ")));
+        let note = (place == 0).then(|| "default".to_owned()).into_iter().chain(also);
+        let note = note.collect::<Vec<_>>().join("; ");
+        table.add_row([agent.name.as_str(), &agent.id.to_string(), &note]);
     }
     table
 }

@@ -30,6 +30,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
 use super::traces::Traces;
+use agents::Named;
 use config::Config;
 pub(super) use config::EXAMPLE;
 use greeting::Greeting;
@@ -186,7 +187,10 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     let gateway =
         gateway.webhooks(sender).replica_forwarding(carrier).console_on(console_listeners);
     let gateway =
-        agents.into_iter().fold(gateway, |gateway, named| gateway.agent(&named.name, named.agent));
+        agents.into_iter().fold(gateway, |gateway, Named { name, aliases, agent, .. }| {
+            let gateway = gateway.agent(&name, agent);
+            aliases.iter().fold(gateway, |gateway, alias| gateway.alias(&name, alias))
+        });
     anstream::print!("{greeting}");
     serve(gateway, listeners, terminated).await?;
     Ok(())

@@ -111,7 +111,9 @@ fn kept_for_a_while(parts: &Parts, card: &Value) -> Response {
 /// The card for everybody, of an agent or of the default one.
 fn public(cx: &FaceContext, name: Option<&str>, parts: &Parts) -> Result<Value, Fault> {
     let agent = name.map_or_else(|| cx.engine.default_agent(), |name| cx.engine.agent(name));
-    let agent = agent.ok_or_else(|| Fault::new(FaultKind::AgentNotFound))?;
+    let none =
+        || name.map_or_else(|| FaultKind::AgentNotFound.into(), |name| cx.engine.no_agent(name));
+    let agent = agent.ok_or_else(none)?;
     let base = base(cx, parts);
     let url = match name {
         None => format!("{base}/v1/a2a"),

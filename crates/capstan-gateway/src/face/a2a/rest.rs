@@ -168,7 +168,13 @@ fn asked<'a>(
     places: &'a Places,
     path: &str,
 ) -> Asked<'a> {
-    Asked { face, cx, caller, agent: places.agent.as_deref(), call: Call::at(path) }
+    Asked {
+        face,
+        cx,
+        caller,
+        agent: places.agent.as_deref().map(|name| cx.engine.own_name(name)),
+        call: Call::at(path),
+    }
 }
 
 /// A config as it is set: itself in 1.0, wrapped once or twice in 0.3.

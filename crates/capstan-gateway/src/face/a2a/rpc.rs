@@ -57,7 +57,7 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes<FaceContext> {
                     Extension(caller): Extension<Caller>,
                     agent: Option<Path<String>>,
                     request: HttpRequest| {
-            let agent = agent.as_ref().map(|Path(name)| name.as_str());
+            let agent = agent.as_ref().map(|Path(name)| cx.engine.own_name(name));
             // Large, and every other request would carry its room.
             Box::pin(call(&face, &cx, &caller, agent, request)).await
         }

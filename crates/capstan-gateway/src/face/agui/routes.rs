@@ -105,7 +105,7 @@ pub(super) async fn join(
     let point = point.or_after(params.wants_all().then_some(0));
     let joined = async {
         let run = lookup::by_key(&cx.engine, &caller.tenant, &params.run).await?;
-        if agent.is_some_and(|Path(name)| name != run.agent) {
+        if agent.is_some_and(|Path(name)| cx.engine.own_name(&name) != run.agent) {
             return Err(Fault::new(FaultKind::StreamNotFound));
         }
         let opening =

@@ -254,7 +254,8 @@ impl Chat {
     /// Its newest run, if that is this agent's.
     async fn newest(&self, cx: &FaceContext, tenant: &str) -> Result<Option<Run>, Fault> {
         let run = lookup::newest(&cx.engine, tenant, NameKind::Chat, &self.id).await?;
-        Ok(run.filter(|run| self.agent.as_ref().is_none_or(|agent| *agent == run.agent)))
+        let agent = self.agent.as_deref().map(|name| cx.engine.own_name(name));
+        Ok(run.filter(|run| agent.is_none_or(|agent| agent == run.agent)))
     }
 }
 

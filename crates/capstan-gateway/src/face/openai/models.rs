@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
-use capstan_protocol::{Fault, FaultKind};
+use capstan_protocol::FaultKind;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -28,9 +28,9 @@ struct Model<'a> {
     owned_by: &'static str,
 }
 
-impl<'a> From<&'a Registered> for Model<'a> {
-    fn from(agent: &'a Registered) -> Self {
-        Self { id: &agent.name, object: "model", created: 0, owned_by: "capstan" }
+impl<'a> From<&'a str> for Model<'a> {
+    fn from(name: &'a str) -> Self {
+        Self { id: name, object: "model", created: 0, owned_by: "capstan" }
     }
 }
 
@@ -44,7 +44,7 @@ struct ModelList<'a> {
 pub(super) const LIST: Row = Row {
     tag: &TAG,
     summary: "List the models",
-    says: "They are the agents, the default one first.",
+    says: "They are the agents, the default one first, each followed by its aliases.",
     answers: &[Answer::ok("The agents.", &[Content::Json(model::<ModelList<'_>>)])],
     refusals: Some(&REFUSALS),
     ..Row::NONE
@@ -53,7 +53,7 @@ pub(super) const LIST: Row = Row {
 pub(super) const GET: Row = Row {
     tag: &TAG,
     summary: "Look up a model",
-    says: "An agent by its name.",
+    says: "An agent by its name or an alias.",
     places: &[&NAME],
     answers: &[Answer::ok("The agent.", &[Content::Json(model::<Model<'_>>)])],
     faults: &[FaultKind::AgentNotFound],
@@ -71,7 +71,7 @@ pub(super) async fn list(State(cx): State<FaceContext>) -> Response {
     let default = cx.engine.default_agent().map(|agent| agent.id);
     let mut agents: Vec<_> = cx.engine.agents().collect();
     agents.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));
-    let data = agents.into_iter().map(Model::from).collect();
+    let data = agents.into_iter().flat_map(Registered::names).map(Model::from).collect();
     Json(ModelList { object: "list", data }).into_response()
 }
 
@@ -79,11 +79,10 @@ pub(super) async fn get(
     State(cx): State<FaceContext>,
     Path(name): Path<String>,
 ) -> Result<Response, Refusal> {
-    if let Some(agent) = cx.engine.agent(&name) {
-        return Ok(Json(Model::from(agent)).into_response());
+    if cx.engine.agent(&name).is_some() {
+        return Ok(Json(Model::from(&*name)).into_response());
     }
-    let fault =
-        Fault::new(FaultKind::AgentNotFound).with_message(format!("No agent is called {name:?}."));
+    let fault = cx.engine.no_agent(&name);
     let shaped = errors::response(&cx, &fault, RefusalTarget::Stranger("/v1/models"));
     Err(Refusal::from(fault).shaped_as(Some(shaped)))
 }

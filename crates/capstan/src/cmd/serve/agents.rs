@@ -19,6 +19,8 @@ pub(super) type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
 /// An agent under its name.
 pub(in crate::cmd) struct Named {
     pub(super) name: String,
+    /// Other names for it.
+    pub(super) aliases: Vec<String>,
     pub(super) kind: String,
     pub(super) agent: Box<dyn Agent>,
     /// What is likely to be a mistake about its key.
@@ -50,6 +52,7 @@ pub(super) fn agents(
             .map_err(|why| source.mistake(place(table, "name"), &why))?;
         read.push(AgentTable { name, kind, keys: keys(table) });
     }
+    let aliases = aliases(tables, &read, source)?;
     let kinds = kinds();
     let built = kinds.build_all(&read, &Clock::default(), breakers).map_err(|(at, error)| {
         let found = tables.get(at).zip(read.get(at));
@@ -58,16 +61,59 @@ pub(super) fn agents(
             |(table, read)| explain(table, &read.name, &read.kind, &error, source),
         )
     })?;
-    let named = |(table, agent): (AgentTable, Box<dyn Agent>)| {
+    let named = |((table, agent), aliases): ((AgentTable, Box<dyn Agent>), Vec<String>)| {
         let key_warning = kinds.key_warning(&table.kind, &table.keys);
-        Named { name: table.name, kind: table.kind, agent, key_warning }
+        Named { name: table.name, aliases, kind: table.kind, agent, key_warning }
     };
-    Ok(read.into_iter().zip(built).map(named).collect())
+    Ok(read.into_iter().zip(built).zip(aliases).map(named).collect())
+}
+
+/// The other names of each agent. Nobody else may have one of them.
+fn aliases(
+    tables: &[Table],
+    read: &[AgentTable],
+    source: Source<'_>,
+) -> Result<Vec<Vec<String>>, Failure> {
+    let mut taken: Vec<String> = read.iter().map(|table| table.name.clone()).collect();
+    let mut all = Vec::new();
+    for table in tables {
+        let wrong = |why: &str| source.mistake(place(table, ALIASES), &format!("agents: {why}"));
+        let given = table.iter().find(|(key, _)| key.as_ref() == ALIASES);
+        let own: Option<Vec<String>> = given
+            .map(|(_, value)| serde_json::from_value(value.as_ref().clone()))
+            .transpose()
+            .map_err(|_| wrong("aliases: expected a list of strings"))?;
+        let own = own.unwrap_or_default();
+        for alias in &own {
+            if !is_alias(alias) {
+                return Err(wrong(&format!(
+                    "the alias {alias:?} may hold letters, digits, '-', '_', '.', ':', '@' and '/' only"
+                )));
+            }
+            if taken.contains(alias) {
+                return Err(wrong(&format!("the alias {alias:?} is the name of another agent")));
+            }
+            taken.push(alias.clone());
+        }
+        all.push(own);
+    }
+    Ok(all)
+}
+
+/// The key that every kind has beside `name` and `kind`.
+const ALIASES: &str = "aliases";
+
+/// Names of models have more signs than those of agents.
+fn is_alias(alias: &str) -> bool {
+    let is_plain =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '@' | '/');
+    alias.chars().all(is_plain) && alias.chars().any(|c| c.is_ascii_alphanumeric())
 }
 
 /// The kind's keys.
 fn keys(table: &Table) -> Map<String, Value> {
-    let own = table.iter().filter(|(key, _)| !matches!(key.as_ref().as_str(), "name" | "kind"));
+    let is_ours = |key: &str| matches!(key, "name" | "kind" | ALIASES);
+    let own = table.iter().filter(|(key, _)| !is_ours(key.as_ref()));
     own.map(|(key, value)| (key.as_ref().clone(), value.as_ref().clone())).collect()
 }
 
@@ -124,12 +170,12 @@ fn explain(
     let source = if is_secret { source.unquoted() } else { source };
     let at = error.key().and_then(|key| place(table, key)).or_else(|| place(table, "name"));
     let failure = source.mistake(at, &format!("agents: {name} ({kind}): {error}"));
-    let wrong = match (error.key(), error.value()) {
-        (_, Some(value)) => value,
-        (Some(key), None) => key,
+    let (wrong, also) = match (error.key(), error.value()) {
+        (_, Some(value)) => (value, None),
+        (Some(key), None) => (key, error.known().next().map(|_| ALIASES)),
         (None, None) => return failure,
     };
-    match nearest(wrong, error.known()) {
+    match nearest(wrong, error.known().chain(also)) {
         Some(close) => failure.with_help(format!("did you mean `{close}`?")),
         None => failure,
     }
@@ -243,6 +289,28 @@ mod tests {
         let twice = "[[agents]]\nname = \"a\"\nkind = \"demo\"\n[[agents]]\nname = \"a\"\nkind \
          = \"demo\"\n";
         assert!(read(twice).unwrap_err().contains("is taken"));
+    }
+
+    #[test]
+    fn an_alias_that_is_taken_or_no_name_is_refused_with_its_line() {
+        let table = |name: &str, aliases: &str| {
+            format!("[[agents]]\nname = {name:?}\nkind = \"demo\"\naliases = {aliases}\n")
+        };
+        let both = |a: &str, b: &str| read(&(table("a", a) + &table("b", b)));
+        assert_eq!(both("[\"gpt-4o\", \"qwen/qwen3:8b\"]", "[]").unwrap(), ["a", "b"]);
+        for (a, b, line, why) in [
+            ("[\"x\"]", "[\"x\"]", 8, "is the name of another"),
+            ("[\"x\", \"x\"]", "[]", 4, "is the name of another"),
+            ("[\"b\"]", "[]", 4, "is the name of another"),
+            ("[]", "[\"a\"]", 8, "is the name of another"),
+            ("[]", "[\"a b\"]", 8, "letters"),
+            ("[]", "[\"..\"]", 8, "letters"),
+            ("[]", "\"x\"", 8, "a list of strings"),
+        ] {
+            let failure = both(a, b).unwrap_err();
+            assert!(failure.contains(&format!("line {line}")), "{failure}");
+            assert!(failure.contains(why), "{failure}");
+        }
     }
 
     #[test]
