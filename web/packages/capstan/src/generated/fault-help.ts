@@ -128,6 +128,10 @@ export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: s
     "meaning": "The gateway's account at the upstream has no credit or is on hold.",
     "remedy": "Operators top up the account; clients cannot help it."
   },
+  "model_not_found": {
+    "meaning": "The provider does not know the agent's model, or the agent's key may not use it.",
+    "remedy": "Operators correct the agent's `model`; the log names the address that lists the models. Clients ask another agent."
+  },
   "context_length_exceeded": {
     "meaning": "The prompt exceeds the model's context window.",
     "remedy": "Send a shorter conversation or choose a model with a larger window."
@@ -135,6 +139,10 @@ export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: s
   "content_refused": {
     "meaning": "The model or its content filter refused.",
     "remedy": "Ask differently; the same request is refused again."
+  },
+  "not_translated": {
+    "meaning": "The request or the answer has parts that only one provider's protocol knows, and the other side speaks another one. details.left_out names them.",
+    "remedy": "Nothing, or call an agent that speaks the protocol of the request."
   },
   "attempt_diverged": {
     "meaning": "A later attempt said something else, and this client cannot handle a stream_reset.",

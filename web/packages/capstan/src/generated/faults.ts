@@ -410,6 +410,18 @@ export const CATALOGUE = [
     "message": "The quota at an external service is spent."
   },
   {
+    "code": "model_not_found",
+    "agui_code": "UPSTREAM_ERROR",
+    "status": 502,
+    "slug": "model-not-found",
+    "severity": "FATAL",
+    "domain": "llm",
+    "retryable": false,
+    "retry_after": null,
+    "title": "No such model",
+    "message": "The model of this agent does not exist at its provider."
+  },
+  {
     "code": "context_length_exceeded",
     "agui_code": "UPSTREAM_ERROR",
     "status": 502,
@@ -432,6 +444,18 @@ export const CATALOGUE = [
     "retry_after": null,
     "title": "The model declined",
     "message": "The model declined to answer this."
+  },
+  {
+    "code": "not_translated",
+    "agui_code": "UPSTREAM_ERROR",
+    "status": 502,
+    "slug": "not-translated",
+    "severity": "FATAL",
+    "domain": "llm",
+    "retryable": false,
+    "retry_after": null,
+    "title": "Something was left out",
+    "message": "Parts of this could not be translated."
   },
   {
     "code": "attempt_diverged",

@@ -366,6 +366,14 @@ export type Context = {
   value: string;
 };
 
+/** A provider's protocol. */
+export const Dialect = {
+  OPENAI-CHAT: "openai-chat",
+  OPENAI-RESPONSES: "openai-responses",
+  ANTHROPIC-MESSAGES: "anthropic-messages",
+} as const;
+export type Dialect = (typeof Dialect)[keyof typeof Dialect];
+
 /** Where a failure comes from. */
 export const ErrorDomain = {
   CLIENT: "client",
@@ -481,6 +489,25 @@ export const Modality = {
 } as const;
 export type Modality = (typeof Modality)[keyof typeof Modality];
 
+/**
+ * A part of a message that only its provider understands: a thinking block with its signature, an
+ * encrypted reasoning item.
+ */
+export type NativePart = {
+  /** The protocol. */
+  dialect: Dialect;
+  /** The host that answered, with its port if that is not the usual one. */
+  provider: string;
+  /** The model that was asked for. */
+  model: string;
+  /** The part without its text. */
+  part: unknown;
+  /** The JSON pointer at which the text belongs. */
+  text_at?: string | null;
+  /** The text. */
+  text?: string;
+};
+
 /** Why a run finished. Clients before 1.0 reject `cancelled`. */
 export type Outcome = {
   type: "success";
@@ -541,7 +568,7 @@ export type Part = {
   type: "reasoning";
   /** The thought. */
   content: string;
-};
+} | NativePart;
 
 /** Where a part's bytes come from. */
 export type PartSource = {
@@ -849,6 +876,8 @@ export type Tool = {
   description: string;
   /** A JSON Schema of its arguments. */
   parameters?: unknown;
+  /** Whether a model's arguments must follow the schema exactly (an extension). */
+  strict?: boolean | null;
   /** Anything else. */
   metadata?: Record<string, unknown> | null;
 };
