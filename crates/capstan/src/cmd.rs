@@ -4,6 +4,8 @@ mod agents;
 mod chaos;
 mod chat;
 mod check;
+mod claude;
+mod codex;
 mod completions;
 mod config;
 mod connection;
@@ -12,6 +14,7 @@ mod fake_provider;
 mod input;
 mod journal;
 mod key;
+mod launch;
 mod logs;
 mod outcome;
 mod replay;
@@ -40,6 +43,8 @@ const USAGE: u8 = 2;
 pub(crate) enum Command {
     Serve(serve::Args),
     Chat(chat::Args),
+    Claude(claude::Args),
+    Codex(codex::Args),
     Agents(agents::Args),
     Streams(streams::Args),
     Tail(tail::Args),
@@ -62,6 +67,8 @@ impl Command {
         match self {
             Self::Serve(args) => args.run(),
             Self::Chat(args) => args.run(),
+            Self::Claude(args) => args.run(),
+            Self::Codex(args) => args.run(),
             Self::Agents(args) => args.run(),
             Self::Streams(args) => args.run(),
             Self::Tail(args) => args.run(),

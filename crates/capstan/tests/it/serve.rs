@@ -9,6 +9,7 @@ mod chat;
 mod check;
 pub(crate) mod client;
 pub(crate) mod clocks;
+mod coding_clis;
 mod debug;
 mod drain;
 #[cfg(debug_assertions)]

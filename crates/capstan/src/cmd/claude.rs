@@ -1,0 +1,92 @@
+//! `capstan claude`: Claude Code, with a gateway as its model.
+
+use std::io::{self, Write as _};
+use std::process::{Command, ExitCode};
+
+use super::Failure;
+use super::launch::{Launch, Program, quoted};
+
+const PROGRAM: Program =
+    Program { name: "claude", install: "npm install -g @anthropic-ai/claude-code" };
+
+/// Claude Code asks for a login if it has neither a key nor a token.
+const NO_KEY: &str = "none";
+
+const TOKEN: &str = "ANTHROPIC_AUTH_TOKEN";
+
+/// The names under which it asks for a model: its own one, and those of its helpers.
+const MODELS: [&str; 4] = [
+    "ANTHROPIC_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+];
+
+/// What would lead it past the gateway.
+const OTHER_WAYS: [&str; 4] = [
+    "ANTHROPIC_API_KEY",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+];
+
+/// Start Claude Code with an agent of a server as its model
+///
+/// Arguments after `--` are Claude Code's own: `capstan claude -- -p 'What is a capstan?'`.
+/// `eval "$(capstan claude --print)"` sets the variables in a shell instead.
+///
+/// Exit codes: Claude Code's own once it has started; before that 1 refused; 2 wrong usage, or it
+/// is not installed; 3 no connection; 4 the server does not speak the protocol.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    launch: Launch,
+
+    /// Claude Code sends nothing to anybody but the gateway: no telemetry, no updates
+    #[arg(long)]
+    private: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let agent = match self.launch.agent()? {
+            Ok(agent) => agent,
+            Err(code) => return Ok(code),
+        };
+        if self.launch.print {
+            return self.print(&agent);
+        }
+        let key = self.launch.key().unwrap_or(NO_KEY).to_owned();
+        self.launch.start(&PROGRAM, |command| {
+            self.prepare(command, &agent);
+            command.env(TOKEN, key);
+        })
+    }
+
+    fn prepare(&self, command: &mut Command, agent: &str) {
+        for (name, value) in self.variables(agent) {
+            command.env(name, value);
+        }
+        for name in OTHER_WAYS {
+            command.env_remove(name);
+        }
+    }
+
+    /// All but the key.
+    fn variables<'a>(&'a self, agent: &'a str) -> impl Iterator<Item = (&'static str, &'a str)> {
+        let url = [("ANTHROPIC_BASE_URL", self.launch.url())];
+        let private = self.private.then_some(("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"));
+        url.into_iter().chain(MODELS.map(|name| (name, agent))).chain(private)
+    }
+
+    fn print(&self, agent: &str) -> Result<ExitCode, Failure> {
+        let mut out = io::stdout().lock();
+        for (name, value) in self.variables(agent) {
+            writeln!(out, "export {name}={}", quoted(value))?;
+        }
+        let key = self.launch.shown_key().unwrap_or_else(|| quoted(NO_KEY));
+        writeln!(out, "export {TOKEN}={key}")?;
+        writeln!(out, "unset {}", OTHER_WAYS.join(" "))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
