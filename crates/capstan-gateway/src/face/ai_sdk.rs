@@ -14,6 +14,7 @@ mod mapping;
 mod message;
 mod restate;
 mod routes;
+mod start_index;
 mod writer;
 
 use std::sync::Arc;
@@ -32,13 +33,14 @@ use crate::face::post;
 use crate::face::reader::ViewerKind;
 use crate::face::{FaceContext, Items};
 use crate::openapi::{Model, Routes, model};
-use ask::{Manner, regenerates};
+use ask::{Manner, is_another};
 use capstan_engine::ask::Ask;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
 use chunk::{Chunk, KINDS};
 use fold::Facts;
 use items::AiSdkItems;
+use start_index::{StartIndex, TAIL};
 use writer::AiSdkWriter;
 
 /// The name under which claims of this face are kept.
@@ -46,6 +48,9 @@ const NAME: &str = "ai-sdk";
 
 /// What kind of fault a refusal is, where its body is a sentence.
 const FAULT_CODE: &str = "x-capstan-code";
+
+/// The run, for a client that comes back to it by its id.
+const RUN_ID: &str = "x-workflow-run-id";
 
 pub(crate) struct AiSdk;
 
@@ -64,11 +69,16 @@ impl Face for AiSdk {
     }
 
     fn response_headers(&self) -> &'static [&'static str] {
-        &["x-vercel-ai-ui-message-stream", "location", FAULT_CODE]
+        &["x-vercel-ai-ui-message-stream", "location", FAULT_CODE, RUN_ID, TAIL]
     }
 
     fn events(&self) -> Model {
         model::<Chunk>
+    }
+
+    /// `WorkflowChatTransport` posts JSON as the text that `fetch` takes it for.
+    fn reads(&self, media_type: &str) -> bool {
+        ["application/json", "text/plain"].iter().any(|read| media_type.eq_ignore_ascii_case(read))
     }
 
     fn event_types(&self) -> &'static [&'static str] {
@@ -86,7 +96,7 @@ impl Face for AiSdk {
         if let Some(key) = given.filter(|key| !key.is_empty()) {
             return Ok(key.to_owned());
         }
-        if regenerates(request.body) {
+        if is_another(request.body) {
             return Ok(Uuid::now_v7().to_string());
         }
         let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
@@ -159,6 +169,9 @@ impl Face for AiSdk {
             None => manner_of(cx, run).await?,
         };
         let (facts, cursor) = (Facts::new(run, manner), opening.point.cursor_in(run));
+        if let Some(StartIndex { first, .. }) = opening.parts.extensions.get() {
+            return Ok(Box::new(AiSdkWriter::counted(run.stream_id, facts, *first)));
+        }
         // Who posts holds the message that it answers.
         let has_continued = opening.view == ViewerKind::Post;
         Ok(Box::new(AiSdkWriter::new(run.stream_id, facts, cursor, has_continued)))
@@ -186,6 +199,12 @@ impl Face for AiSdk {
         headers: &mut HeaderMap,
     ) -> Result<(), Fault> {
         headers.insert("x-vercel-ai-ui-message-stream", HeaderValue::from_static("v1"));
+        if let Ok(id) = HeaderValue::from_str(&opening.run.stream_id.to_string()) {
+            headers.insert(RUN_ID, id);
+        }
+        if let Some(start) = opening.parts.extensions.get::<StartIndex>() {
+            start.name(headers);
+        }
         elsewhere::name(cx, opening.run, opening.parts, headers).await
     }
 }

@@ -133,11 +133,11 @@ async fn a_failure_is_told_in_types_and_then_as_a_sentence() {
     let body_of = submit("c", "/fault rate_limit_exceeded --retry-after 7");
     let told = chunks(&body(post(&server, &body_of).await).await);
     let all = types(&told);
-    assert_eq!(all[all.len() - 3..], ["text-end", "data-capstan-error", "error"]);
-    let fault = &told[told.len() - 2];
+    assert_eq!(all[all.len() - 4..], ["text-end", "data-capstan-error", "error", "finish"]);
+    let fault = &told[told.len() - 3];
     assert_eq!((&fault["transient"], &fault["data"]["severity"]), (&json!(true), &json!("FATAL")));
-    assert_eq!(told.last().unwrap()["errorText"], fault["data"]["message"]);
-    assert!(!all.contains(&"finish"));
+    assert_eq!(told[told.len() - 2]["errorText"], fault["data"]["message"]);
+    assert_eq!(told.last().unwrap()["finishReason"], "error");
     server.stop().await;
 }
 
@@ -216,7 +216,11 @@ async fn a_chat_is_come_back_to_while_it_runs_and_for_five_minutes_after() {
     assert_eq!(stopped.status(), 204);
     for response in [live, back] {
         let told = chunks(&body(response).await);
-        assert_eq!(told.last().unwrap(), &json!({ "type": "abort", "reason": "cancelled" }));
+        let end = [
+            json!({ "type": "abort", "reason": "cancelled" }),
+            json!({ "type": "finish", "finishReason": "other" }),
+        ];
+        assert_eq!(told[told.len() - 2..], end);
     }
     // A clock that runs a little fast is no clock that was set: time passes.
     for _ in 0..33 {

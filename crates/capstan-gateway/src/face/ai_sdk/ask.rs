@@ -16,8 +16,8 @@ const REGENERATE: &str = "regenerate-message";
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Posted {
-    /// The chat.
-    id: String,
+    /// The chat; `WorkflowChatTransport` does not say it.
+    id: Option<String>,
     /// All of it.
     messages: Option<Vec<UiMessage>>,
     /// Or what is new.
@@ -33,7 +33,7 @@ impl Posted {
 /// The transport sends the whole chat; pages that keep it on the server send its last message.
 pub(super) fn from_ai_sdk(body: &[u8]) -> Result<Ask, Fault> {
     let posted: Posted = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    if posted.id.is_empty() || posted.id.len() > LONGEST_ID {
+    if posted.id.as_ref().is_some_and(|id| id.is_empty() || id.len() > LONGEST_ID) {
         return Err(invalid(&DecodeError::value(
             "id",
             format!("must have 1 to {LONGEST_ID} bytes"),
@@ -55,9 +55,9 @@ pub(super) fn from_ai_sdk(body: &[u8]) -> Result<Ask, Fault> {
         }
     };
     let is_whole = is_whole(&messages, !answers.is_empty(), place)? && posted.message.is_none();
-    let chat = Some(posted.id.clone());
+    let (chat, session) = (posted.id.clone(), posted.id.unwrap_or_default());
     let extras = Extras { answers, ..extras };
-    Ok(Ask { chat, is_whole, extras, ..Ask::new(String::new(), posted.id, messages) })
+    Ok(Ask { chat, is_whole, extras, ..Ask::new(String::new(), session, messages) })
 }
 
 /// What the face itself asks a body again: after a restart, and for whoever comes later.
@@ -82,14 +82,16 @@ impl Manner {
     }
 }
 
-/// Whether whoever posted this wants another answer to the same.
-pub(super) fn regenerates(body: &[u8]) -> bool {
+/// Whether this is another question than any before it, whatever it says: its chat is unknown, or
+/// it asks for another answer.
+pub(super) fn is_another(body: &[u8]) -> bool {
     #[derive(Default, Deserialize)]
-    struct Triggered {
+    struct Asked {
+        id: Option<IgnoredAny>,
         trigger: Option<String>,
     }
-    let triggered: Triggered = serde_json::from_slice(body).unwrap_or_default();
-    triggered.trigger.as_deref() == Some(REGENERATE)
+    let asked: Asked = serde_json::from_slice(body).unwrap_or_default();
+    asked.id.is_none() || asked.trigger.as_deref() == Some(REGENERATE)
 }
 
 #[cfg(test)]
@@ -121,6 +123,15 @@ mod tests {
     }
 
     #[test]
+    fn without_a_chat_each_question_is_another() {
+        let body = json!({ "messages": [user()] });
+        let asked = ask(&body).unwrap();
+        assert_eq!((asked.session.as_str(), asked.chat), ("", None));
+        assert!(is_another(body.to_string().as_bytes()));
+        assert!(!is_another(json!({ "id": "c", "messages": [user()] }).to_string().as_bytes()));
+    }
+
+    #[test]
     fn results_alone_go_on_from_what_is_stored() {
         let tool = json!({ "type": "tool-f", "toolCallId": "c", "state": "output-available",
         "input": {}, "output": 1 });
@@ -136,7 +147,7 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_is_named() {
         for (body, place) in [
-            (json!({ "messages": [user()] }), "id: "),
+            (json!({ "id": 1, "messages": [user()] }), "id: "),
             (json!({ "id": "", "messages": [user()] }), "id: must have"),
             (json!({ "id": "c" }), "messages: holds no message of role user"),
             (

@@ -111,6 +111,10 @@ impl Chunk {
         self.kind == DONE
     }
 
+    pub(super) fn is_finish(&self) -> bool {
+        self.kind == "finish"
+    }
+
     /// Of a text or a thought: where it begins or ends.
     pub(super) fn edge(kind: &'static str, id: String) -> Self {
         Self { id: Some(id), ..Self::of(kind) }

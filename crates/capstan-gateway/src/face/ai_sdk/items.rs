@@ -13,6 +13,9 @@ use capstan_engine::faults::journal_fault;
 /// How much is read at once on the way to a place, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);
 
+/// How many chunks begin a message.
+const BEGIN: u64 = 2;
+
 pub(super) struct AiSdkItems {
     fold: Fold,
     is_begun: bool,
@@ -21,16 +24,28 @@ pub(super) struct AiSdkItems {
 impl AiSdkItems {
     /// After packet `after`: what leads there is folded and not told.
     pub(super) async fn after(cx: &FaceContext, run: &Run, after: u64) -> Result<Self, Fault> {
+        Ok(Self::fold_to(cx, run, after).await?.0)
+    }
+
+    /// How many items there are by now. Those that begin the message are there from the start.
+    pub(super) async fn count(cx: &FaceContext, run: &Run) -> Result<u64, Fault> {
+        Ok(Self::fold_to(cx, run, u64::MAX).await?.1.max(BEGIN))
+    }
+
+    /// Folds the packets up to `last`, and counts their items.
+    async fn fold_to(cx: &FaceContext, run: &Run, last: u64) -> Result<(Self, u64), Fault> {
         let facts = Facts::new(run, manner_of(cx, run).await?);
-        let (mut items, mut at) = (Self { fold: Fold::new(facts), is_begun: false }, 0);
-        while at < after {
+        let mut items = Self { fold: Fold::new(facts), is_begun: false };
+        let (mut at, mut count) = (0, 0);
+        while at < last {
             let frames = cx.engine.journal.store().read(run.stream_id, at, STEP.0, STEP.1).await;
             let frames = frames.map_err(journal_fault)?;
-            let Some(last) = frames.last() else { break };
-            at = last.seq;
-            items.take(&frames.into_iter().filter(|frame| frame.seq <= after).collect());
+            let Some(newest) = frames.last() else { break };
+            at = newest.seq;
+            let frames = frames.into_iter().filter(|frame| frame.seq <= last).collect();
+            count += items.take(&frames).len() as u64;
         }
-        Ok(items)
+        Ok((items, count))
     }
 }
 

@@ -59,15 +59,19 @@ impl Fold {
                 Fault::new(FaultKind::AgentExecutionError).to_stream_error(Default::default());
             self.fail(&error, out);
         }
-        if !self.has_failed {
+        if self.has_failed {
+            out.push(Chunk { finish_reason: Some("error"), ..Chunk::of("finish") });
+        } else {
             self.end_text(out);
             if let Close::Report(report) = close {
                 out.push(Chunk::transient("data-capstan-close", report.clone().into()));
             }
             match reason.as_str() {
-                Close::CANCELLED => {
-                    out.push(Chunk { reason: Some(Close::CANCELLED.into()), ..Chunk::of("abort") });
-                }
+                // Not every reader takes an `abort` for the end.
+                Close::CANCELLED => out.extend([
+                    Chunk { reason: Some(Close::CANCELLED.into()), ..Chunk::of("abort") },
+                    Chunk { finish_reason: Some("other"), ..Chunk::of("finish") },
+                ]),
                 reason => self.finish(reason, out),
             }
         }

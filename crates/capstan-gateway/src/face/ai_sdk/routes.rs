@@ -11,10 +11,11 @@ use capstan_journal::{NameKind, Run, RunState};
 use capstan_protocol::fault::Entry;
 use capstan_protocol::{Fault, FaultKind};
 use http::StatusCode;
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema as _, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::chunk::Chunk;
+use super::start_index::{Params, StartIndex};
 use super::{AiSdk, elsewhere};
 use crate::face::FaceContext;
 use crate::face::last_event_id::resume_point;
@@ -136,10 +137,11 @@ const POST: Row = Row {
 const RESUME: Row = Row {
     tag: &TAG,
     summary: "Come back to the newest run of a chat",
-    says: "The whole message from `start`, then live; or what follows `Last-Event-ID`. A run that \
-     ended less than five minutes ago is told as well. \
-        It only looks.",
+    says: "The whole message from `start`, then live; or what follows `Last-Event-ID`, or the \
+     chunks from `startIndex` on. In place of the chat its run may be named. A run that ended less \
+     than five minutes ago is told as well. It only looks.",
     places: &[&CHAT],
+    query: Some(Params::json_schema),
     headers: &[&openapi::CURSOR, &PREFER],
     answers: &[
         STREAM,
@@ -186,7 +188,7 @@ fn chat_body(_: &mut SchemaGenerator) -> Schema {
         "parts": { "type": "array", "items": { "type": "object", "required": ["type"],
             "properties": { "type": { "type": "string" }, "text": { "type": "string" } } } } } });
     let messages = of_user(json_schema!({ "type": "array", "items": message }));
-    json_schema!({ "type": "object", "required": ["id", "messages"], "properties": {
+    json_schema!({ "type": "object", "required": ["messages"], "properties": {
         "id": { "type": "string", "minLength": 1, "maxLength": 1024 },
         "messages": messages,
         "trigger": { "enum": ["submit-message", "regenerate-message"] },
@@ -251,19 +253,32 @@ impl Chat {
         chat
     }
 
-    /// Its newest run, if that is this agent's.
+    /// Its newest run, or the run that has this id, if it is this agent's.
     async fn newest(&self, cx: &FaceContext, tenant: &str) -> Result<Option<Run>, Fault> {
-        let run = lookup::newest(&cx.engine, tenant, NameKind::Chat, &self.id).await?;
+        let run = match lookup::newest(&cx.engine, tenant, NameKind::Chat, &self.id).await? {
+            None => self.run(cx, tenant).await?,
+            run => run,
+        };
         let agent = self.agent.as_deref().map(|name| cx.engine.own_name(name));
         Ok(run.filter(|run| agent.is_none_or(|agent| agent == run.agent)))
     }
+
+    /// A run whose chat nobody has named is found by its own id.
+    async fn run(&self, cx: &FaceContext, tenant: &str) -> Result<Option<Run>, Fault> {
+        match lookup::by_stream(&cx.engine, tenant, &self.id).await {
+            Err(fault) if fault.kind() == FaultKind::StreamNotFound => Ok(None),
+            found => found.map(Some),
+        }
+    }
 }
 
-/// Whether there is something to come back to: by time, whoever has read what.
-fn is_recent(cx: &FaceContext, run: &Run) -> bool {
+/// Whether there is something to come back to: by time, whoever has read what. Who names the run
+/// itself wants that one.
+fn is_there(cx: &FaceContext, run: &Run, chat: &Chat) -> bool {
     let is_past =
         |closed_at| cx.engine.wall.steps().is_past(closed_at, RECENT, cx.engine.wall.now());
-    run.state != RunState::Closed || !run.closed_at.is_some_and(is_past)
+    let is_old = run.state == RunState::Closed && run.closed_at.is_some_and(is_past);
+    !is_old || chat.id == run.stream_id.to_string()
 }
 
 async fn resume(
@@ -273,9 +288,9 @@ async fn resume(
     chat: &Chat,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
-    let (parts, _) = request.into_parts();
+    let (mut parts, _) = request.into_parts();
     let resumed = async {
-        let run = chat.newest(cx, &caller.tenant).await?.filter(|run| is_recent(cx, run));
+        let run = chat.newest(cx, &caller.tenant).await?.filter(|run| is_there(cx, run, chat));
         let Some(run) = run else { return Ok(StatusCode::NO_CONTENT.into_response()) };
         if elsewhere::is_preferred(&parts) {
             return elsewhere::response(cx, &run, &parts).await;
@@ -285,11 +300,15 @@ async fn resume(
         let is_its =
             |point: &ResumePoint| point.cursor.is_none_or(|id| id.stream_id() == run.stream_id);
         let point = Some(point).filter(is_its).unwrap_or_default();
+        if let Some(start) = StartIndex::of(cx, &run, &parts).await? {
+            parts.extensions.insert(start);
+        }
         let opening =
             ViewRequest { run: &run, point, view: ViewerKind::Get, parts: &parts, posted: None };
         post::watch(cx, face, opening).await
     };
-    resumed.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
+    let resumed = resumed.await;
+    resumed.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 async fn stop(

@@ -20,6 +20,9 @@ pub(super) struct AiSdkWriter {
     seen: Option<(u64, u32)>,
     /// Where the run goes on with a message, the reader has that message.
     has_continued: bool,
+    /// The first chunk that the reader asks for, if it counts, and how many were made so far.
+    first: u64,
+    made: u64,
 }
 
 /// The place of the chunk that opens the first step: the first that has an id. A reader that was
@@ -38,7 +41,19 @@ impl AiSdkWriter {
             (cursor.seq, cursor.part.unwrap_or(if cursor.seq == 0 { 0 } else { u32::MAX }))
         });
         let seen = seen.filter(|seen| *seen >= OPENED);
-        Self { stream, fold: Fold::new(facts), seen, has_continued }
+        Self { stream, fold: Fold::new(facts), seen, has_continued, first: 0, made: 0 }
+    }
+
+    /// For a reader that has counted the chunks before `first`, and so has what the run goes on
+    /// with.
+    pub(super) fn counted(stream: Uuid, facts: Facts, first: u64) -> Self {
+        Self { first, ..Self::new(stream, facts, None, true) }
+    }
+
+    /// Counts a chunk; whether the reader has it. It would come back for ever without a `finish`.
+    fn is_counted(&mut self, chunk: &Chunk) -> bool {
+        self.made += 1;
+        self.made <= self.first && !chunk.is_finish()
     }
 
     /// Encodes and counts.
@@ -53,6 +68,9 @@ impl AiSdkWriter {
         for packet in frames.iter().filter_map(sse::decode_packet) {
             for (part, chunk) in (1..).zip(self.fold.take(&packet)) {
                 if self.seen.is_some_and(|seen| (packet.seq, part) <= seen) {
+                    continue;
+                }
+                if !chunk.is_done() && self.is_counted(&chunk) {
                     continue;
                 }
                 is_over |= chunk.is_done();
@@ -78,15 +96,21 @@ impl FaceWriter for AiSdkWriter {
             return Bytes::from_static(sse::HEARTBEAT);
         }
         let mut out = Vec::new();
-        Self::write(cx, None, &self.fold.facts.start(), &mut out);
+        let start = self.fold.facts.start();
+        if !self.is_counted(&start) {
+            Self::write(cx, None, &start, &mut out);
+        }
         if let Some(message) = self.fold.facts.continued.as_ref().filter(|_| !self.has_continued) {
             restate::chunks(message)
                 .iter()
                 .for_each(|chunk| Self::write(cx, None, chunk, &mut out));
         }
         let opened = Cursor::with_part(self.stream, OPENED.0, OPENED.1);
-        Self::write(cx, Some(&opened), &Chunk::of("start-step"), &mut out);
-        out.into()
+        let step = Chunk::of("start-step");
+        if !self.is_counted(&step) {
+            Self::write(cx, Some(&opened), &step, &mut out);
+        }
+        if out.is_empty() { Bytes::from_static(sse::HEARTBEAT) } else { out.into() }
     }
 
     fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
