@@ -14,7 +14,8 @@ const NO_KEY: &str = "none";
 
 const TOKEN: &str = "ANTHROPIC_AUTH_TOKEN";
 
-/// The names under which it asks for a model: its own one, and those of its helpers.
+/// Where it takes the names of models from: its own one, and those of its helpers. Left alone it
+/// asks for Anthropic's models, which it knows, and the first agent answers.
 const MODELS: [&str; 4] = [
     "ANTHROPIC_MODEL",
     "ANTHROPIC_DEFAULT_OPUS_MODEL",
@@ -76,7 +77,8 @@ impl Args {
     fn variables<'a>(&'a self, agent: &'a str) -> impl Iterator<Item = (&'static str, &'a str)> {
         let url = [("ANTHROPIC_BASE_URL", self.launch.url())];
         let private = self.private.then_some(("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"));
-        url.into_iter().chain(MODELS.map(|name| (name, agent))).chain(private)
+        let models = MODELS.into_iter().filter(|_| self.launch.has_agent());
+        url.into_iter().chain(models.map(move |name| (name, agent))).chain(private)
     }
 
     fn print(&self, agent: &str) -> Result<ExitCode, Failure> {

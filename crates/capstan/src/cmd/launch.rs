@@ -64,6 +64,11 @@ impl Launch {
         Failure::usage(message).with_help("`capstan agents` lists those that there are")
     }
 
+    /// Whether somebody has named an agent.
+    pub(super) fn has_agent(&self) -> bool {
+        self.agent.is_some()
+    }
+
     /// The gateway's address, without a slash at its end.
     pub(super) fn url(&self) -> &str {
         self.connection.url().trim_end_matches('/')
