@@ -129,8 +129,11 @@ impl Sealer {
                 continue;
             }
             is_group = false;
-            if is_misplaced(text(item, "call_id"), &seals, issued) && kind.ends_with("_call") {
-                let id = text(item, "call_id");
+            let id = text(item, "call_id");
+            // Codex brings the reasoning of a call that was cut as well, before that of the next.
+            let places = 0..seals.len().max(1);
+            let is_wrong = places.into_iter().all(|at| is_misplaced(id, &seals[at..], issued));
+            if is_wrong && kind.ends_with("_call") {
                 return Some(invalid(format!(
                     "Item '{id}' of type '{kind}' was provided without its required 'reasoning' \
                      item."
@@ -247,6 +250,9 @@ mod tests {
         };
         let own = reasoning(&content);
         assert_eq!(judge(json!([own, call, output])), "");
+        let cut = reasoning(&sealer.seal(Kind::Encrypted, "Hm, hm."));
+        assert_eq!(judge(json!([cut, own, call, output])), "");
+        assert!(judge(json!([own, cut, call, output])).contains("without its required"));
         assert!(judge(json!([call, output])).contains("without its required 'reasoning' item"));
         assert!(judge(json!([reasoning("x"), call])).contains("could not be verified"));
         let foreign = Sealer::new("there").seal(Kind::Encrypted, "Hm.");
