@@ -96,7 +96,7 @@ pub(crate) async fn authenticate(
             response.extensions_mut().insert(OfTenant(tenant));
             (who, response)
         }
-        Err(fault) => (Who::stranger(bearer(&head.headers)), Refusal::from(fault).into_response()),
+        Err(fault) => (Who::stranger(shown(&head.headers)), Refusal::from(fault).into_response()),
     };
     if let Some(fault) = refused_by_credentials(&response) {
         access.audit.refused(who, fault, &method, &path);
@@ -110,7 +110,7 @@ pub(crate) async fn caller(access: &Access, head: &Parts) -> Result<Caller, Faul
     if access.is_local() {
         return Ok(Caller::local());
     }
-    let caller = match (bearer(&head.headers), ticket(head, &query)) {
+    let caller = match (shown(&head.headers), ticket(head, &query)) {
         (Some(shown), _) => holder_of(access, shown)?,
         (None, Some((stream, ticket))) => holder_of_ticket(access, stream, ticket).await?,
         (None, None) => return Err(Fault::new(FaultKind::TenantRequired)),
@@ -199,6 +199,12 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, key) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim()).filter(|key| !key.is_empty())
+}
+
+/// What a caller shows of a key or token. Clients of Anthropic's have a header of their own for it.
+fn shown(headers: &HeaderMap) -> Option<&str> {
+    let own = || headers.get("x-api-key")?.to_str().ok().map(str::trim);
+    bearer(headers).or_else(own).filter(|key| !key.is_empty())
 }
 
 /// Without tenants only this machine may ask: a foreign Host is DNS rebinding, a foreign Origin

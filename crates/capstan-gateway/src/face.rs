@@ -13,11 +13,15 @@ mod context;
 pub(crate) mod delivery;
 pub(crate) mod durable;
 pub(crate) mod last_event_id;
+mod messages;
 #[cfg(test)]
 mod numbers;
 pub(crate) mod openai;
 pub(crate) mod post;
 pub(crate) mod reader;
+mod repeats;
+mod taken_back;
+mod text_or;
 mod trace_context;
 mod writer;
 
@@ -66,6 +70,7 @@ pub(crate) fn all(settings: &FaceSettings) -> Vec<Arc<dyn Face>> {
         Arc::new(agui::Agui::new(settings.agui_error_text)),
         Arc::new(openai::Chat::new(settings.openai_repeats)),
         Arc::new(openai::Responses::new(settings.openai_repeats)),
+        Arc::new(messages::Messages::default()),
         ai_sdk.clone(),
         Arc::new(durable::Durable::new(vec![ai_sdk])),
         Arc::new(a2a::A2a),

@@ -8,12 +8,10 @@
 mod chat;
 mod content;
 mod errors;
-mod held;
 mod members;
 mod models;
 mod output;
 mod parameters;
-mod repeats;
 mod request;
 mod responses;
 

@@ -22,6 +22,7 @@ mod interrupts;
 mod lasting;
 mod ledger;
 mod limits;
+mod messages;
 mod model;
 mod openai_chat;
 mod openai_responses;

@@ -16,11 +16,13 @@ use http::request::Parts;
 
 use self::completion::{Chunk, Completion};
 use self::writer::ChatWriter;
-use super::output::{Output, TakenBack};
+use super::output::Output;
 use super::request::{self, Wants};
-use super::{errors, members, models, parameters, repeats};
+use super::{errors, members, models, parameters};
 use crate::face::FaceContext;
 use crate::face::reader;
+use crate::face::repeats;
+use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
 use capstan_engine::ask::Ask;
@@ -106,7 +108,8 @@ impl Face for Chat {
     }
 
     async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
-        repeats::key(cx, request, NAME, self.attaches_repeats).await
+        let is_repeat = self.attaches_repeats && repeats::is_repeat(request.parts);
+        repeats::key(cx, request, NAME, is_repeat.then_some(&repeats::is_worth_it)).await
     }
 
     /// There is no place in a chat from which one could read on.
@@ -164,7 +167,7 @@ impl Face for Chat {
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let wants_usage =
             opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
-        let taken_back = TakenBack::of(cx, opening.run).await?;
+        let taken_back = TakenBack::unseen(cx, opening.run).await?;
         Ok(Box::new(ChatWriter::new(
             opening.run,
             wants_usage,

@@ -2,15 +2,13 @@
 //! an item of its own, and so is a call that waits for the caller. Calls that the agent has
 //! answered itself are its own business.
 
-use capstan_journal::Run;
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    Close, Event, EventView, Fault, Payload, RawObject, StreamError, StreamPacket, StreamReset,
+    Close, Event, EventView, Payload, RawObject, StreamError, StreamPacket, StreamReset,
 };
 use serde_json::{Map, Value, json};
 
-use crate::face::FaceContext;
-use crate::face::reader::{self, Fold};
+use crate::face::reader::Fold;
 
 /// An item, and the packet that began it.
 #[derive(Debug, Default)]
@@ -162,39 +160,6 @@ impl Fold for Output {
 
 /// The tool by whose name a run asks a person.
 const INTERRUPT: &str = "interrupt";
-
-/// What later attempts have taken back: packets after the first number, up to the second.
-#[derive(Debug, Default)]
-pub(super) struct TakenBack(Vec<(u64, u64)>);
-
-impl TakenBack {
-    /// Of a run as it stands.
-    pub(super) async fn of(cx: &FaceContext, run: &Run) -> Result<Self, Fault> {
-        // Nobody has seen what such a run took back, so that whoever comes later need not either.
-        if !run.is_unseen || run.attempt < 2 {
-            return Ok(Self::default());
-        }
-        Ok(reader::so_far::<Self>(cx, run).await?.transcript)
-    }
-
-    pub(super) fn has(&self, seq: u64) -> bool {
-        self.0.iter().any(|(after, reset)| (after + 1..=*reset).contains(&seq))
-    }
-}
-
-impl Fold for TakenBack {
-    fn take(&mut self, packet: &StreamPacket) {
-        if let Payload::Event(raw) = &packet.payload
-            && let Said::Reset(reset) = Said::of(raw)
-        {
-            self.0.push((reset.after_seq, packet.seq));
-        }
-    }
-
-    fn error(&self) -> Option<&StreamError> {
-        None
-    }
-}
 
 /// What an event is to OpenAI.
 pub(super) enum Said {

@@ -10,8 +10,8 @@ use capstan_protocol::{
 use serde::Deserialize;
 use serde_json::json;
 
-use super::content::TextOr;
 use crate::face::FaceContext;
+use crate::face::text_or::TextOr;
 use capstan_engine::ask::{Ask, invalid};
 
 /// A tool: its members stand under its type in Chat, beside `type` in Responses.

@@ -7,20 +7,20 @@ use axum::Extension;
 use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response;
 use capstan_journal::ArmedBy;
-use capstan_protocol::{DecodeError, Fault, decode};
+use capstan_protocol::decode;
 use http::request::Parts;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::held::Held;
 use super::members::{self, Member};
 use crate::face::FaceContext;
 use crate::face::post::{self, Posted};
+use crate::face::repeats::{Held, KEY};
 use crate::face::{self, Face, RefusalTarget};
 use crate::identity::caller::Caller;
 use crate::openapi::Header;
 use crate::refusal::Refusal;
-use capstan_engine::ask::{LONGEST_ID, invalid};
+use capstan_engine::ask::invalid;
 
 /// How an answer is wanted. It travels in the extensions of the request's head.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -78,14 +78,6 @@ pub(super) async fn answer(
     post::answer(&cx, &caller, &*face, None, &parts, posted).await
 }
 
-pub(super) const KEY: Header = Header {
-    name: "Idempotency-Key",
-    says: "The key under which the request runs at most once. The same request under the same key \
-     attaches to its run and is answered under the same \
-        id; another body is refused.",
-    schema: || json!({ "type": "string", "maxLength": LONGEST_ID }),
-};
-
 pub(super) const EVENTS: Header = Header {
     name: "X-Capstan-Events",
     says: "`all`: events that OpenAI has no word for are told as well, as `capstan.event`, \
@@ -97,15 +89,6 @@ pub(super) const EVENTS: Header = Header {
 /// Whether events of our own are wanted.
 pub(super) fn wants_all_events(parts: &Parts) -> bool {
     post::header_lists(&parts.headers, EVENTS.name, "all")
-}
-
-/// The key of a request, if it has one.
-pub(super) fn key_of(parts: &Parts) -> Result<Option<&str>, Fault> {
-    let Some(value) = parts.headers.get(KEY.name) else { return Ok(None) };
-    let key = value.to_str().ok().filter(|key| !key.is_empty() && key.len() <= LONGEST_ID);
-    let wrong =
-        || DecodeError::value(KEY.name, format!("must have 1 to {LONGEST_ID} plain characters"));
-    key.map(Some).ok_or_else(|| invalid(&wrong()))
 }
 
 /// An SDK sends a request again that has a key and whose answer was to be whole, so it arms. Nobody

@@ -21,11 +21,13 @@ use uuid::Uuid;
 
 use self::object::{Echo, ResponseObject};
 use self::writer::{Manner, ResponseEvent, ResponsesWriter, StartingAfter};
-use super::output::{Output, TakenBack};
+use super::output::Output;
 use super::request::{self, Wants};
-use super::{errors, parameters, repeats};
+use super::{errors, parameters};
 use crate::face::FaceContext;
 use crate::face::reader;
+use crate::face::repeats;
+use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
 use capstan_engine::ask::{Ask, invalid};
@@ -101,7 +103,8 @@ impl Face for Responses {
     }
 
     async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
-        repeats::key(cx, request, NAME, self.attaches_repeats).await
+        let is_repeat = self.attaches_repeats && repeats::is_repeat(request.parts);
+        repeats::key(cx, request, NAME, is_repeat.then_some(&repeats::is_worth_it)).await
     }
 
     /// Whoever reads on does so by GET, with a number.
@@ -184,7 +187,7 @@ impl Face for Responses {
                 .get::<StartingAfter>()
                 .map(|StartingAfter(after)| *after),
             has_all_events: request::wants_all_events(opening.parts),
-            taken_back: TakenBack::of(cx, opening.run).await?,
+            taken_back: TakenBack::unseen(cx, opening.run).await?,
         };
         Ok(Box::new(ResponsesWriter::new(opening.run, echo, manner, cx.engine.settings.exposure)))
     }

@@ -9,8 +9,9 @@ use capstan_protocol::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::content::{Contents, TextOr};
+use super::super::content::Contents;
 use super::super::parameters::{self, Format, ToolSpec, refuse};
+use crate::face::text_or::TextOr;
 use capstan_engine::ask::{Ask, Extras, invalid};
 
 #[derive(Deserialize)]

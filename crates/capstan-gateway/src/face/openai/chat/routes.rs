@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::super::errors::REFUSALS;
 use super::super::models::TAG;
-use super::super::request::KEY;
 use super::completion::{Chunk, Completion};
+use crate::face::repeats::KEY;
 use crate::identity::tickets::STREAM as WATCH;
 use crate::openapi::{self, Answer, Body, Content, Row, model, of_stream};
 

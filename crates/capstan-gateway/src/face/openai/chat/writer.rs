@@ -8,10 +8,11 @@ use capstan_protocol::{
 };
 
 use super::super::errors::{ApiError, ErrorBody};
-use super::super::output::{Output, Said, TakenBack, Usage, block};
+use super::super::output::{Output, Said, Usage, block};
 use super::completion::{Chunk, ChunkChoice, Delta, ToolCall, finish_reason, id_of, seconds};
 use crate::face::FaceContext;
 use crate::face::reader::{self, ViewerKind};
+use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
 /// One response.

@@ -11,11 +11,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::content::{Contents, TextOr};
+use super::super::content::Contents;
 use super::super::errors::CODE;
 use super::super::members::{self, Is};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
 use super::{PREVIOUS, stream_of, unstored};
+use crate::face::text_or::TextOr;
 use capstan_engine::ask::{Ask, Extras, invalid};
 use capstan_engine::interrupts;
 

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::super::content::TextOr;
 use super::object::item_id;
+use crate::face::text_or::TextOr;
 use capstan_engine::ask::invalid;
 
 /// A page of the list has this many, unless asked for more or less, and at most so many.

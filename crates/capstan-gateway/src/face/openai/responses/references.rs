@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::super::content::TextOr;
 use super::super::output::Output;
 use super::NAME;
 use super::items::inputs;
@@ -19,6 +18,7 @@ use super::object::items;
 use crate::face::FaceContext;
 use crate::face::post::Posted;
 use crate::face::reader;
+use crate::face::text_or::TextOr;
 use capstan_engine::ask::body_hash;
 use capstan_engine::cpu_offload;
 use capstan_engine::faults::journal_fault;

@@ -17,7 +17,7 @@ use super::super::errors::REFUSALS;
 use super::super::members;
 use super::super::models::TAG;
 use super::super::output::Output;
-use super::super::request::{self, EVENTS, KEY};
+use super::super::request::{self, EVENTS};
 use super::items::{ItemPage, PageParams};
 use super::object::ResponseObject;
 use super::writer::{ResponseEvent, StartingAfter};
@@ -25,6 +25,7 @@ use super::{NAME, Responses, echo_of, id_of, references, stream_of};
 use crate::face::FaceContext;
 use crate::face::post;
 use crate::face::reader::{self, ViewerKind};
+use crate::face::repeats::{self, KEY};
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::identity::audit::{Deed, Who};
 use crate::identity::caller::Caller;
@@ -53,7 +54,7 @@ pub(super) fn routes(face: Arc<Responses>) -> Routes<FaceContext> {
                             http: HttpRequest| {
         let (face, (parts, body)) = (to.clone(), http.into_parts());
         let read = post::read(&cx, &caller, &*face, &parts, body).await?;
-        let key = request::key_of(&parts);
+        let key = repeats::key_of(&parts);
         let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;
         let followed = followed
             .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;

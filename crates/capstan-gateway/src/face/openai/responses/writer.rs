@@ -12,10 +12,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::errors::ApiError;
-use super::super::output::{Call, Output, Said, Source, TakenBack, block};
+use super::super::output::{Call, Output, Said, Source, block};
 use super::object::{Echo, Item, ResponseObject, Summary, TextPart, item_id, items};
 use crate::face::FaceContext;
 use crate::face::reader::{self, ViewerKind, Whole};
+use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
 /// So many numbers a packet has: the first event of packet 3 is 3072.

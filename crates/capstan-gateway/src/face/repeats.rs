@@ -5,14 +5,15 @@
 use std::time::Duration;
 
 use capstan_journal::{NameKind, Named, Run, RunState};
-use capstan_protocol::{Close, Fault};
+use capstan_protocol::{Close, DecodeError, Fault};
 use http::request::Parts;
+use serde_json::json;
 use uuid::Uuid;
 
-use super::held::Held;
-use super::request;
 use crate::face::FaceContext;
 use crate::face::Request;
+use crate::openapi::Header;
+use capstan_engine::ask::{LONGEST_ID, invalid};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::readers::ReaderGuard;
 use capstan_engine::wall_clock::between;
@@ -25,19 +26,49 @@ const MOST: usize = 32;
 /// has such a key.
 const KEYLESS: &str = "keyless\u{b7}";
 
-/// The key of a request: its own, that of the run which it repeats, or a new one.
-pub(super) async fn key(
+/// Keeps the run that a repeat is for from others that repeat the same, until its answer has begun.
+#[derive(Clone, Default)]
+pub(crate) struct Held(Arc<Mutex<Option<ReaderGuard>>>);
+
+impl Held {
+    fn hold(&self, reading: ReaderGuard) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
+    }
+}
+
+pub(crate) const KEY: Header = Header {
+    name: "Idempotency-Key",
+    says: "The key under which the request runs at most once. The same request under the same key \
+     attaches to its run and is answered under the same \
+        id; another body is refused.",
+    schema: || json!({ "type": "string", "maxLength": LONGEST_ID }),
+};
+
+/// The key that a request has in its head, if it has one.
+pub(crate) fn key_of(parts: &Parts) -> Result<Option<&str>, Fault> {
+    let Some(value) = parts.headers.get(KEY.name) else { return Ok(None) };
+    let key = value.to_str().ok().filter(|key| !key.is_empty() && key.len() <= LONGEST_ID);
+    let wrong =
+        || DecodeError::value(KEY.name, format!("must have 1 to {LONGEST_ID} plain characters"));
+    key.map(Some).ok_or_else(|| invalid(&wrong()))
+}
+
+/// Which runs of the same body a request may be a repeat of.
+pub(crate) type MayRepeat<'a> = &'a (dyn Fn(&Run) -> bool + Sync);
+
+/// The key of a request: its own, that of the run which it repeats, or a new one. Without
+/// `may_repeat` it repeats none.
+pub(crate) async fn key(
     cx: &FaceContext,
     request: &Request<'_>,
     face: &str,
-    attaches_repeats: bool,
+    may_repeat: Option<MayRepeat<'_>>,
 ) -> Result<String, Fault> {
-    if let Some(key) = request::key_of(request.parts)? {
+    if let Some(key) = key_of(request.parts)? {
         return Ok(key.to_owned());
     }
-    if attaches_repeats
-        && is_repeat(request.parts)
-        && let Some(run) = repeated(cx, request, face).await?
+    if let Some(may_repeat) = may_repeat
+        && let Some(run) = repeated(cx, request, face, may_repeat).await?
     {
         return Ok(run.key);
     }
@@ -45,11 +76,12 @@ pub(super) async fn key(
 }
 
 /// Whether nobody can name the run in a request: it was made up for one.
-pub(super) fn is_keyless(run: &Run) -> bool {
+pub(crate) fn is_keyless(run: &Run) -> bool {
     run.key.starts_with(KEYLESS)
 }
 
-fn is_repeat(parts: &Parts) -> bool {
+/// Whether an SDK says that it sends this request again.
+pub(crate) fn is_repeat(parts: &Parts) -> bool {
     let count = parts.headers.get("x-stainless-retry-count").and_then(|count| count.to_str().ok());
     count.and_then(|count| count.parse::<u64>().ok()).is_some_and(|count| count > 0)
 }
@@ -59,6 +91,7 @@ async fn repeated(
     cx: &FaceContext,
     request: &Request<'_>,
     face: &str,
+    may_repeat: MayRepeat<'_>,
 ) -> Result<Option<Run>, Fault> {
     let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
     let named = cx
@@ -72,7 +105,7 @@ async fn repeated(
         run.face == face
             && is_keyless(run)
             && between(run.created_at, now) <= WITHIN
-            && is_worth_it(run)
+            && may_repeat(run)
     };
     for run in named.map_err(journal_fault)?.into_iter().filter(is_candidate) {
         if let Some(reading) = ReaderGuard::alone(&cx.engine, &run).await {
@@ -86,7 +119,7 @@ async fn repeated(
 }
 
 /// It runs, waits, or has an answer. After a failure a repeat is there to try again.
-fn is_worth_it(run: &Run) -> bool {
+pub(crate) fn is_worth_it(run: &Run) -> bool {
     match run.state {
         RunState::Running | RunState::Waiting => true,
         RunState::Closed => run.fault.is_none() && run.reason.as_deref() != Some(Close::CANCELLED),

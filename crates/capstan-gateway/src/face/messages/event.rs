@@ -1,0 +1,95 @@
+//! The events of a streamed answer.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// What takes the events of an answer, in their order.
+pub(super) trait Sink {
+    fn take(&mut self, event: Event<'_>);
+}
+
+/// An event.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Event<'a> {
+    MessageStart {
+        message: &'a Value,
+    },
+    ContentBlockStart {
+        index: usize,
+        content_block: &'a Value,
+    },
+    ContentBlockDelta {
+        index: usize,
+        delta: &'a Piece<'a>,
+    },
+    ContentBlockStop {
+        index: usize,
+    },
+    MessageStop,
+    /// As its provider wrote it: the `message_delta` of an answer, or what is new.
+    #[serde(untagged)]
+    Raw(&'a Value),
+}
+
+/// A piece of a block.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(tag = "type")]
+pub(super) enum Piece<'a> {
+    #[serde(rename = "text_delta")]
+    Text { text: Cow<'a, str> },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: Cow<'a, str> },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: Cow<'a, str> },
+    #[serde(rename = "input_json_delta")]
+    Json { partial_json: Cow<'a, str> },
+    #[serde(untagged)]
+    Raw(Value),
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn text(text: &'a str) -> Self {
+        Self::Text { text: text.into() }
+    }
+
+    pub(super) fn thinking(thought: &'a str) -> Self {
+        Self::Thinking { thinking: thought.into() }
+    }
+
+    pub(super) fn signature(signature: &'a str) -> Self {
+        Self::Signature { signature: signature.into() }
+    }
+
+    pub(super) fn json(piece: &'a str) -> Self {
+        Self::Json { partial_json: piece.into() }
+    }
+
+    pub(super) fn into_owned(self) -> Piece<'static> {
+        let own = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Text { text } => Piece::Text { text: own(text) },
+            Self::Thinking { thinking } => Piece::Thinking { thinking: own(thinking) },
+            Self::Signature { signature } => Piece::Signature { signature: own(signature) },
+            Self::Json { partial_json } => Piece::Json { partial_json: own(partial_json) },
+            Self::Raw(value) => Piece::Raw(value),
+        }
+    }
+}
+
+impl Event<'_> {
+    /// The name that stands beside the data.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::MessageStart { .. } => "message_start",
+            Self::ContentBlockStart { .. } => "content_block_start",
+            Self::ContentBlockDelta { .. } => "content_block_delta",
+            Self::ContentBlockStop { .. } => "content_block_stop",
+            Self::MessageStop => "message_stop",
+            Self::Raw(event) => event.get("type").and_then(Value::as_str).unwrap_or("message"),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A run as one message.
+
+use axum::Json;
+use axum::response::{IntoResponse as _, Response};
+use capstan_protocol::{Payload, StreamError, StreamPacket};
+use serde_json::{Map, Value, json};
+
+use super::event::{Event, Piece, Sink};
+use super::telling::{End, Telling};
+use crate::face::reader::Fold;
+
+/// The packets that count, for it takes the request to tell them.
+#[derive(Default)]
+pub(super) struct Packets {
+    all: Vec<StreamPacket>,
+    error: Option<Box<StreamError>>,
+}
+
+impl Fold for Packets {
+    fn take(&mut self, packet: &StreamPacket) {
+        if let Some(after) = crate::face::taken_back::reset_of(packet) {
+            self.all.retain(|packet| packet.seq <= after);
+            return;
+        }
+        if let Payload::Error(error) = &packet.payload {
+            self.error = Some(error.clone());
+        }
+        self.all.push(packet.clone());
+    }
+
+    fn error(&self) -> Option<&StreamError> {
+        self.error.as_deref()
+    }
+}
+
+/// The message that the packets amount to, or how the run ended otherwise; none if it has not.
+pub(super) fn message(packets: &Packets, mut telling: Telling) -> Option<Result<Value, End>> {
+    let mut message = Message::default();
+    let mut packets = packets.all.iter().cloned();
+    let end = packets.find_map(|packet| telling.take(packet, &mut message))?;
+    Some(match end {
+        End::Whole => Ok(message.done()),
+        other => Err(other),
+    })
+}
+
+pub(super) fn response(message: Value) -> Response {
+    Json(message).into_response()
+}
+
+/// A message as its events make it.
+#[derive(Default)]
+struct Message {
+    head: Map<String, Value>,
+    content: Vec<Value>,
+    /// The arguments of a call, until it stops.
+    arguments: String,
+}
+
+impl Message {
+    fn done(mut self) -> Value {
+        self.head.insert("content".into(), self.content.into());
+        self.head.into()
+    }
+
+    fn add(&mut self, delta: &Piece<'_>) {
+        let Some(Value::Object(block)) = self.content.last_mut() else { return };
+        match delta {
+            Piece::Text { text } => append(block, "text", text),
+            Piece::Thinking { thinking } => append(block, "thinking", thinking),
+            Piece::Signature { signature } => append(block, "signature", signature),
+            Piece::Json { partial_json } => self.arguments.push_str(partial_json),
+            Piece::Raw(delta) => add_raw(block, delta),
+        }
+    }
+
+    fn stop(&mut self) {
+        let arguments = std::mem::take(&mut self.arguments);
+        let Some(Value::Object(block)) = self.content.last_mut() else { return };
+        if !arguments.is_empty() {
+            // What was cut short is no object: the SDKs have no other place for it either.
+            let input = serde_json::from_str(&arguments).unwrap_or_else(|_| json!({}));
+            block.insert("input".into(), input);
+        }
+    }
+
+    fn merge(&mut self, event: &Value) {
+        let Some(members) = event.as_object() else { return };
+        for (name, value) in members.iter().filter(|(name, _)| *name != "type") {
+            match (name.as_str(), value) {
+                ("delta", Value::Object(delta)) => {
+                    self.head.extend(delta.clone());
+                }
+                ("usage", Value::Object(counts)) => {
+                    let usage = self.head.entry("usage").or_insert_with(|| json!({}));
+                    if let Some(usage) = usage.as_object_mut() {
+                        usage.extend(counts.clone());
+                    }
+                }
+                (name, value) => {
+                    self.head.insert(name.to_owned(), value.clone());
+                }
+            }
+        }
+    }
+}
+
+impl Sink for Message {
+    fn take(&mut self, event: Event<'_>) {
+        match event {
+            Event::MessageStart { message } => {
+                self.head = message.as_object().cloned().unwrap_or_default();
+            }
+            Event::ContentBlockStart { content_block, .. } => {
+                self.content.push(content_block.clone());
+            }
+            Event::ContentBlockDelta { delta, .. } => self.add(delta),
+            Event::ContentBlockStop { .. } => self.stop(),
+            Event::Raw(event) if event.get("type").is_some_and(|kind| kind == "message_delta") => {
+                self.merge(event);
+            }
+            Event::Raw(_) | Event::MessageStop => {}
+        }
+    }
+}
+
+fn append(block: &mut Map<String, Value>, name: &str, text: &str) {
+    match block.get_mut(name) {
+        Some(Value::String(known)) => known.push_str(text),
+        _ => {
+            block.insert(name.to_owned(), text.into());
+        }
+    }
+}
+
+/// A delta of a type that is new: its texts go on, its other members replace.
+fn add_raw(block: &mut Map<String, Value>, delta: &Value) {
+    if let Some(citation) = delta.get("citation") {
+        let all = block.entry("citations").or_insert_with(|| json!([]));
+        match all {
+            Value::Array(all) => all.push(citation.clone()),
+            other => *other = json!([citation]),
+        }
+        return;
+    }
+    for (name, value) in delta.as_object().into_iter().flatten().filter(|(name, _)| *name != "type")
+    {
+        match value {
+            Value::String(text) => append(block, name, text),
+            value => {
+                block.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A run as a stream of events. There is no way to take one back, nor to read on: whoever comes
+//! again gets all of them.
+
+use bytes::Bytes;
+use capstan_journal::{Frames, RunState};
+use capstan_protocol::{Exposure, sse};
+use serde::Serialize;
+
+use super::errors::ErrorBody;
+use super::event::{Event, Sink};
+use super::heard::Note;
+use super::telling::{End, Telling};
+use crate::face::FaceContext;
+use crate::face::reader::ViewerKind;
+use crate::face::taken_back::TakenBack;
+use crate::face::{BodyStep, Emit, FaceWriter};
+
+/// One response.
+pub(super) struct MessagesWriter {
+    telling: Telling,
+    /// What is left out.
+    taken_back: TakenBack,
+    exposure: Exposure,
+    request_id: Option<String>,
+    heard: Note,
+}
+
+const PING: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\n";
+
+impl MessagesWriter {
+    pub(super) fn new(
+        telling: Telling,
+        taken_back: TakenBack,
+        exposure: Exposure,
+        request_id: Option<String>,
+        heard: Note,
+    ) -> Self {
+        Self { telling, taken_back, exposure, request_id, heard }
+    }
+
+    /// Takes frames up to the end of the answer, if it is among them.
+    fn tell(&mut self, frames: &Frames, out: &mut Out) -> Option<End> {
+        let packets = frames.iter().filter_map(sse::decode_packet);
+        for packet in packets {
+            if !self.taken_back.has(packet.seq)
+                && let Some(end) = self.telling.take(packet, out)
+            {
+                return Some(end);
+            }
+        }
+        None
+    }
+
+    /// Without `message_stop`: a client that saw one would take the answer for whole.
+    fn fail(&self, mut error: ErrorBody, out: &mut Out) {
+        error.request_id.clone_from(&self.request_id);
+        out.event("error", &error);
+    }
+}
+
+/// The bytes of a response.
+#[derive(Default)]
+struct Out(Vec<u8>);
+
+impl Out {
+    fn event(&mut self, name: &str, data: &impl Serialize) {
+        let json = serde_json::to_string(data).unwrap_or_default();
+        sse::encode_json(None, Some(name), &json, &mut self.0);
+    }
+}
+
+impl Sink for Out {
+    fn take(&mut self, event: Event<'_>) {
+        self.event(event.name(), &event);
+    }
+}
+
+impl FaceWriter for MessagesWriter {
+    fn base(&self) -> u64 {
+        0
+    }
+
+    fn opening(&mut self, _: &FaceContext) -> Bytes {
+        Bytes::new()
+    }
+
+    fn frames<'a>(&'a mut self, _: &'a FaceContext, frames: Frames) -> Emit<'a> {
+        let mut out = Out::default();
+        let Some(end) = self.tell(&frames, &mut out) else {
+            return Emit::Now(BodyStep::Write(out.0.into()));
+        };
+        match end {
+            End::Whole => self.heard.take(),
+            End::Failed(fault) => self.fail(ErrorBody::of(&fault, self.exposure), &mut out),
+            End::Again(fault) => self.fail(ErrorBody::again(&fault, self.exposure), &mut out),
+            End::Stopped => self.fail(ErrorBody::stopped(), &mut out),
+        }
+        Emit::Now(BodyStep::Last(out.0.into()))
+    }
+
+    fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
+        match state {
+            RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
+            // Its end would have been told.
+            RunState::Closed => BodyStep::Cut,
+        }
+    }
+
+    /// A clean end without a last word would be read as success.
+    fn closing(&mut self) -> BodyStep {
+        BodyStep::Cut
+    }
+
+    fn heartbeat(&self) -> &'static [u8] {
+        PING
+    }
+}
