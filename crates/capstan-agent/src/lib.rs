@@ -57,6 +57,12 @@ pub trait Agent: Send + Sync + 'static {
         1
     }
 
+    /// How many tokens its upstream counts in what it would be asked; `None` if nobody there
+    /// counts.
+    async fn count_tokens(&self, _turn: Turn) -> Option<Result<u64, Fault>> {
+        None
+    }
+
     /// What traces say of it.
     fn about(&self) -> About {
         About::default()
@@ -86,6 +92,10 @@ impl Agent for Box<dyn Agent> {
 
     fn max_attempts(&self) -> u32 {
         (**self).max_attempts()
+    }
+
+    async fn count_tokens(&self, turn: Turn) -> Option<Result<u64, Fault>> {
+        (**self).count_tokens(turn).await
     }
 
     fn about(&self) -> About {

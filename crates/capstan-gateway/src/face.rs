@@ -14,6 +14,7 @@ pub(crate) mod delivery;
 pub(crate) mod durable;
 pub(crate) mod last_event_id;
 mod messages;
+mod models;
 #[cfg(test)]
 mod numbers;
 pub(crate) mod openai;

@@ -146,6 +146,10 @@ impl Agent for SharedAgent {
         self.0.max_attempts()
     }
 
+    async fn count_tokens(&self, turn: Turn) -> Option<Result<u64, Fault>> {
+        self.0.count_tokens(turn).await
+    }
+
     fn about(&self) -> About {
         self.0.about()
     }

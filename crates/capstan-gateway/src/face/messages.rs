@@ -6,11 +6,13 @@
 mod begun;
 mod blocks;
 mod content;
+mod count_tokens;
 mod errors;
 mod event;
 mod heard;
 mod parameters;
 mod request;
+mod resume;
 mod routes;
 mod telling;
 mod tools;
@@ -25,6 +27,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::{ConnectInfo, Request as HttpRequest, State};
 use axum::response::Response;
+use bytes::Bytes;
 use capstan_agent::{Work, async_trait};
 use capstan_journal::{ArmedBy, Run};
 use capstan_protocol::{DecodeError, Fault, ResponseFormat};
@@ -34,6 +37,7 @@ use http::{HeaderMap, HeaderValue};
 use self::event::Event;
 use self::heard::Heard;
 use self::request::Wants;
+use self::resume::Place;
 use self::telling::{End, Telling};
 use self::whole::Packets;
 use self::writer::MessagesWriter;
@@ -74,8 +78,16 @@ impl Face for Messages {
     }
 
     fn routes(self: Arc<Self>) -> Routes<FaceContext> {
+        let face = Arc::clone(&self);
+        let count = async move |cx, caller, http| {
+            Box::pin(count_tokens::count(face, cx, caller, http)).await
+        };
         let start = async move |cx, caller, http| Box::pin(start(self, cx, caller, http)).await;
-        Routes::default().post("/v1/messages", start, &routes::POST)
+        Routes::default().post("/v1/messages", start, &routes::POST).post(
+            "/v1/messages/count_tokens",
+            count,
+            &count_tokens::COUNT,
+        )
     }
 
     fn request_headers(&self) -> &'static [&'static str] {
@@ -111,12 +123,12 @@ impl Face for Messages {
 
     async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
         let parts = request.parts;
-        let (is_repeat, has_session) = (repeats::is_repeat(parts), has_session(parts));
-        let may_repeat = |run: &Run| {
-            repeats::is_worth_it(run)
-                && (is_repeat || run.is_open() || self.may_be_lost(run, parts))
-        };
-        repeats::key(cx, request, NAME, (is_repeat || has_session).then_some(&may_repeat)).await
+        if let Some(place) = parts.extensions.get::<Place>() {
+            return Ok(place.key.clone());
+        }
+        let may_repeat = |run: &Run| self.may_repeat(run, parts);
+        let repeats = repeats::is_repeat(parts) || has_session(parts);
+        repeats::key(cx, request, NAME, repeats.then_some(&may_repeat)).await
     }
 
     /// There is no place in an answer from which one could read on.
@@ -186,7 +198,11 @@ impl Face for Messages {
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let run = opening.run;
-        let telling = Telling::new(run, opening.posted.map(offered).unwrap_or_default());
+        let telling = Telling::new(
+            run,
+            opening.posted.map(offered).unwrap_or_default(),
+            behind(opening.parts),
+        );
         let taken_back = TakenBack::of(cx, run).await?;
         let heard = self.heard.by(run.stream_id, peer_of(opening.parts));
         let exposure = cx.engine.settings.exposure;
@@ -213,7 +229,7 @@ impl Messages {
         run: &Run,
     ) -> Result<Response, Fault> {
         let followed = reader::follow::<Packets>(cx, run).await?;
-        let telling = Telling::new(run, offered(request.ask));
+        let telling = Telling::new(run, offered(request.ask), behind(request.parts));
         match followed.told(|whole| whole::message(&whole.transcript, telling)) {
             Some(Ok(message)) => Ok(whole::response(message)),
             Some(Err(End::Stopped)) => Ok(errors::stopped()),
@@ -222,6 +238,13 @@ impl Messages {
                 .fault()
                 .unwrap_or_else(|| Fault::new(capstan_protocol::FaultKind::AgentExecutionError))),
         }
+    }
+
+    /// Whether this may be the run that a client lost.
+    fn may_repeat(&self, run: &Run, parts: &Parts) -> bool {
+        let may_be_lost =
+            || repeats::is_repeat(parts) || run.is_open() || self.may_be_lost(run, parts);
+        repeats::is_worth_it(run) && may_be_lost()
     }
 
     /// Whether an answer that is complete may not have reached whoever asks now. On the connection
@@ -249,12 +272,23 @@ async fn start(
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;
     parts.extensions.insert(wants);
     parts.extensions.insert(repeats::Held::default());
+    if has_session(&parts)
+        && let Some(resumed) = resume::find(&face, &cx, &caller, &parts, &posted.body).await
+    {
+        (posted.body, posted.hash) = (with_head(&resumed.body, &parts), Some(resumed.hash));
+        parts.extensions.insert(resumed.place);
+        return post::answer(&cx, &caller, &*face, None, &parts, posted).await;
+    }
     let size = posted.body.len();
     (posted.hash, posted.body) = cpu_offload::run(size, || {
         let hash = repeat_hash(&parts.headers, &posted.body);
-        (Some(hash), request::with_head(&posted.body, &parts.headers))
+        (Some(hash), with_head(&posted.body, &parts))
     });
     post::answer(&cx, &caller, &*face, None, &parts, posted).await
+}
+
+fn with_head(body: &Bytes, parts: &Parts) -> Bytes {
+    request::with_head(body, &parts.headers)
 }
 
 /// By what a repeat is known: who asks, and what.
@@ -268,6 +302,11 @@ fn repeat_hash(headers: &HeaderMap, body: &[u8]) -> [u8; 32] {
 
 fn has_session(parts: &Parts) -> bool {
     parts.headers.contains_key(routes::SESSION.name)
+}
+
+/// So many blocks of the answer the client has.
+fn behind(parts: &Parts) -> usize {
+    parts.extensions.get::<Place>().map_or(0, |place| place.blocks)
 }
 
 fn peer_of(parts: &Parts) -> Option<SocketAddr> {

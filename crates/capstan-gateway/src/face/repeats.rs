@@ -68,7 +68,8 @@ pub(crate) async fn key(
         return Ok(key.to_owned());
     }
     if let Some(may_repeat) = may_repeat
-        && let Some(run) = repeated(cx, request, face, may_repeat).await?
+        && let Request { tenant, parts, hash, .. } = *request
+        && let Some(run) = repeated(cx, tenant, parts, hash, face, may_repeat).await?
     {
         return Ok(run.key);
     }
@@ -87,18 +88,20 @@ pub(crate) fn is_repeat(parts: &Parts) -> bool {
 }
 
 /// The newest run of this very body that may be what is repeated, and that nobody reads.
-async fn repeated(
+pub(crate) async fn repeated(
     cx: &FaceContext,
-    request: &Request<'_>,
+    tenant: &str,
+    parts: &Parts,
+    hash: [u8; 32],
     face: &str,
     may_repeat: MayRepeat<'_>,
 ) -> Result<Option<Run>, Fault> {
-    let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
+    let hash = hash.map(|byte| format!("{byte:02x}")).concat();
     let named = cx
         .engine
         .journal
         .store()
-        .named(Named { limit: MOST, ..Named::all(request.tenant, NameKind::BodyHash, &hash) })
+        .named(Named { limit: MOST, ..Named::all(tenant, NameKind::BodyHash, &hash) })
         .await;
     let now = cx.engine.wall.now();
     let is_candidate = |run: &Run| {
@@ -109,7 +112,7 @@ async fn repeated(
     };
     for run in named.map_err(journal_fault)?.into_iter().filter(is_candidate) {
         if let Some(reading) = ReaderGuard::alone(&cx.engine, &run).await {
-            if let Some(held) = request.parts.extensions.get::<Held>() {
+            if let Some(held) = parts.extensions.get::<Held>() {
                 held.hold(reading);
             }
             return Ok(Some(run));

@@ -43,6 +43,7 @@ struct Halting(Arc<Semaphore>);
 #[async_trait]
 impl Agent for Halting {
     async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
+        out.event("THOUGHT_TRACE", &json!({ "thought": "A number." })).await?;
         out.delta("one ").await?;
         self.0.acquire().await?.forget();
         out.delta("two").await?;
@@ -290,6 +291,10 @@ async fn a_key_is_shown_in_either_header() {
 
 const SESSION: &str = "x-claude-code-session-id";
 
+fn thought() -> Value {
+    json!({ "type": "thinking", "thinking": "A number.", "signature": "" })
+}
+
 /// Waits until the gateway has noticed so many readers leave.
 async fn until_left(server: &Server, count: usize) {
     while server.clock.asked(Timer::Grace).len() < count {
@@ -324,7 +329,7 @@ async fn a_repeat_in_a_session_gets_the_run_that_nobody_reads() {
     let again = post(&server, &whole, &[(SESSION, "s1")]).await;
     assert_eq!(stream_of(&again), first);
     let again: Value = again.json().await.unwrap();
-    assert_eq!(again["content"], json!([{ "type": "text", "text": "one two" }]));
+    assert_eq!(again["content"], json!([thought(), { "type": "text", "text": "one two" }]));
     assert_eq!(runs(&server).await, 3);
 }
 
@@ -368,4 +373,76 @@ async fn what_was_seen_is_never_taken_back() {
     assert_eq!(stream_of(&again), stream);
     let again: Value = again.json().await.unwrap();
     assert!(again["content"][0]["text"].as_str().unwrap().ends_with("before I spoke."), "{again}");
+}
+
+#[tokio::test]
+async fn who_asks_for_the_rest_of_an_answer_gets_that_of_the_run() {
+    let go_on = Arc::new(Semaphore::new(0));
+    let server = serve_halting(Arc::clone(&go_on)).await;
+    let mut body = streamed(asked("Count."));
+    body["model"] = "halting".into();
+    let mut cut = post(&server, &body, &[(SESSION, "s1")]).await;
+    let stream = stream_of(&cut);
+    while !String::from_utf8_lossy(&cut.chunk().await.unwrap().unwrap()).contains("text_delta") {}
+    drop(cut);
+    until_left(&server, 1).await;
+    go_on.add_permits(1);
+    let sentence =
+        "Your response above was cut off mid-stream. Resume directly from where it stops.";
+    let mut rest = body.clone();
+    let messages = rest["messages"].as_array_mut().unwrap();
+    messages.push(json!({ "role": "assistant", "content": [thought()] }));
+    messages.push(json!({ "role": "user", "content": [{ "type": "text", "text": sentence }] }));
+    let resumed = post(&server, &rest, &[(SESSION, "s1")]).await;
+    assert_eq!(stream_of(&resumed), stream);
+    let told = told(resumed).await;
+    let starts: Vec<_> = told
+        .iter()
+        .filter(|event| event["type"] == "content_block_start")
+        .map(|event| (event["index"].as_u64().unwrap(), event["content_block"]["type"].clone()))
+        .collect();
+    assert_eq!(starts, [(0, json!("text"))]);
+    let text: String = told.iter().filter_map(|event| event["delta"]["text"].as_str()).collect();
+    assert_eq!(text, "one two");
+    // What the run did not say is no part of it: that is another question.
+    go_on.add_permits(1);
+    rest["messages"][1]["content"] = json!([{ "type": "text", "text": "three" }]);
+    let other = post(&server, &rest, &[(SESSION, "s1")]).await;
+    assert_ne!(stream_of(&other), stream);
+}
+
+#[tokio::test]
+async fn the_models_are_the_agents_page_by_page() {
+    let server = serve().await;
+    let list = async |query: &str| {
+        let url = format!("{}/v1/models{query}", server.url);
+        let request = client().get(url).header("anthropic-version", "2023-06-01");
+        request.send().await.unwrap().json::<Value>().await.unwrap()
+    };
+    let ids = |page: &Value| -> Vec<String> {
+        let data = page["data"].as_array().unwrap().iter();
+        data.map(|model| model["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = list("?limit=1000").await;
+    assert_eq!(ids(&all), ["demo", "caller", "halting"]);
+    assert_eq!((&all["has_more"], &all["last_id"]), (&json!(false), &json!("halting")));
+    let first = list("?limit=2").await;
+    assert_eq!((ids(&first).len(), &first["has_more"]), (2, &json!(true)));
+    assert_eq!(ids(&list("?limit=2&after_id=caller").await), ["halting"]);
+    assert_eq!(ids(&list("?limit=1&before_id=caller").await), ["demo"]);
+    assert_eq!(list("/caller").await["type"], "model");
+    assert_eq!(list("/gpt-9").await["error"]["type"], "not_found_error");
+}
+
+#[tokio::test]
+async fn tokens_are_counted_without_a_run() {
+    let server = serve().await;
+    let count = async |text: &str| {
+        let url = format!("{}/v1/messages/count_tokens?beta=true", server.url);
+        let response = client().post(url).json(&asked(text)).send().await.unwrap();
+        let counted: Value = response.json().await.unwrap();
+        counted["input_tokens"].as_u64().unwrap()
+    };
+    assert_eq!(count(&"word ".repeat(80)).await - count("").await, 100);
+    assert_eq!(runs(&server).await, 0);
 }

@@ -43,11 +43,23 @@ pub(super) struct Blocks {
     /// The number of the first that waits.
     next: usize,
     queue: VecDeque<Block>,
+    /// So many the client has, and none of them is sent again.
+    behind: usize,
     shown: Shown,
     has_calls: bool,
 }
 
 impl Blocks {
+    pub(super) fn behind(behind: usize) -> Self {
+        let shown = if behind > 0 { Shown::More } else { Shown::Nothing };
+        Self { behind, shown, ..Self::default() }
+    }
+
+    /// The number of the first that waits, as the client counts; none if it has that one.
+    fn index(&self) -> Option<usize> {
+        self.next.checked_sub(self.behind)
+    }
+
     pub(super) fn shown(&self) -> Shown {
         self.shown
     }
@@ -93,13 +105,16 @@ impl Blocks {
     }
 
     fn add_at(&mut self, at: usize, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+        let index = self.index();
         let Some(block) = self.queue.get_mut(at).filter(|block| !block.is_done) else {
             return false;
         };
-        if at == 0 {
-            sink.take(Event::ContentBlockDelta { index: self.next, delta: &piece });
-        } else {
-            block.pieces.push(piece.into_owned());
+        match index {
+            Some(index) if at == 0 => {
+                sink.take(Event::ContentBlockDelta { index, delta: &piece });
+            }
+            None if at == 0 => {}
+            _ => block.pieces.push(piece.into_owned()),
         }
         true
     }
@@ -130,25 +145,36 @@ impl Blocks {
 
     /// Sends what is due.
     fn send(&mut self, sink: &mut impl Sink) {
-        while let Some(block) = self.queue.front_mut() {
-            let index = self.next;
-            if !block.has_begun {
-                block.has_begun = true;
-                sink.take(Event::ContentBlockStart { index, content_block: &block.start });
-                let is_thinking = block.start.get("type").and_then(Value::as_str);
-                let is_thinking = is_thinking.is_some_and(|kind| kind.ends_with("thinking"));
-                let shown = if is_thinking { Shown::Thinking } else { Shown::More };
-                self.shown = self.shown.max(shown);
-            }
-            for delta in block.pieces.drain(..) {
-                sink.take(Event::ContentBlockDelta { index, delta: &delta });
+        loop {
+            let index = self.index();
+            let Some(block) = self.queue.front_mut() else { return };
+            if let Some(index) = index {
+                self.shown = self.shown.max(block.send(index, sink));
             }
             if !block.is_done {
                 return;
             }
-            sink.take(Event::ContentBlockStop { index });
             self.queue.pop_front();
             self.next += 1;
         }
+    }
+}
+
+impl Block {
+    /// Sends what is due; says what the client sees by it.
+    fn send(&mut self, index: usize, sink: &mut impl Sink) -> Shown {
+        if !self.has_begun {
+            self.has_begun = true;
+            sink.take(Event::ContentBlockStart { index, content_block: &self.start });
+        }
+        for delta in self.pieces.drain(..) {
+            sink.take(Event::ContentBlockDelta { index, delta: &delta });
+        }
+        if self.is_done {
+            sink.take(Event::ContentBlockStop { index });
+        }
+        let kind = self.start.get("type").and_then(Value::as_str);
+        let is_thinking = kind.is_some_and(|kind| kind.ends_with("thinking"));
+        if is_thinking { Shown::Thinking } else { Shown::More }
     }
 }

@@ -59,12 +59,13 @@ pub(super) enum End {
 }
 
 impl Telling {
-    pub(super) fn new(run: &Run, offered: HashSet<String>) -> Self {
+    /// The answer of a run behind its first blocks, which the client has.
+    pub(super) fn new(run: &Run, offered: HashSet<String>, behind: usize) -> Self {
         Self {
             id: format!("msg_{}", run.stream_id.simple()),
             model: run.agent.clone(),
             offered,
-            blocks: Blocks::default(),
+            blocks: Blocks::behind(behind),
             has_begun: false,
             is_native: false,
             template: None,

@@ -44,6 +44,17 @@ pub(super) fn message(packets: &Packets, mut telling: Telling) -> Option<Result<
     })
 }
 
+/// The blocks that have begun so far.
+pub(super) fn blocks(packets: &Packets, mut telling: Telling) -> Vec<Value> {
+    let mut message = Message::default();
+    for packet in packets.all.iter().cloned() {
+        if telling.take(packet, &mut message).is_some() {
+            break;
+        }
+    }
+    message.content
+}
+
 pub(super) fn response(message: Value) -> Response {
     Json(message).into_response()
 }

@@ -1,17 +1,21 @@
-//! `/v1/models`: the agents, by OpenAI's name for whoever answers.
+//! `/v1/models`: the agents, by OpenAI's name for whoever answers. Anthropic's clients ask at the
+//! same address.
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use capstan_protocol::FaultKind;
-use schemars::JsonSchema;
+use http::HeaderMap;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::json;
 
 use super::errors::{self, REFUSALS};
 use crate::face::FaceContext;
 use crate::face::RefusalTarget;
+use crate::face::models::{self, ModelInfo, ModelPage, Page};
 use crate::openapi::{Answer, Content, PathParameter, Row, Tag, model};
+use crate::query::Query;
 use crate::refusal::Refusal;
 use capstan_engine::Registered;
 
@@ -44,8 +48,10 @@ struct ModelList<'a> {
 pub(super) const LIST: Row = Row {
     tag: &TAG,
     summary: "List the models",
-    says: "They are the agents, the default one first, each followed by its aliases.",
-    answers: &[Answer::ok("The agents.", &[Content::Json(model::<ModelList<'_>>)])],
+    says: "They are the agents, the default one first, each followed by its aliases. With the \
+     header `anthropic-version` they are told in Anthropic's words, page by page.",
+    query: Some(model::<Page>),
+    answers: &[Answer::ok("The agents.", &[Content::Json(list_of_either)])],
     refusals: Some(&REFUSALS),
     ..Row::NONE
 };
@@ -53,13 +59,24 @@ pub(super) const LIST: Row = Row {
 pub(super) const GET: Row = Row {
     tag: &TAG,
     summary: "Look up a model",
-    says: "An agent by its name or an alias.",
+    says: "An agent by its name or an alias, in Anthropic's words with the header \
+     `anthropic-version`.",
     places: &[&NAME],
-    answers: &[Answer::ok("The agent.", &[Content::Json(model::<Model<'_>>)])],
+    answers: &[Answer::ok("The agent.", &[Content::Json(either)])],
     faults: &[FaultKind::AgentNotFound],
     refusals: Some(&REFUSALS),
     ..Row::NONE
 };
+
+fn list_of_either(generator: &mut SchemaGenerator) -> Schema {
+    let (own, other) = (model::<ModelList<'_>>(generator), model::<ModelPage<'_>>(generator));
+    json_schema!({ "anyOf": [own, other] })
+}
+
+fn either(generator: &mut SchemaGenerator) -> Schema {
+    let (own, other) = (model::<Model<'_>>(generator), model::<ModelInfo<'_>>(generator));
+    json_schema!({ "anyOf": [own, other] })
+}
 
 const NAME: PathParameter = PathParameter {
     says: "The name of an agent.",
@@ -67,22 +84,39 @@ const NAME: PathParameter = PathParameter {
     example: "demo",
 };
 
-pub(super) async fn list(State(cx): State<FaceContext>) -> Response {
+pub(super) async fn list(
+    State(cx): State<FaceContext>,
+    Query(page): Query<Page>,
+    headers: HeaderMap,
+) -> Response {
     let default = cx.engine.default_agent().map(|agent| agent.id);
     let mut agents: Vec<_> = cx.engine.agents().collect();
     agents.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));
-    let data = agents.into_iter().flat_map(Registered::names).map(Model::from).collect();
+    let names = agents.into_iter().flat_map(Registered::names);
+    if models::is_anthropics(&headers) {
+        return models::list(&names.collect::<Vec<_>>(), &page);
+    }
+    let data = names.map(Model::from).collect();
     Json(ModelList { object: "list", data }).into_response()
 }
 
 pub(super) async fn get(
     State(cx): State<FaceContext>,
     Path(name): Path<String>,
+    headers: HeaderMap,
 ) -> Result<Response, Refusal> {
+    let is_anthropics = models::is_anthropics(&headers);
     if cx.engine.agent(&name).is_some() {
-        return Ok(Json(Model::from(&*name)).into_response());
+        return Ok(match is_anthropics {
+            true => models::get(&name),
+            false => Json(Model::from(&*name)).into_response(),
+        });
     }
     let fault = cx.engine.no_agent(&name);
-    let shaped = errors::response(&cx, &fault, RefusalTarget::Stranger("/v1/models"));
+    let shaped = if is_anthropics {
+        models::unknown(fault.message())
+    } else {
+        errors::response(&cx, &fault, RefusalTarget::Stranger("/v1/models"))
+    };
     Err(Refusal::from(fault).shaped_as(Some(shaped)))
 }
