@@ -2,6 +2,7 @@
 //! names it but a count; so a repeat is known by its body, and attaches to the run that it repeats
 //! instead of starting, and paying for, another.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use capstan_journal::{NameKind, Named, Run, RunState};
