@@ -124,9 +124,11 @@ fn told_by_kind(kind: FaultKind) -> Told {
         K::TenantRequired => "authentication_error",
         K::TenantUnauthorized => "permission_error",
         K::PayloadTooLarge => "request_too_large",
-        K::AgentNotFound | K::RouteNotFound | K::StreamNotFound | K::SessionNotFound => {
-            "not_found_error"
-        }
+        K::AgentNotFound
+        | K::ModelNotFound
+        | K::RouteNotFound
+        | K::StreamNotFound
+        | K::SessionNotFound => "not_found_error",
         K::UpstreamQuota => "billing_error",
         K::ServiceUnavailable | K::RunInterrupted | K::JournalUnavailable => OVERLOADED,
         // The operator's to mend: the caller's key is right.
@@ -167,7 +169,7 @@ fn message_of(fault: &Fault, kind: FaultKind) -> String {
     let message = fault.message();
     match kind {
         FaultKind::ContextLengthExceeded => format!("prompt is too long: {message}"),
-        FaultKind::AgentNotFound => format!("model: {message}"),
+        FaultKind::AgentNotFound | FaultKind::ModelNotFound => format!("model: {message}"),
         _ => message.to_owned(),
     }
 }
