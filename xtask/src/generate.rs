@@ -3,6 +3,7 @@
 mod checks;
 mod cli;
 mod errors;
+mod members;
 mod schema;
 mod typescript;
 
@@ -18,6 +19,18 @@ type Files = BTreeMap<PathBuf, String>;
 /// The document that shows the crates in layers.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
+/// The document that says what becomes of the members of a request.
+const AGENTS: &str = "docs/agents.md";
+
+/// A document with a new text between two marks.
+fn between(text: &str, name: &str, new: &str) -> Result<String, String> {
+    let (begin, end) = (format!("<!-- {name}:begin -->"), format!("<!-- {name}:end -->"));
+    let parts =
+        text.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+    let (before, after) = parts.ok_or_else(|| format!("a document lacks {begin} and {end}"))?;
+    Ok(format!("{before}{begin}\n\n{new}{end}{after}"))
+}
+
 /// Folders that hold nothing but generated files: what is no longer generated is removed there.
 const OWNED: [&str; 2] = ["schemas", "web/packages/capstan/src/generated"];
 
@@ -26,6 +39,8 @@ fn all(root: &Path) -> Result<Files, String> {
         fs::read_to_string(root.join(ARCHITECTURE)).map_err(|e| format!("{ARCHITECTURE}: {e}"))?;
     let mut files = whole();
     files.insert(ARCHITECTURE.into(), dependencies::with_graph(root, &architecture)?);
+    let agents = fs::read_to_string(root.join(AGENTS)).map_err(|e| format!("{AGENTS}: {e}"))?;
+    files.insert(AGENTS.into(), between(&agents, "members", &members::markdown())?);
     Ok(files)
 }
 

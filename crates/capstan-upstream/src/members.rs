@@ -11,9 +11,10 @@ use serde_json::{Map, Value};
 use crate::config::ConfigError;
 use crate::parts::refused_parameter;
 use crate::preset::Preset;
-use crate::provider::LIMITS;
 use crate::request_body::RequestBody;
 
+/// The spellings of a token limit. One that is configured is kept, and no request gets beyond it.
+pub(crate) const LIMITS: [&str; 3] = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
 /// A member that the adapter itself adds; a server that refuses it does not get it.
 const USAGE: &str = "stream_options";
 /// How the name of a message is refused.

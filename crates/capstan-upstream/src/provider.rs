@@ -14,7 +14,7 @@ use crate::api_key::{ApiKey, in_variable};
 use crate::config::{ConfigError, Keys};
 use crate::headers::{Pairs, set_query};
 use crate::http;
-use crate::members::Members;
+use crate::members::{LIMITS, Members};
 use crate::prefill::Prefill;
 use crate::preset::Preset;
 use crate::request_body::{Raw, RequestBody};
@@ -300,9 +300,6 @@ fn key(
     let header = secret.header(prefix).map(|key| (header, key)).into_iter().collect();
     Ok(KeyHeader { secret, header })
 }
-
-/// The spellings of a token limit. One that is configured is kept, and no request gets beyond it.
-pub(crate) const LIMITS: [&str; 3] = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
 
 /// What a request asks for, in the provider's words.
 #[derive(Default)]
