@@ -26,6 +26,8 @@ pub struct Answer {
     pub redacted: bool,
     /// What it says.
     pub text: String,
+    /// It ends with a refusal of this category (Anthropic's Messages alone).
+    pub refusal: Option<String>,
     /// What it calls after that.
     pub tool_calls: Vec<ToolCall>,
 }
@@ -50,6 +52,7 @@ impl Default for Answer {
             signed: false,
             redacted: false,
             text: TEXT.into(),
+            refusal: None,
             tool_calls: Vec::new(),
         }
     }
@@ -64,7 +67,7 @@ impl Answer {
                 signed: false,
                 redacted: false,
                 text: rest.to_owned(),
-                tool_calls: self.tool_calls.clone(),
+                ..self.clone()
             },
             None => self.clone(),
         }

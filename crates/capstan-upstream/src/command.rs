@@ -2,6 +2,7 @@
 
 mod decoder;
 mod lines;
+mod permission;
 mod process;
 mod prompt;
 mod stderr_tail;
@@ -72,6 +73,13 @@ fn yes() -> bool {
     true
 }
 
+/// What a process said, if it did not fail.
+enum Heard {
+    All,
+    /// A question that only a person can answer.
+    Question,
+}
+
 struct Command {
     config: Config,
     retries: Retries,
@@ -124,9 +132,14 @@ impl Command {
         let prompt = prompt::make(turn, self.config.prompt, self.config.history)?;
         let started = Process::start(&self.config, turn, prompt, &self.clock);
         let mut process = started.map_err(|fault| FailedCall::from(fault).refused())?;
-        let Err(fault) = self.listen(&mut process, out).await else {
-            process.end();
-            return Ok(());
+        let fault = match self.listen(&mut process, turn, out).await {
+            Ok(Heard::All) => {
+                process.end();
+                return Ok(());
+            }
+            // It waits for an answer that will come to another process.
+            Ok(Heard::Question) => return Ok(()),
+            Err(fault) => fault,
         };
         let seen = Upstream { stderr: process.stderr_tail().await, ..Upstream::default() };
         Err(fault.with_upstream(seen).into())
@@ -135,11 +148,12 @@ impl Command {
     async fn listen(
         &self,
         process: &mut Process,
+        turn: &Turn,
         out: &mut AttemptWriter<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<Heard, Fault> {
         let began = Instant::now();
         let mut lines = Lines::new(self.config.max_line_bytes.unwrap_or(DEFAULT_MAX_LINE_BYTES));
-        let mut decoder = Decoder::new();
+        let mut decoder = Decoder::with_answers(turn.answers.clone());
         let (mut outputs, mut heard_at, mut ends_at) = (Vec::new(), None, None);
         let mut buffer = BytesMut::with_capacity(64 * 1024);
         loop {
@@ -154,8 +168,14 @@ impl Command {
                 Some(Ok(_)) => lines.push(&buffer),
             }
             let step = take(&mut lines, &mut decoder, &mut outputs);
+            for reply in decoder.take_replies() {
+                process.reply(reply)?;
+            }
             let is_mute = outputs.is_empty();
             out.say(&mut outputs).await.map_err(Fault::from_error)?;
+            if decoder.has_asked() {
+                return Ok(Heard::Question);
+            }
             match step? {
                 Step::Quiet => {}
                 Step::Heard => {
@@ -164,13 +184,16 @@ impl Command {
                         out.alive().map_err(Fault::from_error)?;
                     }
                 }
-                Step::Ending | Step::Done => ends_at = Some(Instant::now() + AFTER_RESULT),
+                Step::Ending | Step::Done => {
+                    process.close_input();
+                    ends_at = Some(Instant::now() + AFTER_RESULT);
+                }
             }
         }
         let ended = decoder.finish(&mut outputs);
         out.say(&mut outputs).await.map_err(Fault::from_error)?;
         match ended {
-            Some(outcome) => outcome,
+            Some(outcome) => outcome.map(|()| Heard::All),
             None => Err(process.failure(ends_at.is_some()).await),
         }
     }

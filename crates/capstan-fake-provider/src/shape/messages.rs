@@ -19,7 +19,8 @@ pub(super) fn frames(asked: &Asked, output: &Output) -> Vec<Frame> {
     }
     blocks.stop(Mark::Finish);
     let delta = json!({ "type": "message_delta", "delta": {
-        "stop_reason": stop_reason(&output.answer), "stop_sequence": null },
+        "stop_reason": stop_reason(&output.answer), "stop_sequence": null,
+        "stop_details": stop_details(&output.answer) },
         "usage": { "input_tokens": input_tokens(asked).0,
         "cache_creation_input_tokens": input_tokens(asked).1, "cache_read_input_tokens": 0,
         "output_tokens": output.tokens() } });
@@ -123,7 +124,18 @@ fn thinking(text: &str) -> Value {
 }
 
 fn stop_reason(answer: &Answer) -> &'static str {
-    if answer.tool_calls.is_empty() { "end_turn" } else { "tool_use" }
+    match answer {
+        Answer { refusal: Some(_), .. } => "refusal",
+        _ if answer.tool_calls.is_empty() => "end_turn",
+        _ => "tool_use",
+    }
+}
+
+fn stop_details(answer: &Answer) -> Value {
+    match &answer.refusal {
+        Some(category) => json!({ "type": "refusal", "category": category, "explanation": null }),
+        None => Value::Null,
+    }
 }
 
 pub(super) fn whole(asked: &Asked, output: &Output) -> Value {
@@ -148,7 +160,7 @@ pub(super) fn whole(asked: &Asked, output: &Output) -> Value {
     }));
     json!({ "id": id(output), "type": "message", "role": "assistant", "model": asked.model,
     "content": content, "stop_reason": stop_reason(answer), "stop_sequence": null,
-    "usage": usage(asked, output.tokens()) })
+    "stop_details": stop_details(answer), "usage": usage(asked, output.tokens()) })
 }
 
 /// Anthropic has types alone, and words of its own; clients match both.

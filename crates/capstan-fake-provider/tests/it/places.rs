@@ -17,6 +17,7 @@ fn thoughtful() -> Script {
         redacted: true,
         text: "I write it down.".into(),
         tool_calls: vec![call],
+        refusal: None,
     })
 }
 

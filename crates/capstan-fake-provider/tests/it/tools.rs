@@ -30,6 +30,7 @@ fn thoughtful(input: Option<&str>) -> Answer {
         redacted: true,
         text: String::new(),
         tool_calls: vec![write(input)],
+        refusal: None,
     }
 }
 
@@ -198,6 +199,19 @@ async fn ids_repeat_for_a_repeated_call_unless_the_script_says_otherwise() {
         assert_eq!(one["content"][2]["id"] != two["content"][2]["id"], is_unique);
         assert_eq!(document(&provider, PATHS[2], &second_turn(&two["content"])).await.0, 200);
     }
+}
+
+#[tokio::test]
+async fn a_refusal_ends_with_its_category() {
+    let refusal = Some("cyber".to_owned());
+    let provider = start(writer(Answer { refusal, tool_calls: vec![], ..thoughtful(None) })).await;
+    let (_, refused) = document(&provider, PATHS[2], &first_turn()).await;
+    assert_eq!(refused["stop_reason"], "refusal");
+    assert_eq!(refused["stop_details"]["category"], "cyber");
+    let mut streamed = first_turn();
+    streamed["stream"] = true.into();
+    let (body, _) = read(send(&provider, PATHS[2], &streamed).await.unwrap()).await;
+    assert!(body.contains("\"stop_reason\":\"refusal\"") && body.contains("\"cyber\""), "{body}");
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
-//! Lines of stream-json, with ADR 0004's errors, into outputs.
+//! Lines of stream-json, with ADR 0004's errors and the news of later CLIs, into outputs.
 //!
 //! Messages and their errors are put together by the protocol crate's [`Assembler`]; this file
 //! decides what a reader sees while they come, and what the run's end is.
 
-use capstan_agent::Output;
+use std::sync::Arc;
+
+use capstan_agent::{Interrupt, Output, ResumeEntry};
 use capstan_protocol::assistant::{
     Assembler, AssistantError, AssistantMessage, Block, Frame, Line, RateLimitEvent, ResultMessage,
     StreamEvent,
@@ -14,7 +16,8 @@ use capstan_protocol::{
 };
 use serde_json::{Map, Value};
 
-use super::text::Text;
+use super::permission::{self, REQUEST, Request};
+use super::text::{Stated, Text};
 use crate::api_key::ApiKey;
 use crate::decode::{Step, malformed, member, text};
 use crate::http::short;
@@ -26,6 +29,15 @@ use crate::upstream_failure::UpstreamFailure;
 const SYNTHETIC: &str = "<synthetic>";
 /// The CLI's news that a call of its own has failed and will be made again.
 const API_RETRY: &str = "api_retry";
+/// A model refused, and another one answers in its place, or nobody does.
+const REFUSAL_FALLBACK: &str = "model_refusal_fallback";
+const REFUSAL: &str = "model_refusal_no_fallback";
+/// Another model answers for a reason that is no refusal.
+const FALLBACK: &str = "model_fallback";
+/// The CLI could not save what a later run would go on from.
+const WRITES_LOST: &str = "session_writes_lost";
+/// A fallback that concerns a subagent alone.
+const LOCAL: &str = "local";
 /// A rate limit that is used up, and one that soon will be.
 const REJECTED: &str = "rejected";
 const NEARLY: &str = "allowed_warning";
@@ -41,12 +53,35 @@ pub struct Decoder {
     /// When a used-up rate limit resets, in seconds since the Unix epoch.
     resets_at: Option<i64>,
     has_result: bool,
+    /// A refusal that nobody made up for: its category, which may be unknown.
+    refusal: Option<Option<String>>,
+    /// What people answered to the questions of an earlier process.
+    answers: Arc<[ResumeEntry]>,
+    /// What the process waits for on its standard input.
+    replies: Vec<String>,
+    /// It asked what only a person can answer.
+    has_asked: bool,
 }
 
 impl Decoder {
     /// A decoder at the beginning of a run.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A decoder that knows what people have answered.
+    pub(super) fn with_answers(answers: Arc<[ResumeEntry]>) -> Self {
+        Self { answers, ..Self::default() }
+    }
+
+    /// What the process is to be told, in the order in which it asked.
+    pub(super) fn take_replies(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.replies)
+    }
+
+    /// Whether the run has to stop for a person's answer.
+    pub(super) fn has_asked(&self) -> bool {
+        self.has_asked
     }
 
     /// Takes a line.
@@ -58,16 +93,65 @@ impl Decoder {
         };
         let frame = Frame::from_object(&object).map_err(unreadable)?;
         self.assembler.push(&frame);
-        Ok(self.frame(&frame, out))
+        if matches!(&frame, Frame::Unknown(kind) if kind == REQUEST) {
+            self.request(&Request::of(&object), out);
+            return Ok(Step::Heard);
+        }
+        self.retract(object.get("supersedes"), out);
+        let step = self.frame(&frame, object.get("uuid").and_then(Value::as_str), out);
+        if let Frame::Result(_) = frame {
+            self.deferred(object.get("deferred_tool_use"), out);
+        }
+        Ok(step)
     }
 
-    fn frame(&mut self, frame: &Frame, out: &mut Vec<Output>) -> Step {
+    /// What wants an answer gets it, or becomes a question for a person.
+    fn request(&mut self, request: &Request, out: &mut Vec<Output>) {
+        let Some(tool) = request.tool() else {
+            self.replies.push(request.refusal());
+            return;
+        };
+        let asked = request.interrupt(tool);
+        match self.answers.iter().find(|answer| answer.interrupt_id == asked.id) {
+            Some(answer) => self.replies.push(request.answer(answer)),
+            None => self.ask(asked, out),
+        }
+    }
+
+    fn ask(&mut self, question: Interrupt, out: &mut Vec<Output>) {
+        self.has_asked = true;
+        out.push(Output::Interrupt(Box::new(question)));
+    }
+
+    /// A call that the process put off until a person has decided.
+    fn deferred(&mut self, call: Option<&Value>, out: &mut Vec<Output>) {
+        let Some(call) = call.filter(|call| call.is_object()) else { return };
+        if let Some(tool) = text(call, "name") {
+            self.ask(
+                permission::question(tool, member(call, "input"), text(call, "id"), None),
+                out,
+            );
+        }
+    }
+
+    /// Frames whose text is not part of the answer.
+    fn retract(&mut self, frames: Option<&Value>, out: &mut Vec<Output>) {
+        let frames: Vec<&str> = frames
+            .and_then(Value::as_array)
+            .map(|frames| frames.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default();
+        if !frames.is_empty() {
+            self.text.retract(&frames, out);
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame, uuid: Option<&str>, out: &mut Vec<Output>) -> Step {
         match frame {
             Frame::Assistant(message) if message.parent_tool_use_id.is_some() => {
                 // A subagent's failure is not the run's.
                 out.extend(message.any_error().map(warning));
             }
-            Frame::Assistant(message) => self.assistant(message, out),
+            Frame::Assistant(message) => self.assistant(message, uuid, out),
             Frame::StreamEvent(event) if event.parent_tool_use_id.is_none() => {
                 self.piece(event, out)
             }
@@ -83,10 +167,11 @@ impl Decoder {
             Frame::RateLimit(event) => self.rate_limit(event, out),
             // It works at getting an answer: no silence, and worth telling.
             Frame::System(message) if message.subtype == API_RETRY => {
+                self.text.abandon();
                 out.push(tries_again(&message.data))
             }
             Frame::System(message) => {
-                self.speaks(text(&Value::Object(message.data.clone()), "model"), out);
+                self.news(&message.subtype, &message.data, out);
                 return Step::Quiet;
             }
             Frame::User(_) | Frame::StreamEvent(_) => {}
@@ -95,7 +180,24 @@ impl Decoder {
         Step::Heard
     }
 
-    fn assistant(&mut self, message: &AssistantMessage, out: &mut Vec<Output>) {
+    fn news(&mut self, subtype: &str, data: &Map<String, Value>, out: &mut Vec<Output>) {
+        let word = |name: &str| data.get(name).and_then(Value::as_str);
+        match subtype {
+            REFUSAL_FALLBACK if word("scope") == Some(LOCAL) => {}
+            REFUSAL_FALLBACK => {
+                self.retract(data.get("retracted_message_uuids"), out);
+                self.text.refuse(out);
+                (self.pending, self.refusal) = (None, None);
+                self.speaks(word("fallback_model"), out);
+            }
+            REFUSAL => self.refusal = Some(word("api_refusal_category").map(str::to_owned)),
+            FALLBACK => self.speaks(word("fallback_model"), out),
+            WRITES_LOST => out.push(writes_lost(data)),
+            _ => self.speaks(word("model"), out),
+        }
+    }
+
+    fn assistant(&mut self, message: &AssistantMessage, uuid: Option<&str>, out: &mut Vec<Output>) {
         self.goes_on(out);
         let error = message.any_error().cloned();
         let is_synthetic = message.model == SYNTHETIC;
@@ -106,7 +208,11 @@ impl Decoder {
         if !is_synthetic {
             let said = message.text();
             if !said.is_empty() {
-                self.text.whole(message.id.as_deref(), &said, out);
+                let stated = Stated { id: message.id.as_deref(), frame: uuid, text: &said };
+                self.text.whole(stated, out);
+            }
+            if message.blocks.iter().any(|block| matches!(block, Block::ToolUse { .. })) {
+                self.text.calls(out);
             }
             blocks(&message.blocks, out);
         }
@@ -117,6 +223,7 @@ impl Decoder {
         match text(&event.event, "type") {
             Some("message_start") => {
                 self.goes_on(out);
+                self.refusal = None;
                 let id = event.event.pointer("/message/id").and_then(Value::as_str);
                 self.text.open(id);
             }
@@ -125,6 +232,7 @@ impl Decoder {
                     self.text.piece(piece, out);
                 }
             }
+            Some("message_stop") => self.text.end(),
             _ => {}
         }
         if let Some(error) = &event.error {
@@ -187,15 +295,19 @@ impl Decoder {
     /// How the run ended by its last result; `None` if there was none.
     pub fn finish(&mut self, out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
         let outcome = std::mem::take(&mut self.assembler).finish();
+        if self.has_asked {
+            return Some(Ok(()));
+        }
         let result = outcome.result.as_ref()?;
+        let refusal = self.refusal.take();
+        let is_refused = refusal.is_some() || result.stop_reason.as_deref() == Some("refusal");
+        let category = refusal.flatten();
+        if !result.is_error && is_refused {
+            return Some(Err(refused(category)));
+        }
         if !result.is_error {
             self.text.settle(out);
-            let is_refused = result.stop_reason.as_deref() == Some("refusal");
-            return Some(if is_refused {
-                Err(Fault::new(FaultKind::ContentRefused))
-            } else {
-                Ok(())
-            });
+            return Some(Ok(()));
         }
         let own =
             outcome.messages.iter().rev().filter(|message| message.parent_tool_use_id.is_none());
@@ -203,6 +315,7 @@ impl Decoder {
         let words =
             words.or_else(|| result.result.clone()).unwrap_or_else(|| result.errors.join(" "));
         let fault = match (typed(result, &words), outcome.error()) {
+            (_, error) if is_refused => with_word(refused(category), error),
             (Some(kind), error) => with_word(Fault::new(kind), error),
             (None, Some(error)) => Fault::from_assistant_error(error, result.api_error_status),
             (None, None) => unnamed(result.api_error_status),
@@ -227,6 +340,15 @@ impl Decoder {
             }
             _ => fault,
         }
+    }
+}
+
+/// The model does not answer this, and no other one does in its place.
+fn refused(category: Option<String>) -> Fault {
+    let fault = Fault::new(FaultKind::ContentRefused);
+    match category {
+        Some(category) => fault.with_detail("refusal_category", category),
+        None => fault,
     }
 }
 
@@ -285,6 +407,20 @@ fn tries_again(news: &Map<String, Value>) -> Output {
     Output::Warning(Box::new(
         fault.with_severity(ErrorSeverity::Warning).to_stream_error(Default::default()),
     ))
+}
+
+/// What this run said is not whole on the agent's disk, so that a later run may miss it. Which
+/// sessions those are is the agent's own business.
+fn writes_lost(news: &Map<String, Value>) -> Output {
+    let fault = Fault::new(FaultKind::UpstreamError)
+        .with_message("The agent could not save its session; a later run may miss a part of it.")
+        .with_severity(ErrorSeverity::Warning);
+    let copy = |fault: Fault, name: &str| match news.get(name) {
+        Some(value) => fault.with_detail(name, value.clone()),
+        None => fault,
+    };
+    let fault = copy(copy(fault, "error_code"), "lost");
+    Output::Warning(Box::new(fault.to_stream_error(Default::default())))
 }
 
 /// A failure that the run survived. What was said about it stays inside: it may name hosts and

@@ -11,6 +11,7 @@ use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command as Program};
+use tokio::sync::mpsc;
 
 use super::Config;
 use super::prompt::Prompt;
@@ -26,6 +27,8 @@ const GRACE: Duration = Duration::from_secs(2);
 
 pub(super) struct Process {
     pub(super) output: ChildStdout,
+    /// What is still to be written to it; nothing if its input ends with its prompt.
+    input: Option<mpsc::UnboundedSender<String>>,
     // Taken by whoever ends it.
     child: Option<Child>,
     group: Option<Pid>,
@@ -49,10 +52,32 @@ impl Process {
             return Err(Fault::new(FaultKind::AgentExecutionError));
         };
         // Beside reading, since a process may speak before it has read everything.
-        tokio::spawn(feed(stdin, prompt.input));
+        let (input, written) = mpsc::unbounded_channel();
+        tokio::spawn(feed(stdin, prompt.input, written));
+        let input = prompt.stays_open.then_some(input);
         let stderr = StderrTail::of(stderr, &config.env);
         let (cancel, clock) = (turn.cancel.clone(), clock.clone());
-        Ok(Self { output, child: Some(child), group, stderr, cancel, clock })
+        Ok(Self { output, input, child: Some(child), group, stderr, cancel, clock })
+    }
+
+    /// Answers what the process asked. One whose input is closed would wait for ever.
+    pub(super) fn reply(&self, line: String) -> Result<(), Fault> {
+        match &self.input {
+            Some(input) => {
+                // A process that reads no more needs no answer.
+                let _ = input.send(line);
+                Ok(())
+            }
+            None => Err(Fault::new(FaultKind::UpstreamError)
+                .with_message("The agent asked something, and its input is closed.")
+                .with_severity(ErrorSeverity::Fatal)
+                .with_retryable(false)),
+        }
+    }
+
+    /// Nothing more will be written: a process that takes several prompts ends by that.
+    pub(super) fn close_input(&mut self) {
+        self.input = None;
     }
 
     /// Why there is no result, from how the process ended.
@@ -223,8 +248,11 @@ fn ended(status: ExitStatus) -> Fault {
 }
 
 /// A process that does not read its input is free not to.
-async fn feed(mut stdin: ChildStdin, input: String) {
+async fn feed(mut stdin: ChildStdin, input: String, mut more: mpsc::UnboundedReceiver<String>) {
     let _ = stdin.write_all(input.as_bytes()).await;
+    while let Some(line) = more.recv().await {
+        let _ = stdin.write_all(line.as_bytes()).await;
+    }
     let _ = stdin.shutdown().await;
 }
 

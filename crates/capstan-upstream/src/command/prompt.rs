@@ -5,6 +5,7 @@ use capstan_protocol::{ChatMessage, Fault, Part, Role};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::permission;
 use crate::anthropic;
 use crate::parts::{PartPath, refused};
 
@@ -26,6 +27,8 @@ pub(crate) enum PromptBy {
 pub(super) struct Prompt {
     pub(super) input: String,
     pub(super) argument: Option<String>,
+    /// Whether its input stays open after it, so that questions can be answered.
+    pub(super) stays_open: bool,
 }
 
 pub(super) fn make(turn: &Turn, by: PromptBy, with_history: bool) -> Result<Prompt, Fault> {
@@ -36,7 +39,7 @@ pub(super) fn make(turn: &Turn, by: PromptBy, with_history: bool) -> Result<Prom
     let text = words(before + &said(turn)?);
     Ok(match by {
         PromptBy::Argument => Prompt { argument: Some(argument(text)), ..Prompt::default() },
-        PromptBy::Stdin | PromptBy::StreamJson => Prompt { input: text, argument: None },
+        PromptBy::Stdin | PromptBy::StreamJson => Prompt { input: text, ..Prompt::default() },
     })
 }
 
@@ -65,6 +68,10 @@ fn said(turn: &Turn) -> Result<String, Fault> {
         }
         text.push_str(&words);
     }
+    for words in turn.answers.iter().map(permission::in_words) {
+        text.push_str(if text.is_empty() { "" } else { "\n\n" });
+        text.push_str(&words);
+    }
     Ok(text)
 }
 
@@ -88,6 +95,11 @@ fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
         let words = plain(turn.history.len() + 1 + at, message)?;
         content.push(json!({ "type": "text", "text": format!("{}: {words}", who(message.role)) }));
     }
+    content.extend(
+        turn.answers
+            .iter()
+            .map(|answer| json!({ "type": "text", "text": permission::in_words(answer) })),
+    );
     if let Some(serde_json::Value::String(text)) =
         content.first_mut().and_then(|block| block.get_mut("text"))
     {
@@ -97,7 +109,7 @@ fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
         content.insert(0, json!({ "type": "text", "text": before }));
     }
     let frame = json!({ "type": "user", "message": { "role": "user", "content": content } });
-    Ok(Prompt { input: format!("{frame}\n"), argument: None })
+    Ok(Prompt { input: format!("{frame}\n"), stays_open: true, ..Prompt::default() })
 }
 
 /// The conversation so far, for a process that remembers nothing.

@@ -12,7 +12,9 @@ const GAP: &str = "\n\n";
 /// What was said of the messages, in the order of their coming.
 #[derive(Debug, Default)]
 pub(super) struct Text {
-    /// Bytes of finished text.
+    /// Finished text, a block each.
+    blocks: Vec<Finished>,
+    /// Its length in bytes, with a gap that was told after it.
     settled: usize,
     /// The message that it ends with, if that has an id.
     settled_id: Option<String>,
@@ -20,18 +22,47 @@ pub(super) struct Text {
     is_parted: bool,
     /// The message being streamed.
     id: Option<String>,
+    /// Its stream is over.
+    is_over: bool,
     /// What it has said since its last finished block.
     streamed: String,
     /// What a reader has seen beyond the finished text.
     shown: String,
 }
 
+/// A finished block: the frame that stated it, and its text with the gap before it.
+#[derive(Debug)]
+struct Finished {
+    frame: Option<String>,
+    text: String,
+}
+
+/// A block as its frame states it.
+pub(super) struct Stated<'a> {
+    /// The message's id.
+    pub(super) id: Option<&'a str>,
+    /// The frame's own, by which it may be taken back.
+    pub(super) frame: Option<&'a str>,
+    pub(super) text: &'a str,
+}
+
 impl Text {
     /// A message begins.
     pub(super) fn open(&mut self, id: Option<&str>) {
         self.id = id.map(str::to_owned);
+        self.is_over = false;
         self.streamed.clear();
         self.close();
+    }
+
+    /// The stream of a message is over. It may have been cut: nothing follows from it yet.
+    pub(super) fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    /// The message being streamed is void: it will be made again, with or without a stream.
+    pub(super) fn abandon(&mut self) {
+        self.open(None);
     }
 
     /// What comes next is another message, even if it has the same id.
@@ -67,7 +98,8 @@ impl Text {
     }
 
     /// A finished block: this is what stands, whatever was streamed.
-    pub(super) fn whole(&mut self, id: Option<&str>, text: &str, out: &mut Vec<Output>) {
+    pub(super) fn whole(&mut self, stated: Stated<'_>, out: &mut Vec<Output>) {
+        let Stated { id, frame, text } = stated;
         let is_open = id.is_some() && id == self.id.as_deref();
         if !is_open {
             self.streamed.clear();
@@ -88,8 +120,56 @@ impl Text {
         self.shown = self.shown.strip_prefix(text).unwrap_or_default().to_owned();
         self.streamed = self.streamed.strip_prefix(text).unwrap_or_default().to_owned();
         self.settled += text.len();
+        let gap = if self.is_parted { GAP } else { "" };
+        let finished = Finished { frame: frame.map(str::to_owned), text: format!("{gap}{text}") };
+        self.blocks.push(finished);
         (self.settled_id, self.is_parted) = (id.map(str::to_owned), false);
         self.follow(out);
+    }
+
+    /// The message calls a tool, and has said nothing before that: what was shown of a message that
+    /// it replaces is taken back.
+    pub(super) fn calls(&mut self, out: &mut Vec<Output>) {
+        if !self.shown.is_empty() && self.streamed.is_empty() {
+            self.take_back(self.blocks.len(), out);
+        }
+    }
+
+    /// What these frames stated is not part of the answer. What follows it is said again.
+    pub(super) fn retract(&mut self, frames: &[&str], out: &mut Vec<Output>) {
+        let is_named =
+            |block: &Finished| block.frame.as_deref().is_some_and(|frame| frames.contains(&frame));
+        let Some(first) = self.blocks.iter().position(is_named) else { return };
+        let rest: Vec<Finished> =
+            self.blocks.split_off(first).into_iter().filter(|block| !is_named(block)).collect();
+        self.take_back(first, out);
+        for mut block in rest {
+            if self.settled == 0 {
+                block.text = block.text.strip_prefix(GAP).unwrap_or(&block.text).to_owned();
+            }
+            self.settled += block.text.len();
+            out.push(Output::Delta(block.text.clone()));
+            self.blocks.push(block);
+        }
+        self.follow(out);
+    }
+
+    /// The message that was streamed last was refused, and no frame has stated it.
+    pub(super) fn refuse(&mut self, out: &mut Vec<Output>) {
+        if self.is_over && !self.shown.is_empty() {
+            self.streamed.clear();
+            self.take_back(self.blocks.len(), out);
+        }
+    }
+
+    /// Only the first blocks stand.
+    fn take_back(&mut self, blocks: usize, out: &mut Vec<Output>) {
+        self.blocks.truncate(blocks);
+        self.settled = self.blocks.iter().map(|block| block.text.len()).sum();
+        self.shown.clear();
+        self.is_parted = false;
+        self.settled_id = None;
+        out.push(Output::Again { keep: self.settled });
     }
 
     /// The run is over and went well: a stream that was never stated as a whole stands as it is.
@@ -104,6 +184,10 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn stated<'a>(id: Option<&'a str>, text: &'a str) -> Stated<'a> {
+        Stated { id, frame: id, text }
+    }
 
     fn told(out: &[Output]) -> String {
         let mut text = String::new();
@@ -132,10 +216,10 @@ mod tests {
         text.open(Some("a"));
         text.piece("One ", &mut out);
         text.piece("two.", &mut out);
-        text.whole(Some("a"), "One two.", &mut out);
+        text.whole(stated(Some("a"), "One two."), &mut out);
         text.piece("Three.", &mut out);
-        text.whole(Some("a"), "Three.", &mut out);
-        text.whole(Some("b"), "Four.", &mut out);
+        text.whole(stated(Some("a"), "Three."), &mut out);
+        text.whole(stated(Some("b"), "Four."), &mut out);
         assert_eq!(told(&out), "One two.Three.\n\nFour.");
         assert!(!out.iter().any(|output| matches!(output, Output::Again { .. })));
     }
@@ -143,14 +227,14 @@ mod tests {
     #[test]
     fn a_message_that_begins_anew_goes_on_where_the_broken_one_was() {
         let (mut text, mut out) = (Text::default(), Vec::new());
-        text.whole(None, "Before. ", &mut out);
+        text.whole(stated(None, "Before. "), &mut out);
         text.open(Some("a"));
         text.piece("Hello the", &mut out);
         text.open(Some("b"));
         text.piece("Hello", &mut out);
         text.piece(" there.", &mut out);
         assert_eq!(told(&out), "Before. \n\nHello there.");
-        text.whole(Some("b"), "Hello there.", &mut out);
+        text.whole(stated(Some("b"), "Hello there."), &mut out);
         assert_eq!(told(&out), "Before. \n\nHello there.");
         assert!(!out.iter().any(|output| matches!(output, Output::Again { .. })));
     }
@@ -158,14 +242,60 @@ mod tests {
     #[test]
     fn a_message_that_differs_waits_until_it_is_whole() {
         let (mut text, mut out) = (Text::default(), Vec::new());
-        text.whole(None, "Before. ", &mut out);
+        text.whole(stated(None, "Before. "), &mut out);
         text.open(Some("a"));
         text.piece("Partial", &mut out);
         text.open(Some("b"));
         text.piece("More", &mut out);
         assert_eq!(told(&out), "Before. \n\nPartial", "nothing is certain yet");
-        text.whole(Some("b"), "More.", &mut out);
+        text.whole(stated(Some("b"), "More."), &mut out);
         assert_eq!(told(&out), "Before. \n\nMore.");
         assert!(out.contains(&Output::Again { keep: 10 }));
+    }
+
+    #[test]
+    fn what_is_retracted_is_taken_back_and_what_follows_it_is_said_again() {
+        let (mut text, mut out) = (Text::default(), Vec::new());
+        text.whole(stated(Some("a"), "One."), &mut out);
+        text.whole(stated(Some("b"), "Two."), &mut out);
+        text.whole(stated(Some("c"), "Three."), &mut out);
+        text.open(Some("d"));
+        text.piece("Fo", &mut out);
+        text.retract(&["b", "x"], &mut out);
+        text.piece("ur.", &mut out);
+        assert_eq!(told(&out), "One.\n\nThree.\n\nFour.");
+        text.retract(&["a"], &mut out);
+        text.whole(stated(Some("d"), "Four."), &mut out);
+        assert_eq!(told(&out), "Three.\n\nFour.");
+        text.retract(&["a", "b"], &mut out);
+        assert_eq!(told(&out), "Three.\n\nFour.", "it is gone already");
+    }
+
+    #[test]
+    fn a_message_that_says_nothing_in_its_second_try_takes_the_first_back() {
+        let (mut text, mut out) = (Text::default(), Vec::new());
+        text.whole(stated(None, "Before."), &mut out);
+        text.open(Some("a"));
+        text.piece("Partial", &mut out);
+        text.end();
+        text.abandon();
+        text.open(Some("b"));
+        assert_eq!(told(&out), "Before.\n\nPartial", "it may be said again");
+        text.calls(&mut out);
+        assert_eq!(told(&out), "Before.");
+    }
+
+    #[test]
+    fn a_refused_stream_is_taken_back_and_one_that_goes_on_is_not() {
+        let (mut text, mut out) = (Text::default(), Vec::new());
+        text.open(Some("a"));
+        text.piece("I can", &mut out);
+        text.end();
+        text.refuse(&mut out);
+        assert_eq!(told(&out), "");
+        text.open(Some("b"));
+        text.piece("Here", &mut out);
+        text.refuse(&mut out);
+        assert_eq!(told(&out), "Here");
     }
 }

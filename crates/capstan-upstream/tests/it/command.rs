@@ -175,6 +175,210 @@ async fn a_call_that_the_process_makes_again_is_progress_with_status_and_wait() 
     assert_eq!((&details["upstream_status"], &details["retry_after"]), (&json!(529), &json!(2)));
 }
 
+fn stream(event: Value) -> Value {
+    json!({ "type": "stream_event", "uuid": "e", "session_id": "s", "event": event })
+}
+
+/// A message that is streamed and not stated: its beginning, its text, its end.
+fn streamed(id: &str, text: &str) -> Vec<Value> {
+    vec![
+        stream(json!({ "type": "message_start", "message": { "id": id } })),
+        stream(json!({ "type": "content_block_delta", "index": 0, "delta": {
+            "type": "text_delta", "text": text } })),
+        stream(json!({ "type": "message_stop" })),
+    ]
+}
+
+fn framed(uuid: &str, model: &str, said: &str, more: Value) -> Value {
+    let mut frame = json!({ "type": "assistant", "uuid": uuid, "message": { "id": uuid,
+    "model": model, "content": [{ "type": "text", "text": said }] } });
+    frame.as_object_mut().unwrap().extend(keys(more));
+    frame
+}
+
+fn news(subtype: &str, more: Value) -> Value {
+    let mut frame = json!({ "type": "system", "subtype": subtype, "uuid": "n", "session_id": "s" });
+    frame.as_object_mut().unwrap().extend(keys(more));
+    frame
+}
+
+async fn told_of(lines: &[Value]) -> RunSeen {
+    ask(&gateway(agent("command", says(lines))).await, "Hi").await
+}
+
+#[tokio::test]
+async fn a_refused_models_text_is_taken_back_and_close_names_the_one_that_answered() {
+    let fallback = |more: Value| {
+        let mut all = json!({ "trigger": "refusal", "direction": "retry", "original_model": "m-1",
+        "fallback_model": "m-2", "api_refusal_category": "cyber", "content": "…" });
+        all.as_object_mut().unwrap().extend(keys(more));
+        news("model_refusal_fallback", all)
+    };
+    let refused = framed("u1", "m-1", "First I", json!({}));
+    let answer = |more: Value| framed("u2", "m-2", "Here it is.", more);
+    let retracted = || fallback(json!({ "retracted_message_uuids": ["u1"] }));
+    let cases = [
+        vec![refused.clone(), retracted(), answer(json!({}))],
+        vec![refused.clone(), answer(json!({ "supersedes": ["u1"] })), retracted()],
+        [streamed("u1", "First I"), vec![retracted(), answer(json!({}))]].concat(),
+        [
+            vec![refused.clone()],
+            streamed("u2", "Here it is."),
+            vec![answer(json!({ "supersedes": ["u1"] })), retracted()],
+        ]
+        .concat(),
+    ];
+    for mut lines in cases {
+        lines.push(result(json!({})));
+        let told = told_of(&lines).await;
+        assert_eq!(told.text, "Here it is.", "{lines:?}");
+        assert_eq!(told.close.unwrap()["model"], "m-2", "{lines:?}");
+        assert!(told.errors.is_empty(), "{:?}", told.errors);
+    }
+    let local = fallback(json!({ "scope": "local", "retracted_message_uuids": ["u1"] }));
+    let told = told_of(&[refused, local, result(json!({}))]).await;
+    assert_eq!((told.text.as_str(), &told.close.unwrap()["model"]), ("First I", &json!("m-1")));
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_fallback_has_its_category() {
+    let refused = news(
+        "model_refusal_no_fallback",
+        json!({ "original_model": "m-1",
+    "api_refusal_category": "cyber", "content": "http://10.1.2.3 said no" }),
+    );
+    let own = json!({ "type": "assistant", "error": "invalid_request", "message": { "id": "x",
+    "model": "<synthetic>", "content": [{ "type": "text", "text": "I cannot." }] } });
+    for ended in [
+        vec![result(json!({ "stop_reason": "refusal" }))],
+        vec![own, result(json!({ "is_error": true, "result": "API Error: refused" }))],
+    ] {
+        let lines = [vec![refused.clone()], ended].concat();
+        let told = told_of(&lines).await;
+        let fault = told.errors.last().unwrap();
+        assert_eq!(fault.code, "content_refused", "{lines:?}");
+        assert_eq!(fault.details.as_ref().unwrap()["refusal_category"], "cyber");
+        assert!(!told.raw.contains("10.1.2.3"), "{}", told.raw);
+    }
+    let later = [refused, message("a", "After all."), result(json!({}))];
+    let told = told_of(&[&streamed("a", "Af")[..], &later[..]].concat()).await;
+    assert_eq!(told.errors.last().map(|error| error.code.as_str()), Some("content_refused"));
+    let again = [&later[..1], &streamed("a", "After all.")[..], &later[1..]].concat();
+    let told = told_of(&again).await;
+    assert!(told.errors.is_empty() && told.text == "After all.", "{:?}", told.errors);
+}
+
+#[tokio::test]
+async fn lost_writes_are_a_warning_after_the_result() {
+    let lost = news(
+        "session_writes_lost",
+        json!({ "error_code": "ENOSPC",
+    "lost": ["transcript"], "transcript_session_ids": ["8d236771"] }),
+    );
+    let told = told_of(&[message("a", "Done."), result(json!({})), lost]).await;
+    let warning = &told.errors[0];
+    assert_eq!((told.errors.len(), warning.severity), (1, ErrorSeverity::Warning));
+    let details = warning.details.as_ref().unwrap();
+    assert_eq!(
+        (&details["error_code"], &details["lost"]),
+        (&json!("ENOSPC"), &json!(["transcript"]))
+    );
+    assert!(!told.raw.contains("8d236771"), "the agent's own sessions are its business");
+    assert_eq!(told.close.unwrap()["reason"], "completed");
+}
+
+/// As a CLI writes it whose stream was cut: the block is closed, then it says that it tries again.
+#[tokio::test]
+async fn what_an_abandoned_attempt_said_is_gone_on_from_or_taken_back() {
+    let retry = news(
+        "api_retry",
+        json!({ "attempt": 1, "max_retries": 2, "retry_delay_ms": 5,
+    "error_status": null, "error": "unknown" }),
+    );
+    let call = json!({ "type": "assistant", "uuid": "u2", "message": { "id": "b", "model": "m-1",
+    "content": [{ "type": "tool_use", "id": "call_1", "name": "Write", "input": {} }] } });
+    let cut = [streamed("a", "One two "), vec![retry]].concat();
+    for (rest, text) in [
+        (
+            [streamed("b", "One two three."), vec![message("b", "One two three.")]].concat(),
+            "One two three.",
+        ),
+        ([streamed("b", "Another."), vec![message("b", "Another.")]].concat(), "Another."),
+        // Without a stream.
+        (vec![message("b", "One two three.")], "One two three."),
+        (vec![call.clone(), message("c", "Written.")], "Written."),
+        (vec![], ""),
+    ] {
+        let told = told_of(&[cut.clone(), rest.clone(), vec![result(json!({}))]].concat()).await;
+        assert_eq!(told.text, text, "{rest:?} {}", told.raw);
+        assert_eq!(told.errors.len(), 1, "the retry is a WARNING: {:?}", told.errors);
+    }
+}
+
+/// Asks for a tool, and says what it is told.
+const ASKS: &str = r#"read prompt; printf '{"type":"control_request","request_id":"r-1","request":{"subtype":"can_use_tool","tool_name":"Write","input":{"path":"a.txt"},"tool_use_id":"call_1"}}\n'; read reply; case "$reply" in *'"behavior":"allow"'*) said=allowed;; *'"behavior":"deny"'*) said=denied;; *) said=unclear;; esac; printf '{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"%s"}]}}\n' "$said"; printf '{"type":"result","subtype":"success","duration_ms":1,"duration_api_ms":1,"is_error":false,"num_turns":1,"session_id":"s"}\n'; cat"#;
+
+fn interrupts(outputs: &[Output]) -> Vec<capstan_agent::Interrupt> {
+    let asked = |output: &Output| match output {
+        Output::Interrupt(asked) => Some((**asked).clone()),
+        _ => None,
+    };
+    outputs.iter().filter_map(asked).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permission_that_a_process_asks_for_is_an_interrupt_and_its_answer_reaches_the_next() {
+    let config = json!({ "command": ["sh", "-c", ASKS], "prompt": "stream-json" });
+    let (outputs, outcome) = run(agent("command", config.clone()), Turn::new("Write it")).await;
+    outcome.unwrap();
+    let asked = interrupts(&outputs);
+    assert_eq!((asked.len(), asked[0].reason.as_str()), (1, "approval"));
+    assert_eq!(asked[0].tool_call_id.as_deref(), Some("call_1"));
+    assert_eq!(asked[0].metadata.as_ref().unwrap()["input"], json!({ "path": "a.txt" }));
+    assert_eq!(text(&outputs), "", "it was ended while it waited");
+    for (payload, said) in [(json!({ "approved": true }), "allowed"), (json!(false), "denied")] {
+        let mut turn = Turn::new("Write it");
+        turn.answers = vec![capstan_agent::ResumeEntry {
+            interrupt_id: asked[0].id.clone(),
+            status: capstan_agent::ResumeStatus::Resolved,
+            payload: Some(serde_json::from_value(payload).unwrap()),
+            metadata: None,
+        }]
+        .into();
+        let (outputs, outcome) = run(agent("command", config.clone()), turn).await;
+        outcome.unwrap();
+        assert_eq!(text(&outputs), said);
+        assert!(interrupts(&outputs).is_empty());
+    }
+}
+
+/// Whatever way the prompt came: nobody waits for a process that waits for an answer.
+#[tokio::test]
+async fn what_a_process_asks_never_makes_it_hang() {
+    let asks = |request: Value| {
+        json!({ "type": "control_request", "request_id": "r",
+    "request": request })
+    };
+    let permission = asks(json!({ "subtype": "can_use_tool", "tool_name": "Bash",
+    "input": { "command": "ls" } }));
+    let script = |line: &Value| {
+        json!({ "command": ["sh", "-c", "printf '%s\\n' \"$0\"; exec sleep 3600",
+        line.to_string()] })
+    };
+    let (outputs, outcome) = run(agent("command", script(&permission)), Turn::new("Hi")).await;
+    outcome.unwrap();
+    assert_eq!(interrupts(&outputs)[0].message.as_deref(), Some("May the agent use Bash?"));
+    let other = asks(json!({ "subtype": "hook_callback" }));
+    let (_, outcome) = run(agent("command", script(&other)), Turn::new("Hi")).await;
+    assert_eq!(outcome.unwrap_err().code(), "upstream_error");
+    let deferred = result(json!({ "deferred_tool_use": { "id": "call_1", "name": "Bash",
+    "input": { "command": "ls" } } }));
+    let (outputs, outcome) = run(agent("command", says(&[deferred])), Turn::new("Hi")).await;
+    outcome.unwrap();
+    let same = interrupts(&outputs);
+    assert_eq!((same.len(), same[0].tool_call_id.as_deref()), (1, Some("call_1")));
+}
+
 #[tokio::test]
 async fn messages_of_a_process_are_paragraphs_and_its_own_words_stay_inside() {
     let own = json!({ "type": "assistant", "message": { "id": "x", "model": "<synthetic>",
