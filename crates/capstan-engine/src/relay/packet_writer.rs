@@ -73,6 +73,8 @@ struct Attempt {
     own_thoughts: Option<String>,
     /// Where in them a block was turned into text for a client without blocks, and its length.
     turned: Vec<(usize, usize)>,
+    /// It went back within itself.
+    is_rewound: bool,
     /// Bytes that it repeated.
     swallowed: u64,
     /// Back to which packet it took the viewers.
@@ -315,6 +317,7 @@ impl PacketWriter {
         self.attempt.native.rewind_to(self.attempt.place());
         let after = self.sent.diff.rewind_to(self.attempt.place()).map_err(diverged)?;
         self.sent.calls.rewind_after(after);
+        self.attempt.is_rewound = true;
         Ok(())
     }
 

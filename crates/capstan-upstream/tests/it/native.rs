@@ -186,6 +186,7 @@ async fn thinker(reasoning: Option<&str>) -> FakeProvider {
         redacted: true,
         text: "Let me look.".into(),
         tool_calls: vec![call],
+        ..Answer::default()
     };
     let answers = Answer { text: "Sunny.".into(), ..Answer::default() };
     let after = |results| Condition { tool_results: Some(results), ..Condition::default() };

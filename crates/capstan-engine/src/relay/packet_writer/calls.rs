@@ -14,6 +14,9 @@ impl PacketWriter {
             self.show_call(payload);
             return Ok(());
         };
+        if let Said::Start = said {
+            self.drop_what_was_taken_back()?;
+        }
         if let Said::Result = said {
             // Some tell no end of a call but its result.
             self.complete_calls(Some(&id))?;
@@ -24,6 +27,14 @@ impl PacketWriter {
             return Ok(());
         }
         self.settle_calls()
+    }
+
+    /// A new tool call stands where the attempt took text back: that text does not come again.
+    fn drop_what_was_taken_back(&mut self) -> Result<(), Fault> {
+        let is_void = self.attempt.is_rewound
+            && self.sent.diff.is_behind()
+            && self.sent.calls.first_missing().is_none();
+        if is_void { self.diverge(None, u64::MAX) } else { Ok(()) }
     }
 
     fn show_call(&mut self, part: RawObject) {
