@@ -9,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::counts::{PacketCounts, ViewerCounts};
-use crate::events::{Observers, RunObserver};
+use crate::events::RunObserver;
 use crate::histories::Histories;
 use crate::limits::Limiter;
 use crate::live::Live;
+use crate::observers::Observers;
 use crate::ports::{BeforeWork, Protocols, TenantRules};
 use crate::purge::Erased;
 use crate::readers::Readers;

@@ -19,6 +19,7 @@ pub mod interrupts;
 pub mod limits;
 pub mod live;
 pub mod lookup;
+mod observers;
 pub mod ports;
 pub mod purge;
 pub mod readers;
@@ -49,10 +50,11 @@ use uuid::Uuid;
 use ask::Ask;
 pub use builder::EngineBuilder;
 use counts::{PacketCounts, ViewerCounts};
-use events::{Happened, Observers, RunEvent};
+use events::{Happened, RunEvent};
 use histories::Histories;
 use limits::Limiter;
 use live::Live;
+use observers::Observers;
 use ports::{BeforeWork, Protocols, TenantRules};
 use purge::Erased;
 use readers::Readers;
@@ -171,10 +173,23 @@ impl Engine {
         EngineBuilder::new(journal)
     }
 
-    /// Lets everybody know who observes runs. The only place where they are told.
-    pub fn emit(&self, run: &Run, what: Happened<'_>) {
-        let agent = self.agent_label(&run.agent);
-        self.observers.emit(&RunEvent { run, agent, at: self.clock.now(), what });
+    /// Lets everybody know who observes runs. The only place where they are told; nobody waits.
+    pub fn emit(&self, run: &Run, what: Happened) {
+        if !self.observers.is_empty() {
+            let agent = self.agent_label(&run.agent).into();
+            let run = Arc::new(run.clone());
+            self.observers.emit(RunEvent { run, agent, at: self.clock.now(), what });
+        }
+    }
+
+    /// Waits until those who observe runs know what happened before, but not for one that is stuck.
+    pub async fn observed(&self) {
+        self.observers.settled().await;
+    }
+
+    /// How many events each observer was too slow for.
+    pub fn dropped_events(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.observers.dropped()
     }
 
     /// The agent that works on a run: one of the configuration, or the internal one.

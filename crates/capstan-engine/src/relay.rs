@@ -235,7 +235,7 @@ impl Relay {
             Ok(turn) => turn,
             Err(Untold::Journal(error)) => return Err(error),
             Err(Untold::Fault(fault)) => {
-                self.engine.emit(&self.run, Happened::AttemptFailed { fault: &fault });
+                self.engine.emit(&self.run, Happened::AttemptFailed { fault: fault.clone() });
                 return self.finish(Ending::Failed(fault)).await;
             }
         };
@@ -320,7 +320,7 @@ impl Relay {
 
     /// The three rules for a failed attempt. True if another attempt follows right here.
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
-        self.engine.emit(&self.run, Happened::AttemptFailed { fault: &fault });
+        self.engine.emit(&self.run, Happened::AttemptFailed { fault: fault.clone() });
         let is_last = self.run.attempt >= self.run.max_attempts;
         let wait = self.engine.wait_after(&fault, self.run.attempt);
         // A run that will be gone by then must not be promised to anybody.
@@ -342,7 +342,7 @@ impl Relay {
 
     async fn interrupted(mut self) -> Result<(), JournalError> {
         let fault = Fault::new(FaultKind::RunInterrupted);
-        self.engine.emit(&self.run, Happened::AttemptFailed { fault: &fault });
+        self.engine.emit(&self.run, Happened::AttemptFailed { fault: fault.clone() });
         if self.run.attempt >= self.run.max_attempts {
             return self.finish(Ending::Failed(fault)).await;
         }

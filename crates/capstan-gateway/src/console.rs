@@ -121,7 +121,15 @@ impl Console {
 }
 
 impl RunObserver for Memory {
-    fn observe(&self, RunEvent { run, agent, at, what }: &RunEvent<'_>) {
+    fn name(&self) -> &'static str {
+        "console"
+    }
+
+    fn appended(&self, took: Duration) {
+        self.appends.observe(took);
+    }
+
+    fn observe(&self, RunEvent { run, agent, at, what }: &RunEvent) {
         match what {
             Happened::Started => {
                 self.rollups.began(run, *at);
@@ -140,7 +148,6 @@ impl RunObserver for Memory {
                 self.rollups.ended(run, agent);
                 self.feed.run(What::Closed, run);
             }
-            Happened::Appended { took } => self.appends.observe(*took),
             Happened::TakenUp => drop(self.at_work.fetch_add(1, Ordering::Relaxed)),
             Happened::LetGo => drop(self.at_work.fetch_sub(1, Ordering::Relaxed)),
             Happened::Attached

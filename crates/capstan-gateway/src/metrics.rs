@@ -82,6 +82,7 @@ pub(crate) struct Metrics {
     clock_steps: Counter,
     console: Family<Label, Counter>,
     passed_on: Family<Passed, Counter>,
+    dropped_events: Family<Label, Counter<u64, AtomicU64>>,
     pub(crate) journal: JournalMetrics,
     pub(crate) routes: RouteMetrics,
 }
@@ -108,6 +109,12 @@ impl Metrics {
             "cluster_passed_on",
             "Requests that another process had to answer, by outcome",
             passed_on.clone(),
+        );
+        let dropped_events = Family::<Label, Counter<u64, AtomicU64>>::default();
+        registry.register(
+            "dropped_events",
+            "Events of runs that an observer was too slow for, by observer",
+            dropped_events.clone(),
         );
         let by_op = Family::<Label, Counter>::default();
         registry.register("packets", "Packets written, by op", by_op.clone());
@@ -193,6 +200,7 @@ impl Metrics {
             clock_steps,
             console,
             passed_on,
+            dropped_events,
             journal,
             routes,
         }
@@ -241,6 +249,10 @@ impl Metrics {
         self.resumes.inner().store(engine.viewers.resumed_count(), Ordering::Relaxed);
         self.replayed.inner().store(engine.viewers.replayed_count(), Ordering::Relaxed);
         self.active_readers.set(engine.viewers.open_count());
+        for (observer, count) in engine.dropped_events() {
+            let dropped = self.dropped_events.get_or_create(&Label { name: observer.to_owned() });
+            dropped.inner().store(count, Ordering::Relaxed);
+        }
         self.clock_steps.inner().store(engine.wall.step_count(), Ordering::Relaxed);
     }
 
@@ -273,19 +285,26 @@ impl FaceObserver for Metrics {
 }
 
 impl RunObserver for Metrics {
-    fn observe(&self, RunEvent { run, agent, what, .. }: &RunEvent<'_>) {
-        match *what {
+    fn name(&self) -> &'static str {
+        "metrics"
+    }
+
+    fn appended(&self, took: Duration) {
+        self.append_seconds.observe(took.as_secs_f64());
+    }
+
+    fn observe(&self, RunEvent { run, agent, what, .. }: &RunEvent) {
+        match what {
             Happened::Attached => drop(self.attached.inc()),
             Happened::TakenUp => drop(self.active_runs.inc()),
             Happened::LetGo => drop(self.active_runs.dec()),
             Happened::AttemptBegan => self.attempt_began(agent),
-            Happened::FirstPacket { after } => self.first_packet(agent, after),
-            Happened::Appended { took } => self.append_seconds.observe(took.as_secs_f64()),
+            Happened::FirstPacket { after } => self.first_packet(agent, *after),
             Happened::CallEnded { call, output_tokens } => {
-                self.routes.call_ended(agent, call, output_tokens)
+                self.routes.call_ended(agent, call, *output_tokens)
             }
             Happened::AttemptFailed { fault } => self.fault(fault.kind(), agent),
-            Happened::JournalRefused { kind } => self.fault(kind, agent),
+            Happened::JournalRefused { kind } => self.fault(*kind, agent),
             Happened::ReadDamage => {
                 self.damaged_reads.inc();
                 self.fault(FaultKind::StreamLost, agent);
@@ -342,6 +361,7 @@ mod tests {
         metrics.tokens("a", 1);
         metrics.console("frames");
         metrics.passed_on("passed");
+        drop(metrics.dropped_events.get_or_create(&Label { name: "log".to_owned() }));
         metrics.attempt_began("a");
         metrics.first_packet("a", Duration::from_secs(1));
         metrics.event("ag-ui", "RUN_ERROR", Some("TIMEOUT"));

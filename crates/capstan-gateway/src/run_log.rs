@@ -8,10 +8,14 @@ use capstan_engine::loggable;
 pub(crate) struct RunLog(pub(crate) Exposure);
 
 impl RunObserver for RunLog {
+    fn name(&self) -> &'static str {
+        "log"
+    }
+
     #[allow(clippy::wildcard_enum_match_arm)] // Most of what happens is no line of the log.
-    fn observe(&self, event: &RunEvent<'_>) {
-        let run = event.run;
-        match event.what {
+    fn observe(&self, event: &RunEvent) {
+        let run = &event.run;
+        match &event.what {
             // One line with everything that tells an operator why. The words of an upstream go to
             // the log alone.
             Happened::AttemptFailed { fault } => {

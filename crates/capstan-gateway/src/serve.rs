@@ -154,6 +154,7 @@ async fn drain(engine: &Engine, connections: &TaskTracker) {
     // for.
     engine.agents_at_work.close();
     let _ = tokio::time::timeout(END_LIMIT + LAST_WORDS, engine.agents_at_work.wait()).await;
+    engine.observed().await;
 }
 /// Does what nobody asks for, until the server stops.
 async fn keep_house(services: Arc<Services>) {

@@ -176,7 +176,7 @@ impl Relay {
         }
         let began = Instant::now();
         self.engine.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
-        self.engine.emit(&self.run, Happened::Appended { took: began.elapsed() });
+        self.engine.observers.appended(began.elapsed());
         self.facts.appended(self.packets.latest());
         if let Some(at) = spoke_at {
             ledger::speaks(&mut self.run, at);

@@ -45,8 +45,10 @@ impl Relay {
 
     pub(super) fn call_ended(&mut self, call: &CallEnded) {
         ledger::call_ended(&mut self.run, call);
-        self.engine
-            .emit(&self.run, Happened::CallEnded { call, output_tokens: self.output_tokens() });
+        self.engine.emit(
+            &self.run,
+            Happened::CallEnded { call: call.clone(), output_tokens: self.output_tokens() },
+        );
         let at = self.calls.0.iter().position(|(member, _)| *member == call.member);
         let Some((_, span)) = at.map(|at| self.calls.0.swap_remove(at)) else { return };
         span.record("capstan.call_outcome", call.outcome.as_str());

@@ -329,7 +329,7 @@ pub(super) async fn close_abandoned(
 /// A run whose process died: it waits for its client, or ends if no attempt is left.
 pub(crate) async fn interrupt(engine: &Engine, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::RunInterrupted);
-    engine.emit(run, Happened::AttemptFailed { fault: &fault });
+    engine.emit(run, Happened::AttemptFailed { fault: fault.clone() });
     if run.attempt >= run.max_attempts {
         return close_waiting(engine, run, Ending::Failed(fault)).await;
     }
@@ -350,7 +350,7 @@ pub(crate) async fn interrupt(engine: &Engine, run: &Run) -> Result<(), Fault> {
 /// A run whose last packets may be missing is never continued: it is closed beyond the gap.
 pub(crate) async fn lose(engine: &Engine, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::StreamLost);
-    engine.emit(run, Happened::AttemptFailed { fault: &fault });
+    engine.emit(run, Happened::AttemptFailed { fault: fault.clone() });
     let last_seq = run.last_seq + LOST_TAIL_GAP - 1;
     let mut beyond = run.clone();
     ledger::recall_speech(engine, &mut beyond).await;
@@ -449,8 +449,12 @@ mod tests {
     struct Faults(Mutex<Vec<String>>);
 
     impl RunObserver for Faults {
-        fn observe(&self, event: &RunEvent<'_>) {
-            if let Happened::AttemptFailed { fault } = event.what {
+        fn name(&self) -> &'static str {
+            "faults"
+        }
+
+        fn observe(&self, event: &RunEvent) {
+            if let Happened::AttemptFailed { fault } = &event.what {
                 self.0.lock().unwrap().push(fault.code().to_owned());
             }
         }
@@ -485,6 +489,7 @@ mod tests {
             journal.store().run(run.stream_id).await.unwrap().unwrap().state,
             RunState::Closed
         );
+        engine.observed().await;
         assert_eq!(*seen.0.lock().unwrap(), ["stream_lost"]);
     }
 }

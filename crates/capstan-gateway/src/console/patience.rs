@@ -28,6 +28,8 @@ pub(crate) async fn limit(
     if request.method() != Method::GET {
         return next.run(request).await;
     }
+    // It is told what has happened before it asked.
+    console.engine.observed().await;
     tokio::select! {
         biased;
         response = next.run(request) => response,

@@ -104,6 +104,7 @@ pub(crate) async fn metrics(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     monitor.access.check_monitor(peer, &uri, &headers)?;
+    monitor.engine.observed().await;
     monitor.metrics.journal.ask(&**monitor.engine.journal.store());
     monitor
         .engine
