@@ -23,6 +23,8 @@ pub(super) struct AttemptDiff {
     text: TextDiff,
     /// All thoughts, one after the other.
     thoughts: TextDiff,
+    /// Their events, to be sent again as they were.
+    thought_events: Vec<(u64, RawObject)>,
     events: Vec<SentEvent>,
     /// The length of the events that are kept.
     event_bytes: usize,
@@ -44,7 +46,8 @@ struct SentEvent {
 #[derive(Debug, PartialEq)]
 pub(super) enum Again {
     Text(String),
-    Thought(String),
+    /// With its event, if all of it is said again.
+    Thought(String, Option<RawObject>),
     Event(RawObject),
 }
 
@@ -64,6 +67,7 @@ impl AttemptDiff {
             limit,
             text: TextDiff::new(compares, limit),
             thoughts: TextDiff::new(compares, limit),
+            thought_events: Vec::new(),
             events: Vec::new(),
             event_bytes: 0,
             unmet: HashMap::new(),
@@ -102,21 +106,29 @@ impl AttemptDiff {
         self.text.sent(seq, text);
     }
 
-    pub(super) fn sent_thought(&mut self, seq: u64, thought: &str) {
+    pub(super) fn sent_thought(&mut self, seq: u64, thought: &str, raw: &RawObject) {
         if self.compares {
             self.thoughts.sent(seq, thought);
+            if let Some(raw) = self.keep(raw) {
+                self.thought_events.push((seq, raw));
+            }
         }
+    }
+
+    /// A copy, up to the limit.
+    fn keep(&mut self, raw: &RawObject) -> Option<RawObject> {
+        let length = raw.get().len();
+        let is_kept = self.event_bytes + length <= self.limit;
+        self.event_bytes += if is_kept { length } else { 0 };
+        is_kept.then(|| raw.clone())
     }
 
     pub(super) fn sent_event(&mut self, seq: u64, raw: &RawObject) {
         if !self.compares {
             return;
         }
-        let is_kept = self.event_bytes + raw.get().len() <= self.limit;
-        let raw_kept = is_kept.then(|| raw.clone());
-        self.event_bytes += raw_kept.as_ref().map_or(0, |raw| raw.get().len());
-        let essence = self.essence(raw);
-        self.events.push(SentEvent { seq, raw: raw_kept, essence, met: true });
+        let (kept, essence) = (self.keep(raw), self.essence(raw));
+        self.events.push(SentEvent { seq, raw: kept, essence, met: true });
     }
 
     /// What is kept of texts and their packets, in bytes.
@@ -208,7 +220,6 @@ impl AttemptDiff {
         for (_, piece) in pieces {
             match (again.last_mut(), piece) {
                 (Some(Again::Text(text)), Again::Text(more)) => text.push_str(&more),
-                (Some(Again::Thought(text)), Again::Thought(more)) => text.push_str(&more),
                 (_, piece) => again.push(piece),
             }
         }
@@ -228,8 +239,14 @@ impl AttemptDiff {
         calls: Vec<(u64, RawObject)>,
     ) -> Result<Vec<(u64, Again)>, Forgotten> {
         let mut pieces = Vec::new();
-        pieces_of(&self.text, after_seq, Again::Text, &mut pieces)?;
-        pieces_of(&self.thoughts, after_seq, Again::Thought, &mut pieces)?;
+        pieces_of(&self.text, after_seq, |_, text| Again::Text(text), &mut pieces)?;
+        let event = |seq: u64| {
+            let at = self.thought_events.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
+            self.thought_events.get(at).map(|(_, raw)| raw.clone())
+        };
+        let cut_off = self.thoughts.first_different();
+        let thought = |seq, text| Again::Thought(text, event(seq).filter(|_| seq < cut_off));
+        pieces_of(&self.thoughts, after_seq, thought, &mut pieces)?;
         let first = self.events.partition_point(|event| event.seq <= after_seq);
         for event in self.events.iter().skip(first).filter(|event| event.met) {
             pieces.push((event.seq, Again::Event(event.raw.clone().ok_or(Forgotten)?)));
@@ -243,8 +260,10 @@ impl AttemptDiff {
         self.text.reset(after_seq);
         self.thoughts.reset(after_seq);
         self.events.truncate(self.events.partition_point(|event| event.seq <= after_seq));
-        self.event_bytes =
-            self.events.iter().filter_map(|event| Some(event.raw.as_ref()?.get().len())).sum();
+        self.thought_events.retain(|(seq, _)| *seq <= after_seq);
+        let events = self.events.iter().filter_map(|event| event.raw.as_ref());
+        let kept = events.chain(self.thought_events.iter().map(|(_, raw)| raw));
+        self.event_bytes = kept.map(|raw| raw.get().len()).sum();
     }
 
     /// Ids and times differ between attempts; type and data are what an event says.
@@ -266,14 +285,14 @@ impl AttemptDiff {
 fn pieces_of(
     text: &TextDiff,
     after_seq: u64,
-    make: fn(String) -> Again,
+    make: impl Fn(u64, String) -> Again,
     out: &mut Vec<(u64, Again)>,
 ) -> Result<(), Forgotten> {
     let Range { mut start, end } = text.agreed_up_to(after_seq)..text.agreed();
     while start < end
         && let Some((seq, next)) = text.packet_at(start)
     {
-        out.push((seq, make(text.agreed_text(start..next)?.to_owned())));
+        out.push((seq, make(seq, text.agreed_text(start..next)?.to_owned())));
         start = next;
     }
     Ok(())

@@ -216,6 +216,10 @@ impl CallDiff {
             return Verdict::Equal(at);
         }
         let halves = || of_tool().filter(|(_, sent)| !sent.is_complete());
+        let mut through = halves().filter(|(_, half)| half.has_all(&own.arguments));
+        if let Some((at, _)) = through.next() {
+            return Verdict::Continues(at);
+        }
         if !own.is_whole && halves().any(|(_, half)| half.may_become(&own.arguments)) {
             return Verdict::Open;
         }
@@ -325,14 +329,21 @@ impl SentCall {
         self.is_complete().then_some(self.last)
     }
 
+    /// Whether these are all of its arguments: nothing can follow a whole object.
+    fn has_all(&self, arguments: &str) -> bool {
+        self.arguments == arguments && arguments.ends_with('}') && is_json(arguments)
+    }
+
     /// Whether arguments that are still written may turn out to be these.
     fn may_become(&self, arguments: &str) -> bool {
-        let is_spelled_otherwise = || {
-            let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok();
-            is_json && !arguments.starts_with(&self.arguments)
-        };
+        let is_spelled_otherwise =
+            || !arguments.starts_with(&self.arguments) && is_json(&self.arguments);
         self.arguments.starts_with(arguments) || is_spelled_otherwise()
     }
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 /// How arguments are spelled does not matter.

@@ -132,7 +132,9 @@ impl PacketWriter {
     /// Makes ready for comparing, by reading what was sent so far. It must be in the journal.
     pub(super) async fn compare(&mut self) -> Result<(), JournalError> {
         self.sent = SentLog::new(true);
-        self.replay().await
+        self.replay().await?;
+        self.attempt.thoughts_done = self.sent.thoughts_done();
+        Ok(())
     }
 
     /// The answer as a viewer has it now, resets applied; of a very long one, the beginning.
@@ -389,7 +391,9 @@ impl PacketWriter {
         let mut again = self.sent.diff.cut(after_seq, calls).map_err(diverged)?;
         match (again.last_mut(), rest) {
             (Some(Again::Text(text)), Some(Again::Text(rest))) => text.push_str(&rest),
-            (Some(Again::Thought(text)), Some(Again::Thought(rest))) => text.push_str(&rest),
+            (Some(Again::Thought(text, None)), Some(Again::Thought(rest, _))) => {
+                text.push_str(&rest);
+            }
             (_, rest) => again.extend(rest),
         }
         let data = StreamReset { attempt: self.number, after_seq };
@@ -401,7 +405,7 @@ impl PacketWriter {
         for piece in again {
             match piece {
                 Again::Text(text) => self.say(text),
-                Again::Thought(text) => self.say_thought(&text, None),
+                Again::Thought(text, event) => self.say_thought(&text, event),
                 Again::Event(event) => self.show(event),
             }
         }

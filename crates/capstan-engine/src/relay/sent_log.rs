@@ -61,7 +61,7 @@ impl SentLog {
                     }
                     EventView::Thought(trace) => {
                         self.events += 1;
-                        self.diff.sent_thought(seq, &trace.thought);
+                        self.diff.sent_thought(seq, &trace.thought, raw);
                     }
                     _ => {
                         self.events += 1;

@@ -277,6 +277,22 @@ fn calls_at_once_have_no_order() {
 }
 
 #[test]
+fn a_call_that_lacks_its_end_alone_holds_up_no_other() {
+    let mut packets = PacketWriter::new(&engine(), &run(Viewer::Plain));
+    packets.begin_attempt(1);
+    let words = ["+a f", "a:{\"n\":1}", "+b f", "b:{\"n"];
+    words.iter().for_each(|word| packets.take(say(word).output()).unwrap());
+    packets.begin_attempt(2);
+    // The packets of the first attempt, then one for each piece that is new.
+    for (word, packet) in
+        [("+x f", 4), ("x:{\"n\":1}", 4), ("+y f", 4), ("y:{\"n\"", 5), ("y::2", 6)]
+    {
+        packets.take(say(word).output()).unwrap();
+        assert_eq!(packets.seq(), packet, "{word}");
+    }
+}
+
+#[test]
 fn a_further_call_waits_for_those_that_are_missing() {
     // Whether `x` is a further call or another one is known with `y`: nothing can be taken back.
     let one: &[&str] = &["+a f", "a:1", "-a"];

@@ -45,12 +45,13 @@ impl PacketWriter {
         };
         let first_different = self.sent.diff.first_different_thought();
         if let Some(place) = self.reset_place(u64::MAX, first_different).filter(|_| differs) {
-            return self.go_back(place, Some(Again::Thought(rest)));
+            return self.go_back(place, Some(Again::Thought(rest, None)));
         }
         let known = length.saturating_sub(rest.len());
         // Nobody understands the end of a thought whose beginning stands elsewhere.
         let is_behind = self.sent.diff.thoughts().is_behind();
-        let (said, known) = if is_behind { (whole, known) } else { (rest, 0) };
+        let is_all = is_behind && rest.len() <= length;
+        let (said, known) = if is_all { (whole, known) } else { (rest, 0) };
         self.attempt.swallowed += length.saturating_sub(said.len()) as u64;
         self.note_own_thought(&said, known);
         self.sent.count_event();
@@ -64,7 +65,7 @@ impl PacketWriter {
         let kind = PresentationEventType::ThoughtTrace.as_str();
         let make = || event::envelope(kind, &ThoughtTrace { thought: thought.to_owned() }).ok();
         let Some(payload) = payload.or_else(make) else { return };
-        self.sent.diff.sent_thought(self.seq() + 1, thought);
+        self.sent.diff.sent_thought(self.seq() + 1, thought, &payload);
         self.write(Payload::Event(payload));
     }
 
