@@ -12,6 +12,10 @@ pub(super) fn finish(fold: &mut Fold, t: i64, close: &Close) -> Vec<OutgoingEven
     let mut out = Vec::new();
     fold.end_text(t, &mut out);
     let calls = std::mem::take(&mut fold.state.calls);
+    if !is_complete(&close.reason()) {
+        // Nobody can answer a call that broke off.
+        fold.state.pending.retain(|id| calls.iter().all(|call| call.id != *id));
+    }
     let steps = std::mem::take(&mut fold.state.steps);
     out.extend(
         calls
@@ -25,6 +29,11 @@ pub(super) fn finish(fold: &mut Fold, t: i64, close: &Close) -> Vec<OutgoingEven
     );
     out.push(finished(fold, t, close));
     out
+}
+
+/// Whether an answer that ends for this reason says all that its agent meant to say.
+fn is_complete(reason: &str) -> bool {
+    !matches!(reason, "length" | "content_filter" | Close::CANCELLED)
 }
 
 fn finished(fold: &Fold, t: i64, close: &Close) -> OutgoingEvent {

@@ -26,7 +26,7 @@ pub(super) fn say(
         EventView::Media(_) => out.push(custom("capstan.media")),
         EventView::UserError(_) => out.push(custom("capstan.user_error")),
         EventView::Other => match native(event).filter(|body| is_legal(fold, body)) {
-            Some(body) => pass(fold, t, body, out),
+            Some(body) => pass(fold, seq, t, body, out),
             None => out.push(custom("capstan.event")),
         },
         // The last event of the run tells them all.
@@ -138,7 +138,7 @@ fn is_patch(operations: &[Value]) -> bool {
     })
 }
 
-fn pass(fold: &mut Fold, t: i64, mut body: EventBody, out: &mut Vec<OutgoingEvent>) {
+fn pass(fold: &mut Fold, seq: u64, t: i64, mut body: EventBody, out: &mut Vec<OutgoingEvent>) {
     #[allow(clippy::wildcard_enum_match_arm)] // The others open and close nothing.
     match &mut body {
         EventBody::ToolCallStart { tool_call_id, tool_call_name, parent_message_id } => {
@@ -148,6 +148,7 @@ fn pass(fold: &mut Fold, t: i64, mut body: EventBody, out: &mut Vec<OutgoingEven
                 id: tool_call_id.clone(),
                 name: tool_call_name.clone(),
                 parent: parent_message_id.clone(),
+                began: seq,
             });
         }
         EventBody::ToolCallEnd { tool_call_id } => {

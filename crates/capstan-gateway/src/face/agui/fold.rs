@@ -41,6 +41,9 @@ pub(crate) struct Call {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) parent: Option<String>,
+    /// The packet that began it.
+    #[serde(default)]
+    pub(super) began: u64,
 }
 
 #[derive(Debug, Clone)]

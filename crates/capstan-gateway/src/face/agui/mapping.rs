@@ -7,7 +7,7 @@ use capstan_protocol::{
 };
 use serde_json::{Value, json};
 
-use super::fold::Fold;
+use super::fold::{Call, Fold};
 use super::outgoing::OutgoingEvent;
 use super::transcript::Cut;
 use super::{ending, event};
@@ -92,6 +92,14 @@ impl Fold {
         let value = json!({ "attempt": reset.attempt, "after_seq": reset.after_seq,
         "dropped": cut.dropped });
         out.push(OutgoingEvent::custom("capstan.reset", value, t));
+        // The messages do not have them any more, so that nobody takes them for complete.
+        let calls = std::mem::take(&mut self.state.calls);
+        let (gone, open) = calls.into_iter().partition(|call| call.began > reset.after_seq);
+        self.state.calls = open;
+        for Call { id: tool_call_id, .. } in gone {
+            self.state.pending.retain(|pending| *pending != tool_call_id);
+            out.push(OutgoingEvent::event(EventBody::ToolCallEnd { tool_call_id }, t));
+        }
         out
     }
 }

@@ -50,13 +50,22 @@ pub(crate) struct AguiTranscript {
     customs: Vec<(u64, OutgoingEvent)>,
     states: Vec<OutgoingEvent>,
     /// Events that a reset does not take back, by their own ids.
-    shown: Vec<(u64, String)>,
+    shown: Vec<Shown>,
     /// The last packet that was taken.
     seq: u64,
     /// Bytes that were taken.
     size: usize,
     /// What the last packet took away, if it was a reset.
     cut: Option<Arc<Cut>>,
+}
+
+/// An event that is on the screen.
+#[derive(Debug)]
+struct Shown {
+    seq: u64,
+    id: String,
+    /// The call that it tells of.
+    call: Option<Value>,
 }
 
 /// What a reset leaves, and what it takes away.
@@ -140,9 +149,10 @@ impl AguiTranscript {
         let said = self.fold.take(packet);
         if let (Payload::Event(raw), true) =
             (&packet.payload, said.iter().any(OutgoingEvent::stays))
-            && let Some(Value::String(id)) = Event::of(raw).id
+            && let Event { id: Some(Value::String(id)), mut data, .. } = Event::of(raw)
         {
-            self.shown.push((packet.seq, id));
+            let call = data.get_mut("toolCallId").map(Value::take);
+            self.shown.push(Shown { seq: packet.seq, id, call });
         }
         said.into_iter().for_each(|said| self.note(packet.seq, said));
     }
@@ -193,10 +203,20 @@ impl AguiTranscript {
         }
     }
 
-    /// Takes back text and presentation events after a packet. Reasoning and tool calls stay:
-    /// clients cannot be told to forget them, so the fold does not repeat them either.
+    /// Takes back text, presentation events and calls that are not complete after a packet.
+    /// Reasoning and complete calls stay: clients cannot be told to forget them, so the fold does
+    /// not repeat them either.
     pub(super) fn cut(&mut self, after_seq: u64) -> Cut {
-        self.items.retain(|item| item.seq <= after_seq || !matches!(item.kind, Kind::Text(..)));
+        let calls = self.fold.state.calls.iter().filter(|call| call.began > after_seq);
+        let open: BTreeSet<String> = calls.map(|call| call.id.clone()).collect();
+        self.items.retain(|item| {
+            let is_taken_back = match item.kind {
+                Kind::Text(..) => true,
+                Kind::Call { .. } => open.contains(&item.id),
+                Kind::Reasoning(_) | Kind::Result { .. } => false,
+            };
+            item.seq <= after_seq || !is_taken_back
+        });
         for item in &mut self.items {
             if let Kind::Text(text, marks) = &mut item.kind {
                 marks.retain(|(seq, _)| *seq <= after_seq);
@@ -209,10 +229,11 @@ impl AguiTranscript {
             cut.dropped.extend(id.clone());
             id.is_none()
         });
-        self.shown.retain(|(seq, id)| {
-            let stays = *seq <= after_seq;
-            if !stays {
-                cut.again.insert(id.clone());
+        let is_open = |call: &Value| call.as_str().is_some_and(|id| open.contains(id));
+        self.shown.retain(|shown| {
+            let stays = shown.seq <= after_seq;
+            if !stays && !shown.call.as_ref().is_some_and(is_open) {
+                cut.again.insert(shown.id.clone());
             }
             stays
         });
