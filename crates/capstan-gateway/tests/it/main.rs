@@ -8,6 +8,7 @@ mod agui;
 mod ai_sdk;
 mod aliases;
 mod auth;
+mod calls;
 mod capabilities;
 mod clocks;
 mod common;

@@ -16,7 +16,7 @@ use http::request::Parts;
 
 use self::completion::{Chunk, Completion};
 use self::writer::ChatWriter;
-use super::output::Output;
+use super::output::{Offered, Output};
 use super::request::{self, Wants};
 use super::{errors, members, models, parameters};
 use crate::face::FaceContext;
@@ -26,6 +26,7 @@ use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
 use capstan_engine::ask::Ask;
+use capstan_engine::faults::journal_fault;
 use capstan_engine::resume::ResumePoint;
 
 /// The name under which runs of this face are kept.
@@ -168,11 +169,23 @@ impl Face for Chat {
         let wants_usage =
             opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
         let taken_back = TakenBack::unseen(cx, opening.run).await?;
-        Ok(Box::new(ChatWriter::new(
-            opening.run,
-            wants_usage,
-            taken_back,
-            cx.engine.settings.exposure,
-        )))
+        let offered = match opening.posted {
+            Some(ask) => offered(ask),
+            None => offered_once(cx, opening.run).await?,
+        };
+        let exposure = cx.engine.settings.exposure;
+        let writer = ChatWriter::new(opening.run, wants_usage, taken_back, offered, exposure);
+        Ok(Box::new(writer))
     }
+}
+
+fn offered(ask: &Ask) -> Offered {
+    Offered::new(ask.extras.tools.iter().map(|tool| tool.name.clone()))
+}
+
+/// What the request of a run offered.
+async fn offered_once(cx: &FaceContext, run: &Run) -> Result<Offered, Fault> {
+    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let ask = body.and_then(|body| ask::from_chat(&body).ok());
+    Ok(ask.as_ref().map(offered).unwrap_or_default())
 }

@@ -1,6 +1,11 @@
 //! What a run amounts to in OpenAI's words: items. Text and markdown are one message, a thought is
 //! an item of its own, and so is a call that waits for the caller. Calls that the agent has
 //! answered itself are its own business.
+//!
+//! A call of a tool that the request offers is the caller's, and told as it is written. Whose any
+//! other is, is known at the end.
+
+use std::collections::BTreeSet;
 
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
@@ -50,6 +55,41 @@ pub(super) struct Call {
     pub(super) arguments: String,
     /// The agent itself brought the result.
     is_answered: bool,
+    /// It was told to its end.
+    is_ended: bool,
+    /// The run asks a person.
+    is_question: bool,
+}
+
+impl Call {
+    /// Whether it can be acted upon. Some agents tell no end.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_ended || serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
+    }
+
+    /// Whether its end was told.
+    pub(super) fn is_ended(&self) -> bool {
+        self.is_ended
+    }
+
+    /// Whether it is told as it is written.
+    pub(super) fn is_streamed(&self, offered: &Offered) -> bool {
+        !self.is_question && offered.has(&self.name)
+    }
+}
+
+/// The tools that a request offers, by their names.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Offered(BTreeSet<String>);
+
+impl Offered {
+    pub(super) fn new(names: impl Iterator<Item = String>) -> Self {
+        Self(names.collect())
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
 }
 
 impl Output {
@@ -59,7 +99,22 @@ impl Output {
 
     /// The calls that the caller is to answer.
     pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(|call| !call.is_answered)
+        self.calls.iter().filter(|call| !call.is_answered && call.is_complete())
+    }
+
+    /// The calls that are told as they are written.
+    pub(super) fn streamed(&self, offered: &Offered) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.is_streamed(offered))
+    }
+
+    /// The calls that are told at the end.
+    pub(super) fn late(&self, offered: &Offered) -> impl Iterator<Item = &Call> {
+        self.calls().filter(|call| !call.is_streamed(offered))
+    }
+
+    /// All thoughts as one text.
+    pub(super) fn reasoning(&self) -> String {
+        self.thoughts.iter().map(|thought| thought.text.as_str()).collect()
     }
 
     fn message(&mut self, seq: u64) -> &mut Message {
@@ -94,27 +149,29 @@ impl Output {
                 message.annotations.extend(annotations);
             }
             Said::Call { id, name } => {
-                self.calls.push(Call {
-                    seq,
-                    id,
-                    name,
-                    arguments: String::new(),
-                    is_answered: false,
-                });
+                let arguments = String::new();
+                let (is_answered, is_ended, is_question) = (false, false, false);
+                let call = Call { seq, id, name, arguments, is_answered, is_ended, is_question };
+                self.calls.push(call);
             }
             Said::Arguments { id, more } => {
                 if let Some(call) = self.calls.iter_mut().rfind(|call| call.id == id) {
                     call.arguments.push_str(&more);
                 }
             }
+            Said::End { id } => {
+                if let Some(call) = self.calls.iter_mut().rfind(|call| call.id == id) {
+                    call.is_ended = true;
+                }
+            }
             Said::Result { id } => {
                 if let Some(call) = self.calls.iter_mut().rfind(|call| call.id == id) {
-                    call.is_answered = true;
+                    (call.is_answered, call.is_ended) = (true, true);
                 }
             }
             Said::Interrupt(interrupt) => self.ask(seq, &interrupt),
             Said::Reset(reset) => self.reset(reset.after_seq),
-            Said::Other | Said::Nothing => {}
+            Said::Other => {}
         }
     }
 
@@ -128,7 +185,8 @@ impl Output {
         }
         let arguments = serde_json::to_string(interrupt).unwrap_or_default();
         let (id, name) = (interrupt.id.clone(), INTERRUPT.to_owned());
-        self.calls.push(Call { seq, id, name, arguments, is_answered: false });
+        let (is_answered, is_ended, is_question) = (false, true, true);
+        self.calls.push(Call { seq, id, name, arguments, is_answered, is_ended, is_question });
     }
 
     fn reset(&mut self, after: u64) {
@@ -175,6 +233,9 @@ pub(super) enum Said {
         id: String,
         more: String,
     },
+    End {
+        id: String,
+    },
     Result {
         id: String,
     },
@@ -183,8 +244,6 @@ pub(super) enum Said {
     Reset(StreamReset),
     /// There is no word for it, and the SDKs break at words that they do not know.
     Other,
-    /// Part of a call, and nothing by itself.
-    Nothing,
 }
 
 pub(super) struct Source {
@@ -231,8 +290,9 @@ impl Said {
             Some("TOOL_CALL_ARGS") => {
                 Self::Arguments { id, more: text("delta").unwrap_or_default() }
             }
+            Some("TOOL_CALL_END") => Self::End { id },
             Some("TOOL_CALL_RESULT") => Self::Result { id },
-            _ => Self::Nothing,
+            _ => Self::Other,
         }
     }
 }
@@ -307,6 +367,18 @@ mod tests {
         let calls: Vec<_> =
             output.calls().map(|call| (call.id.as_str(), call.arguments.as_str())).collect();
         assert_eq!(calls, [("callers", "{\"a\":1}")]);
+    }
+
+    #[test]
+    fn a_call_that_broke_off_is_none() {
+        let call =
+            |id: &str| said("TOOL_CALL_START", json!({ "toolCallId": id, "toolCallName": "f" }));
+        let arguments =
+            |id: &str| said("TOOL_CALL_ARGS", json!({ "toolCallId": id, "delta": "{\"a\"" }));
+        let output = output(vec![call("a"), arguments("a"), call("b")]);
+        assert_eq!(output.calls().count(), 0);
+        let offered = Offered::new(std::iter::once("f".to_owned()));
+        assert_eq!((output.streamed(&offered).count(), output.late(&offered).count()), (2, 0));
     }
 
     #[test]

@@ -33,6 +33,9 @@ struct Choice<'a> {
 struct Message<'a> {
     role: &'static str,
     content: Option<&'a str>,
+    /// What the model thought, if it says so.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reasoning_content: String,
     refusal: Option<()>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ToolCall<'a>>,
@@ -41,9 +44,6 @@ struct Message<'a> {
 /// A call that the caller is to answer, in its next request.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ToolCall<'a> {
-    /// Its place among the calls; in chunks only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    index: Option<usize>,
     id: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -57,9 +57,39 @@ struct Function<'a> {
 }
 
 impl<'a> ToolCall<'a> {
-    pub(super) fn of(call: &'a Call, index: Option<usize>) -> Self {
+    fn of(call: &'a Call) -> Self {
         let function = Function { name: &call.name, arguments: &call.arguments };
-        Self { index, id: &call.id, kind: "function", function }
+        Self { id: &call.id, kind: "function", function }
+    }
+}
+
+/// A piece of a call: the first one names it, those that follow have its arguments.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct CallPiece<'a> {
+    /// Its place among the calls.
+    index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    function: FunctionPiece<'a>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct FunctionPiece<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    arguments: &'a str,
+}
+
+impl<'a> CallPiece<'a> {
+    pub(super) fn first(index: usize, id: &'a str, name: &'a str, arguments: &'a str) -> Self {
+        let function = FunctionPiece { name: Some(name), arguments };
+        Self { index, id: Some(id), kind: Some("function"), function }
+    }
+
+    pub(super) fn more(index: usize, arguments: &'a str) -> Self {
+        Self { index, id: None, kind: None, function: FunctionPiece { name: None, arguments } }
     }
 }
 
@@ -98,11 +128,13 @@ impl From<Usage> for TokenUsage {
 impl<'a> Completion<'a> {
     pub(super) fn of(whole: &'a Whole<Output>) -> Self {
         let (run, output) = (&whole.run, &whole.transcript);
-        let tool_calls: Vec<_> = output.calls().map(|call| ToolCall::of(call, None)).collect();
+        let tool_calls: Vec<_> = output.calls().map(ToolCall::of).collect();
         let finish_reason = finish_reason(output.close.as_ref(), !tool_calls.is_empty());
         // Calls alone have no text; an answer always does.
         let content = Some(output.text()).filter(|text| !text.is_empty() || tool_calls.is_empty());
-        let message = Message { role: "assistant", content, refusal: None, tool_calls };
+        let reasoning_content = output.reasoning();
+        let role = "assistant";
+        let message = Message { role, content, reasoning_content, refusal: None, tool_calls };
         Self {
             id: id_of(run),
             object: "chat.completion",
@@ -145,8 +177,11 @@ pub(super) struct Delta<'a> {
     pub(super) role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<&'a str>,
+    /// What the model thinks, if it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning_content: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) tool_calls: Vec<ToolCall<'a>>,
+    pub(super) tool_calls: Vec<CallPiece<'a>>,
 }
 
 /// The id of an answer: the same whenever it is told.

@@ -8,8 +8,8 @@ use capstan_protocol::{
 };
 
 use super::super::errors::{ApiError, ErrorBody};
-use super::super::output::{Output, Said, Usage, block};
-use super::completion::{Chunk, ChunkChoice, Delta, ToolCall, finish_reason, id_of, seconds};
+use super::super::output::{Offered, Output, Said, Usage, block};
+use super::completion::{CallPiece, Chunk, ChunkChoice, Delta, finish_reason, id_of, seconds};
 use crate::face::FaceContext;
 use crate::face::reader::{self, ViewerKind};
 use crate::face::taken_back::TakenBack;
@@ -23,8 +23,10 @@ pub(super) struct ChatWriter {
     wants_usage: bool,
     /// What is left out.
     taken_back: TakenBack,
-    /// Calls were made. Which of them are the caller's to answer is known at the end.
-    has_calls: bool,
+    /// The tools whose calls are told as they are written.
+    offered: Offered,
+    /// The ids of such calls, each at its index.
+    calls: Vec<String>,
     /// Something was said.
     has_text: bool,
 }
@@ -36,17 +38,18 @@ impl ChatWriter {
         run: &Run,
         wants_usage: bool,
         taken_back: TakenBack,
+        offered: Offered,
         exposure: Exposure,
     ) -> Self {
-        let (has_calls, has_text) = (false, false);
         Self {
             id: id_of(run),
             run: run.clone(),
             exposure,
             wants_usage,
             taken_back,
-            has_calls,
-            has_text,
+            offered,
+            calls: Vec::new(),
+            has_text: false,
         }
     }
 
@@ -74,6 +77,29 @@ impl ChatWriter {
         }
     }
 
+    fn think(&self, thought: &str, out: &mut Vec<u8>) {
+        let delta = Delta { reasoning_content: Some(thought), ..Delta::default() };
+        self.chunk(delta, None, out);
+    }
+
+    fn call(&self, piece: CallPiece<'_>, out: &mut Vec<u8>) {
+        self.chunk(Delta { tool_calls: vec![piece], ..Delta::default() }, None, out);
+    }
+
+    fn begin_call(&mut self, id: String, name: &str, out: &mut Vec<u8>) {
+        if self.offered.has(name) {
+            self.call(CallPiece::first(self.calls.len(), &id, name, ""), out);
+            self.calls.push(id);
+        }
+    }
+
+    fn go_on_with_call(&self, id: &str, more: &str, out: &mut Vec<u8>) {
+        let index = self.calls.iter().rposition(|call| call == id);
+        if let Some(index) = index.filter(|_| !more.is_empty()) {
+            self.call(CallPiece::more(index, more), out);
+        }
+    }
+
     /// Takes frames up to the end of the answer, if it is among them.
     fn tell(&mut self, frames: &Frames, out: &mut Vec<u8>) -> Option<End> {
         for packet in frames.iter().filter_map(sse::decode_packet) {
@@ -84,17 +110,20 @@ impl ChatWriter {
                 Payload::Delta(text) => self.say(&text, out),
                 Payload::Event(raw) => match Said::of(&raw) {
                     Said::Block(content) => self.say(&block(&content, self.has_text), out),
-                    Said::Call { .. } | Said::Interrupt(_) => self.has_calls = true,
+                    Said::Thought(text) => self.think(&text, out),
+                    Said::Call { id, name } => self.begin_call(id, &name, out),
+                    Said::Arguments { id, more } => self.go_on_with_call(&id, &more, out),
                     // What was said cannot be taken back.
                     Said::Reset(_) => {
                         return Some(End::Failed(Fault::new(FaultKind::AttemptDiverged)));
                     }
-                    Said::Thought(_)
+                    // Calls that the caller did not offer are told at the end: then it is known
+                    // which of them are the caller's to answer.
+                    Said::Interrupt(_)
                     | Said::Citations(_)
-                    | Said::Arguments { .. }
+                    | Said::End { .. }
                     | Said::Result { .. }
-                    | Said::Other
-                    | Said::Nothing => {}
+                    | Said::Other => {}
                 },
                 Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
                     return Some(End::Failed(of_stream(*error)));
@@ -133,9 +162,11 @@ impl ChatWriter {
         usage: Option<&serde_json::Map<String, serde_json::Value>>,
         out: &mut Vec<u8>,
     ) {
-        let numbered = output.calls().enumerate();
-        let tool_calls: Vec<_> = numbered.map(|(n, call)| ToolCall::of(call, Some(n))).collect();
-        let finish = finish_reason(Some(close), !tool_calls.is_empty());
+        let late = (self.calls.len()..).zip(output.late(&self.offered));
+        let tool_calls: Vec<_> = late
+            .map(|(n, call)| CallPiece::first(n, &call.id, &call.name, &call.arguments))
+            .collect();
+        let finish = finish_reason(Some(close), output.calls().next().is_some());
         if !tool_calls.is_empty() {
             self.chunk(Delta { tool_calls, ..Delta::default() }, None, out);
         }

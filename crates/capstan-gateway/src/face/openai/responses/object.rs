@@ -8,7 +8,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::errors::ApiError;
-use super::super::output::{Output, Usage};
+use super::super::output::{Call, Offered, Output, Usage};
 use super::id_of;
 use crate::face::reader::Whole;
 
@@ -37,6 +37,17 @@ impl Echo {
     /// Of a body; of another face's, nothing.
     pub(super) fn of(body: &str) -> Self {
         decode::from_str(body).unwrap_or_default()
+    }
+
+    /// The tools that the request offers.
+    pub(super) fn offered(&self) -> Offered {
+        #[derive(Deserialize)]
+        struct Tool {
+            #[serde(default)]
+            name: Option<String>,
+        }
+        let tools: Option<Vec<Tool>> = self.tools.as_ref().and_then(|tools| tools.decode().ok());
+        Offered::new(tools.into_iter().flatten().filter_map(|tool| tool.name))
     }
 }
 
@@ -130,6 +141,26 @@ pub(super) enum Item<'a> {
     },
 }
 
+impl<'a> Item<'a> {
+    /// A call in an answer of this status.
+    fn call(stream: Uuid, call: &'a Call, status: &'static str) -> Self {
+        let is_over = call.is_ended() || status == "completed";
+        let is_complete = is_over && call.is_complete();
+        let status = match status {
+            _ if is_complete => "completed",
+            "completed" => "incomplete",
+            status => status,
+        };
+        Self::FunctionCall {
+            id: item_id("fc", stream, call.seq),
+            status,
+            call_id: &call.id,
+            name: &call.name,
+            arguments: &call.arguments,
+        }
+    }
+}
+
 impl Item<'_> {
     pub(super) fn id(&self) -> &str {
         match self {
@@ -209,7 +240,7 @@ impl<'a> ResponseObject<'a> {
         let status = Status::of(run, whole.state, output.close.as_ref());
         let mut told = Self::begun(run, echo);
         told.status = status;
-        told.output = items(run.stream_id, output, status.of_items());
+        told.output = items(run.stream_id, output, &echo.offered(), status.of_items());
         if status == Status::Failed {
             let fault = whole.fault().unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError));
             told.error = Some(ApiError::of(&fault, exposure));
@@ -299,8 +330,13 @@ fn incomplete(close: Option<&Close>) -> &'static str {
     }
 }
 
-/// All items in the order of their indices: as they began, then the calls.
-pub(super) fn items<'a>(stream: Uuid, output: &'a Output, status: &'static str) -> Vec<Item<'a>> {
+/// All items in the order of their indices: as they began, then the calls that are told at the end.
+pub(super) fn items<'a>(
+    stream: Uuid,
+    output: &'a Output,
+    offered: &Offered,
+    status: &'static str,
+) -> Vec<Item<'a>> {
     let thoughts = output.thoughts.iter().map(|thought| {
         let summary = vec![Summary::new(&thought.text)];
         (thought.seq, Item::Reasoning { id: item_id("rs", stream, thought.seq), summary })
@@ -310,16 +346,11 @@ pub(super) fn items<'a>(stream: Uuid, output: &'a Output, status: &'static str) 
         let id = item_id("msg", stream, message.seq);
         (message.seq, Item::Message { id, status, role: "assistant", content })
     });
-    let mut items: Vec<_> = thoughts.chain(message).collect();
+    let calls = output.streamed(offered).map(|call| (call.seq, Item::call(stream, call, status)));
+    let mut items: Vec<_> = thoughts.chain(message).chain(calls).collect();
     items.sort_by_key(|(seq, _)| *seq);
-    let calls = output.calls().map(|call| Item::FunctionCall {
-        id: item_id("fc", stream, call.seq),
-        status,
-        call_id: &call.id,
-        name: &call.name,
-        arguments: &call.arguments,
-    });
-    items.into_iter().map(|(_, item)| item).chain(calls).collect()
+    let late = output.late(offered).map(|call| Item::call(stream, call, status));
+    items.into_iter().map(|(_, item)| item).chain(late).collect()
 }
 
 /// The same whenever it is told: the packet that began the item.

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::super::output::Output;
 use super::NAME;
 use super::items::inputs;
-use super::object::items;
+use super::object::{Echo, items};
 use crate::face::FaceContext;
 use crate::face::post::Posted;
 use crate::face::reader;
@@ -119,12 +119,13 @@ async fn items_in(
     let found = lookup::by_stream(&cx.engine, tenant, &stream.to_string()).await.ok();
     let Some(run) = found.filter(|run| run.face == NAME) else { return Ok(HashMap::new()) };
     let whole = reader::so_far::<Output>(cx, &run).await?;
-    let said = items(stream, &whole.transcript, "completed");
+    let body =
+        cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
+    let offered = Echo::of(&String::from_utf8_lossy(&body)).offered();
+    let said = items(stream, &whole.transcript, &offered, "completed");
     let said = said.iter().filter_map(|item| {
         Some((item.id().to_owned(), serde_json::value::to_raw_value(item).ok()?))
     });
-    let body =
-        cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
     let asked = asked_with(stream, &body)
         .into_iter()
         .filter_map(|(id, item)| Some((id, RawValue::from_string(item).ok()?)));

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::errors::ApiError;
-use super::super::output::{Call, Output, Said, Source, block};
+use super::super::output::{Offered, Output, Said, Source, block};
 use super::object::{Echo, Item, ResponseObject, Summary, TextPart, item_id, items};
 use crate::face::FaceContext;
 use crate::face::reader::{self, ViewerKind, Whole};
@@ -62,6 +62,20 @@ pub(super) struct ResponsesWriter {
     message: Option<(u32, u64)>,
     /// How long the text is: where a source belongs.
     chars: usize,
+    /// The tools whose calls are told as they are written.
+    offered: Offered,
+    /// Such calls that were not told to their end.
+    calls: Vec<OpenCall>,
+}
+
+/// A call that is being written.
+struct OpenCall {
+    index: u32,
+    /// The packet that began it.
+    seq: u64,
+    id: String,
+    name: String,
+    arguments: String,
 }
 
 /// How a response is told.
@@ -77,8 +91,19 @@ pub(super) struct Manner {
 
 impl ResponsesWriter {
     pub(super) fn new(run: &Run, echo: Echo, manner: Manner, exposure: Exposure) -> Self {
-        let (next, items, message, chars) = (0, 0, None, 0);
-        Self { run: run.clone(), echo, exposure, manner, next, items, message, chars }
+        let offered = echo.offered();
+        Self {
+            run: run.clone(),
+            echo,
+            exposure,
+            manner,
+            next: 0,
+            items: 0,
+            message: None,
+            chars: 0,
+            offered,
+            calls: Vec::new(),
+        }
     }
 
     /// Tells an event, unless the reader has it. `body` is an object that is not empty.
@@ -118,14 +143,13 @@ impl ResponsesWriter {
                 Said::Citations(sources) => self.cite(packet.seq, &sources, out),
                 // What was said cannot be taken back.
                 Said::Reset(_) => return Some(End::Diverged),
-                // Calls are told at the end: then it is known which of them are the caller's to
-                // answer.
-                Said::Call { .. }
-                | Said::Arguments { .. }
-                | Said::Result { .. }
-                | Said::Interrupt(_) => {}
+                Said::Call { id, name } => self.begin_call(packet.seq, id, name, out),
+                Said::Arguments { id, more } => self.go_on_with_call(&id, &more, out),
+                Said::End { id } => self.end_call(&id, out),
+                // Calls that the caller did not offer are told at the end: then it is known which
+                // of them are the caller's to answer.
+                Said::Result { .. } | Said::Interrupt(_) => {}
                 Said::Other => self.tell_ours("capstan.event", &Ours { event: &raw }, out),
-                Said::Nothing => {}
             },
             Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
                 self.fail(&Fault::from(*error), out);
@@ -262,7 +286,7 @@ impl ResponsesWriter {
     }
 
     fn finish_items(&mut self, output: &Output, status: &'static str, out: &mut Vec<u8>) {
-        let all = items(self.run.stream_id, output, status);
+        let all = items(self.run.stream_id, output, &self.offered, status);
         if let (Some((index, _)), Some(message)) = (self.message, &output.message) {
             let id = item_id("msg", self.run.stream_id, message.seq);
             let done = Text {
@@ -280,29 +304,78 @@ impl ResponsesWriter {
                 self.tell("response.output_item.done", &OfItem { output_index: index, item }, out);
             }
         }
-        for (call, item) in output.calls().zip(all.iter().skip(self.items as usize)) {
-            self.call(call, item, out);
+        for call in std::mem::take(&mut self.calls) {
+            if let Some(item) = all.get(call.index as usize) {
+                self.finish_call(&call, item, out);
+            }
+        }
+        let late: Vec<_> = output.late(&self.offered).collect();
+        let first = self.items as usize;
+        for (call, item) in late.into_iter().zip(all.iter().skip(first)) {
+            let call = self.open_call(call.seq, call.id.clone(), call.name.clone(), out);
+            self.finish_call(&call, item, out);
         }
     }
 
-    /// A call, all of it at once.
-    fn call(&mut self, call: &Call, item: &Item<'_>, out: &mut Vec<u8>) {
-        let (index, id) = (self.items, item_id("fc", self.run.stream_id, call.seq));
+    /// A call of a tool that the caller offers.
+    fn begin_call(&mut self, seq: u64, id: String, name: String, out: &mut Vec<u8>) {
+        if self.offered.has(&name) {
+            let call = self.open_call(seq, id, name, out);
+            self.calls.push(call);
+        }
+    }
+
+    fn open_call(&mut self, seq: u64, id: String, name: String, out: &mut Vec<u8>) -> OpenCall {
+        let (index, arguments) = (self.items, String::new());
         self.items += 1;
-        let begun = Item::FunctionCall {
-            id: id.clone(),
+        let item = Item::FunctionCall {
+            id: item_id("fc", self.run.stream_id, seq),
             status: "in_progress",
-            call_id: &call.id,
-            name: &call.name,
+            call_id: &id,
+            name: &name,
             arguments: "",
         };
-        self.tell("response.output_item.added", &OfItem { output_index: index, item: &begun }, out);
-        let body = json!({ "output_index": index, "item_id": id, "delta": call.arguments });
+        self.tell("response.output_item.added", &OfItem { output_index: index, item: &item }, out);
+        OpenCall { index, seq, id, name, arguments }
+    }
+
+    fn go_on_with_call(&mut self, id: &str, more: &str, out: &mut Vec<u8>) {
+        let call = self.calls.iter_mut().rfind(|call| call.id == id);
+        let Some(call) = call.filter(|_| !more.is_empty()) else { return };
+        call.arguments.push_str(more);
+        let (index, id) = (call.index, item_id("fc", self.run.stream_id, call.seq));
+        let body = json!({ "output_index": index, "item_id": id, "delta": more });
         self.tell("response.function_call_arguments.delta", &body, out);
-        let body = json!({ "output_index": index, "item_id": id, "name": call.name,
-        "arguments": call.arguments });
-        self.tell("response.function_call_arguments.done", &body, out);
-        self.tell("response.output_item.done", &OfItem { output_index: index, item }, out);
+    }
+
+    fn end_call(&mut self, id: &str, out: &mut Vec<u8>) {
+        let Some(at) = self.calls.iter().rposition(|call| call.id == id) else { return };
+        let call = self.calls.remove(at);
+        let item = Item::FunctionCall {
+            id: item_id("fc", self.run.stream_id, call.seq),
+            status: "completed",
+            call_id: &call.id,
+            name: &call.name,
+            arguments: &call.arguments,
+        };
+        self.finish_call(&call, &item, out);
+    }
+
+    /// What was not told of a call yet, and its end. One that broke off has no whole arguments.
+    fn finish_call(&mut self, call: &OpenCall, item: &Item<'_>, out: &mut Vec<u8>) {
+        let Item::FunctionCall { id, status, arguments, .. } = item else { return };
+        let rest = arguments.get(call.arguments.len()..).unwrap_or_default();
+        if !rest.is_empty() {
+            let body = json!({ "output_index": call.index, "item_id": id, "delta": rest });
+            self.tell("response.function_call_arguments.delta", &body, out);
+        }
+        if *status == "completed" {
+            let body = json!({ "output_index": call.index, "item_id": id, "name": call.name,
+            "arguments": arguments });
+            self.tell("response.function_call_arguments.done", &body, out);
+        }
+        let done = OfItem { output_index: call.index, item };
+        self.tell("response.output_item.done", &done, out);
     }
 }
 
