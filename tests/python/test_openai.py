@@ -279,6 +279,93 @@ def chat_with_tools(client, is_streamed):
     assert (second.finish_reason, second.message.content) == ("stop", "It is dry and wet.")
 
 
+class BreakingProvider(Provider):
+    """The same, with a thought before; its first answer breaks off within the second call, and the
+    next one has other ids."""
+
+    def do_POST(self):
+        json.loads(self.rfile.read(int(self.headers["content-length"])))
+        attempt = self.server.attempt = getattr(self.server, "attempt", 0) + 1
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        self.say({"reasoning_content": "Two towns, then."})
+        for index, town in enumerate(["Bern", "Oslo"]):
+            function = {"name": "weather", "arguments": ""}
+            call = {"index": index, "id": f"{town}-{attempt}", "type": "function"}
+            self.say({"tool_calls": [{**call, "function": function}]})
+            pieces = ['{"to', "wn", f'":"{town}"', "}"]
+            if attempt % 2 and town == "Oslo":
+                pieces = pieces[:2]
+            for piece in pieces:
+                self.say({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+        if attempt % 2 == 0:
+            self.say({}, "tool_calls")
+            self.wfile.write(b"data: [DONE]\n\n")
+
+
+def test_arguments_come_as_they_are_written_and_once_although_the_model_broke_off(tmp_path):
+    with ThreadingHTTPServer(("127.0.0.1", 0), BreakingProvider) as provider:
+        threading.Thread(target=provider.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.1:{provider.server_port}/v1"
+        gateway = Gateway(
+            tmp_path,
+            f'[[agents]]\nname = "demo"\nkind = "openai"\nmodel = "m"\nurl = "{url}"\n'
+            "[timeouts]\nbackoff = 0.01\n",
+        )
+        with client_for(gateway.url) as client:
+            chat_in_pieces(client)
+            assert provider.attempt == 2
+            response_in_pieces(client)
+            assert provider.attempt == 4
+        gateway.stop()
+        provider.shutdown()
+
+
+PIECES = [
+    *[("Bern-1", piece) for piece in ('{"to', "wn", '":"Bern"', "}")],
+    *[("Oslo-1", piece) for piece in ('{"to', "wn", '":"Oslo"', "}")],
+]
+
+
+def chat_in_pieces(client):
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
+    messages = [{"role": "user", "content": "How is it?"}]
+    pieces, thoughts, ids = [], "", {}
+    with client.chat.completions.stream(model="demo", messages=messages, tools=tools) as events:
+        for event in events:
+            if event.type == "chunk" and event.chunk.choices:
+                delta = event.chunk.choices[0].delta
+                thoughts += getattr(delta, "reasoning_content", None) or ""
+                for call in delta.tool_calls or []:
+                    ids.setdefault(call.index, call.id)
+                    assert call.id in (None, ids[call.index])
+                    if call.function.arguments:
+                        pieces.append((ids[call.index], call.function.arguments))
+        whole = events.get_final_completion().choices[0]
+    assert pieces == PIECES
+    assert thoughts == "Two towns, then."
+    assert [call.function.arguments for call in whole.message.tool_calls] == TOWNS
+    assert whole.finish_reason == "tool_calls"
+
+
+def response_in_pieces(client):
+    tools = [{"type": "function", "name": "weather", "parameters": PARAMETERS, "strict": False}]
+    pieces, done, ids = [], [], {}
+    with client.responses.stream(model="demo", input="How is it?", tools=tools) as events:
+        for event in events:
+            if event.type == "response.output_item.added" and event.item.type == "function_call":
+                ids[event.output_index] = event.item.call_id.replace("-3", "-1")
+            if event.type == "response.function_call_arguments.delta":
+                pieces.append((ids[event.output_index], event.delta))
+            if event.type == "response.function_call_arguments.done":
+                done.append(event.arguments)
+        response = events.get_final_response()
+    assert (pieces, done) == (PIECES, TOWNS)
+    calls = [item for item in response.output if item.type == "function_call"]
+    assert [call.arguments for call in calls] == TOWNS
+
+
 def test_a_cut_is_never_an_answer(gateway):
     with CuttingProxy(gateway.port, [after_frames(n) for n in (1, 2, 4, 9, 14, 15)]) as proxy:
         for _ in range(6):

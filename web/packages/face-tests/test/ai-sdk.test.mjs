@@ -197,6 +197,44 @@ describe("AI SDK", { concurrency: true }, () => {
         assert.deepEqual(answers(chat).map(textOf), ["Let me look.It is sunny."]);
         assert.equal(chat.status, "ready");
       });
+
+      test("the input of a call is seen once although the model broke off", async (t) => {
+        const { config } = providers.openai;
+        const piece = (call) => ({
+          choices: [{ index: 0, delta: { tool_calls: [{ index: 0, ...call }] } }],
+        });
+        const call = (id, ...pieces) => [
+          piece({ id, function: { name: "weather", arguments: "" } }),
+          ...pieces.map((text) => piece({ function: { arguments: text } })),
+        ];
+        const end = { choices: [{ index: 0, delta: {}, finish_reason: "tool_calls" }] };
+        const provider = await startProvider((nth) =>
+          nth === 0 ? call("one", '{"city"') : [...call("two", '{"ci', 'ty":', '"Rome"}'), end],
+        );
+        t.after(provider.stop);
+        const own = await startGateway({
+          config: `[[agents]]\nname = "m"\n${config(provider.url)}`,
+        });
+        t.after(() => own.stop());
+        const called = [];
+        const tools = [{ name: "weather", parameters: { type: "object" } }];
+        const chat = chatAt(sdk, `${own.url}/v1/agents/m/ai-sdk/chat`, {
+          body: { tools },
+          onToolCall: ({ toolCall }) => void called.push(toolCall),
+        });
+        await chat.sendMessage({ text: "How is the weather?" });
+        await until(() => chat.status === "ready" && called.length > 0);
+        assert.equal(provider.bodies.length, 2);
+        const parts = answers(chat)[0].parts.filter((part) => part.type === "tool-weather");
+        assert.deepEqual(
+          parts.map(({ toolCallId, state, input }) => ({ toolCallId, state, input })),
+          [{ toolCallId: "one", state: "input-available", input: { city: "Rome" } }],
+        );
+        assert.deepEqual(
+          called.map(({ toolCallId, input }) => ({ toolCallId, input })),
+          [{ toolCallId: "one", input: { city: "Rome" } }],
+        );
+      });
     });
   }
 
