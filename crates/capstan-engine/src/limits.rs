@@ -3,11 +3,13 @@
 //! journal has just said that they come too fast.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capstan_journal::{Over, Refused};
+use capstan_journal::backend::Rates;
+use capstan_journal::{Over, Quota, Refused};
 use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::Notify;
 
@@ -32,6 +34,8 @@ pub struct Limiter {
     queued: AtomicUsize,
     /// Tenants that came too fast, and until when: the journal need not be asked again before.
     refused: Mutex<HashMap<String, Instant>>,
+    /// How fast requests come that are no runs, of which the journal knows nothing.
+    rates: Mutex<Rates<String>>,
 }
 
 /// Things under way, by tenant and in all.
@@ -213,6 +217,15 @@ impl Limiter {
             all.retain(|_, until| *until > now);
             all.insert(tenant.to_owned(), now + wait);
         }
+    }
+
+    /// Counts a request that is no run by the rate of those that start one.
+    pub fn take_rate(&self, tenant: &str, limits: &Limits) -> Result<(), Fault> {
+        self.check_rate(tenant)?;
+        let per_minute = NonZeroU32::new(limits.requests_per_minute);
+        let quota = Quota { per_minute, ..Quota::UNLIMITED };
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.take(tenant.to_owned(), &quota, Instant::now()).map_err(refusal)
     }
 
     /// Room in this process for one more run. Those that were armed before go first.

@@ -11,6 +11,7 @@ use crate::access::{self, Access};
 use crate::asset::Asset;
 use crate::console::{self, Console, Memory};
 use crate::cors::CorsHeaders;
+use crate::face::openai::Passthrough;
 use crate::face::{self, FaceContext, Faces};
 use crate::identity::audit::Audit;
 use crate::metrics::Metrics;
@@ -46,6 +47,7 @@ pub struct Gateway {
     replica_forwarding: Option<Arc<dyn ReplicaForwarder>>,
     clock: Clock,
     console_listeners: Vec<TcpListener>,
+    passthrough: Vec<(String, Arc<dyn Passthrough>)>,
 }
 
 impl Gateway {
@@ -63,6 +65,7 @@ impl Gateway {
             replica_forwarding: None,
             clock,
             console_listeners,
+            passthrough: Vec::new(),
         }
     }
 
@@ -78,6 +81,13 @@ impl Gateway {
     pub fn alias(mut self, agent: &str, alias: &str) -> Self {
         let named = self.agents.iter_mut().filter(|known| *known.name == *agent);
         named.for_each(|known| known.aliases.push(alias.into()));
+        self
+    }
+
+    /// Passes requests of OpenAI's API that are no runs on to an agent's provider.
+    #[must_use]
+    pub fn passthrough(mut self, agent: &str, provider: impl Passthrough) -> Self {
+        self.passthrough.push((agent.to_owned(), Arc::new(provider)));
         self
     }
 
@@ -164,6 +174,7 @@ impl Gateway {
             engine: engine.clone(),
             site: settings.site(),
             tenants: settings.tenants.clone(),
+            passthrough: self.passthrough.into(),
             audit: audit.clone(),
             observer: metrics.clone(),
             can_deliver,

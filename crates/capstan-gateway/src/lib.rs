@@ -41,6 +41,7 @@ pub use axum::body::Body;
 pub use capstan_engine::traces::{SPANS, TraceCollector};
 pub use capstan_journal::{Retention, TenantRetention};
 pub use face::faces;
+pub use face::openai::{PASSTHROUGH, Passthrough};
 pub use gateway::Gateway;
 pub use identity::audit::AUDIT;
 pub use identity::jwt::{Jwt, JwtRules, KeySet, LONGEST_LEEWAY, MOST_KEY_BYTES, TokenTenants};

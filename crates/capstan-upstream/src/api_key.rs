@@ -36,8 +36,8 @@ impl ApiKey {
     }
 
     /// Finds the key that a configuration names; `usual` is the variable that is tried when it
-    /// names none. An empty name says that there is no key. A variable that is not set is no mistake:
-    /// [`Kinds::key_warning`](crate::Kinds::key_warning) tells of it.
+    /// names none. An empty name says that there is no key. A variable that is not set is no
+    /// mistake: [`Kinds::key_warning`](crate::Kinds::key_warning) tells of it.
     pub fn find(
         env: Option<&str>,
         file: Option<&str>,

@@ -2,6 +2,7 @@
 
 use capstan_agent::{Agent, Clock};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::callee::Callee;
@@ -92,6 +93,16 @@ impl Kind {
                 build(keys, &common).map_err(|error| error.with_also(&COMMON))
             }
         }
+    }
+
+    /// The agent's own keys, and the common ones.
+    pub(crate) fn read<T: DeserializeOwned>(
+        &self,
+        mut keys: Keys,
+        clock: &Clock,
+    ) -> Result<(T, Common), ConfigError> {
+        let common = self.common(read_keys(take_common(&mut keys))?, clock.clone())?;
+        Ok((read_keys(keys)?, common))
     }
 
     fn common(&self, config: CommonConfig, clock: Clock) -> Result<Common, ConfigError> {

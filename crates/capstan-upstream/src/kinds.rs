@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::callee::Callee;
 use crate::config::{ConfigError, read_keys};
 use crate::kind::Kind;
+use crate::passthrough::Passthrough;
 use crate::provider::no_key_in;
 use crate::route::Breakers;
 use crate::{a2a, agui, anthropic, cap, command, openai, route};
@@ -113,6 +114,20 @@ impl Kinds {
 
     fn find(&self, kind: &str) -> Option<&Kind> {
         self.iter().find(|row| row.name == kind)
+    }
+
+    /// What the agent of a table passes on to its provider beside runs, if anything.
+    pub fn passthrough(
+        &self,
+        kind: &str,
+        keys: Map<String, Value>,
+        clock: &Clock,
+    ) -> Result<Option<Passthrough>, ConfigError> {
+        if kind != openai::KIND.name || !keys.contains_key("passthrough") {
+            return Ok(None);
+        }
+        let (config, common) = openai::KIND.read(keys, clock)?;
+        openai::passthrough(config, &common)
     }
 
     /// What is likely to be a mistake about the key of such an agent: its calls will go out

@@ -22,6 +22,7 @@ use crate::config::{ConfigError, read_keys};
 use crate::fates;
 use crate::kind::{Build, Common, Kind};
 use crate::native::{self, Lane};
+use crate::passthrough::Passthrough;
 use crate::prefill::Prefill;
 use crate::preset::{OPENAI, OPENAI_LIKES};
 use crate::provider::{Api, Asked, BEARER, Config, Defaults, FinishRule, Provider};
@@ -66,6 +67,14 @@ fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError
     let secret = provider.secret.clone();
     let dialect = OpenAi { provider, finish: finish.unwrap_or_default() };
     Ok(Box::new(HttpAgent::new(dialect, secret, common)?))
+}
+
+/// What an agent's table passes on beside runs.
+pub(crate) fn passthrough(
+    config: Config,
+    common: &Common,
+) -> Result<Option<Passthrough>, ConfigError> {
+    Passthrough::new(Provider::new(config, &DEFAULTS)?, common)
 }
 
 impl OpenAi {

@@ -15,6 +15,7 @@ use crate::config::{ConfigError, Keys};
 use crate::headers::{Pairs, set_query};
 use crate::http;
 use crate::members::{LIMITS, Members};
+use crate::passthrough::Group;
 use crate::prefill::Prefill;
 use crate::preset::Preset;
 use crate::request_body::{Raw, RequestBody};
@@ -39,14 +40,15 @@ pub(crate) struct Config {
     pub(crate) api: Option<Api>,
     pub(crate) finish: Option<FinishRule>,
     preset: Option<String>,
+    passthrough: Option<Vec<Group>>,
     max_tokens_field: Option<String>,
     rename: Option<BTreeMap<String, String>>,
     refuse: Option<Vec<String>>,
 }
 
 /// The keys that only `openai` knows.
-pub(crate) const OF_OPENAI: [&str; 6] =
-    ["api", "finish", "preset", "max_tokens_field", "rename", "refuse"];
+pub(crate) const OF_OPENAI: [&str; 7] =
+    ["api", "finish", "preset", "passthrough", "max_tokens_field", "rename", "refuse"];
 /// Those of them that are about Chat Completions.
 const OF_CHAT: [&str; 4] = ["finish", "max_tokens_field", "rename", "refuse"];
 
@@ -88,6 +90,7 @@ impl Config {
             "api" => self.api.is_some(),
             "finish" => self.finish.is_some(),
             "preset" => self.preset.is_some(),
+            "passthrough" => self.passthrough.is_some(),
             "max_tokens_field" => self.max_tokens_field.is_some(),
             "rename" => self.rename.is_some(),
             _ => self.refuse.is_some(),
@@ -191,6 +194,10 @@ pub(crate) struct Provider {
     pub(crate) headers: HeaderMap,
     /// Where its models are listed.
     pub(crate) models: Url,
+    /// The address above that of a call, with the query of the configuration.
+    pub(crate) base: Url,
+    /// What is passed on beside runs.
+    pub(crate) passthrough: Vec<Group>,
     members: Members,
 }
 
@@ -223,6 +230,7 @@ impl Provider {
             config.refuse,
             &config.parameters,
         )?;
+        let own = with_query_of(&url, &base);
         Ok(Self {
             url,
             model: config.model,
@@ -232,6 +240,8 @@ impl Provider {
             secret: key.secret.beside(hidden),
             headers,
             models: models(&base, defaults),
+            base: own,
+            passthrough: config.passthrough.unwrap_or_default(),
             members,
         })
     }
@@ -261,6 +271,12 @@ impl Provider {
         self.members.apply(&mut body)?;
         Ok(body)
     }
+}
+
+fn with_query_of(url: &Url, base: &Url) -> Url {
+    let mut base = base.clone();
+    base.set_query(url.query());
+    base
 }
 
 /// The address that lists the models: beside that of a call, and without secrets of a query.

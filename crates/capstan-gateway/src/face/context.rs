@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use capstan_engine::Engine;
 
+use crate::face::openai::Passthroughs;
 use crate::identity::audit::Audit;
 use crate::identity::tenants::Tenants;
 
@@ -17,6 +18,8 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) site: Site,
     pub(crate) tenants: Tenants,
+    /// Agents that pass on what is no run.
+    pub(crate) passthrough: Passthroughs,
     pub(crate) audit: Arc<Audit>,
     pub(crate) observer: Arc<dyn FaceObserver>,
     /// Whether the gateway can post webhooks and push notifications.

@@ -12,8 +12,11 @@ mod members;
 mod models;
 mod output;
 mod parameters;
+mod passthrough;
 mod request;
 mod responses;
 
 pub(crate) use chat::Chat;
+pub(crate) use passthrough::Passthroughs;
+pub use passthrough::{PASSTHROUGH, Passthrough};
 pub(crate) use responses::Responses;

@@ -202,7 +202,8 @@ fn unread_bytes(parts: &Parts, body: &Body) -> usize {
 
 const WINDOW: usize = RECEIVE_WINDOW as usize;
 
-async fn read_body(
+/// Reads a body, within the limit of every body and of its tenant's memory.
+pub(crate) async fn read_body(
     cx: &FaceContext,
     tenant: &str,
     body: Body,

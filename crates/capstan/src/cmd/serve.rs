@@ -9,6 +9,7 @@ mod greeting;
 mod jwks;
 mod kinds;
 mod page;
+mod passthrough;
 mod plan;
 mod reload;
 mod replica_forwarding;
@@ -30,7 +31,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
 use super::traces::Traces;
-use agents::Named;
 use config::Config;
 pub(super) use config::EXAMPLE;
 use greeting::Greeting;
@@ -186,11 +186,7 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
         replica_forwarding::Carrier::new().map_err(|error| Failure::usage(error.to_string()))?;
     let gateway =
         gateway.webhooks(sender).replica_forwarding(carrier).console_on(console_listeners);
-    let gateway =
-        agents.into_iter().fold(gateway, |gateway, Named { name, aliases, agent, .. }| {
-            let gateway = gateway.agent(&name, agent);
-            aliases.iter().fold(gateway, |gateway, alias| gateway.alias(&name, alias))
-        });
+    let gateway = agents.into_iter().fold(gateway, passthrough::add_agent);
     anstream::print!("{greeting}");
     serve(gateway, listeners, terminated).await?;
     Ok(())

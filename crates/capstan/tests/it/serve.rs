@@ -22,6 +22,7 @@ mod issuer;
 mod keys;
 mod kill;
 mod logs;
+mod passthrough;
 mod peer;
 pub(crate) mod process;
 mod race;

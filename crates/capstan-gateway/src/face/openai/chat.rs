@@ -18,7 +18,7 @@ use self::completion::{Chunk, Completion};
 use self::writer::ChatWriter;
 use super::output::{Offered, Output};
 use super::request::{self, Wants};
-use super::{errors, members, models, parameters};
+use super::{errors, members, models, parameters, passthrough};
 use crate::face::FaceContext;
 use crate::face::reader;
 use crate::face::repeats;
@@ -32,7 +32,7 @@ use capstan_engine::resume::ResumePoint;
 /// The name under which runs of this face are kept.
 const NAME: &str = "openai-chat";
 
-/// What OpenAI's SDKs ask for beside responses. That most of it is not here is told in their shape.
+/// What OpenAI's SDKs ask for beside responses. That it is not here is told in their shape.
 const ELSEWHERE: [&str; 18] = [
     "/v1/chat",
     "/v1/models",
@@ -80,6 +80,7 @@ impl Face for Chat {
             .post("/v1/chat/completions", start, &routes::POST)
             .get("/v1/models", models::list, &models::LIST)
             .get("/v1/models/{name}", models::get, &models::GET)
+            .merge(passthrough::routes())
     }
 
     fn request_headers(&self) -> &'static [&'static str] {

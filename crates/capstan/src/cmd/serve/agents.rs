@@ -6,7 +6,7 @@ use std::path::Path;
 
 use capstan_agent::{Agent, Clock};
 use capstan_protocol::nearest;
-use capstan_upstream::{AgentTable, Breakers, ConfigError, Kind};
+use capstan_upstream::{AgentTable, Breakers, ConfigError, Group, Kind, Passthrough};
 use serde_json::{Map, Value};
 use toml::Spanned;
 
@@ -23,6 +23,8 @@ pub(in crate::cmd) struct Named {
     pub(super) aliases: Vec<String>,
     pub(super) kind: String,
     pub(super) agent: Box<dyn Agent>,
+    /// What it passes on to its provider beside runs.
+    pub(super) passthrough: Option<Passthrough>,
     /// What is likely to be a mistake about its key.
     pub(super) key_warning: Option<String>,
 }
@@ -61,11 +63,37 @@ pub(super) fn agents(
             |(table, read)| explain(table, &read.name, &read.kind, &error, source),
         )
     })?;
-    let named = |((table, agent), aliases): ((AgentTable, Box<dyn Agent>), Vec<String>)| {
-        let key_warning = kinds.key_warning(&table.kind, &table.keys);
-        Named { name: table.name, aliases, kind: table.kind, agent, key_warning }
-    };
-    Ok(read.into_iter().zip(built).zip(aliases).map(named).collect())
+    let passed = passed_on(tables, &read, source)?;
+    let named =
+        |(((table, agent), aliases), passthrough): (((AgentTable, Box<dyn Agent>), _), _)| {
+            let key_warning = kinds.key_warning(&table.kind, &table.keys);
+            Named { name: table.name, aliases, kind: table.kind, agent, passthrough, key_warning }
+        };
+    Ok(read.into_iter().zip(built).zip(aliases).zip(passed).map(named).collect())
+}
+
+/// What each agent passes on beside runs. A file has no model by which an agent could be chosen, so
+/// that one agent has all of them.
+fn passed_on(
+    tables: &[Table],
+    read: &[AgentTable],
+    source: Source<'_>,
+) -> Result<Vec<Option<Passthrough>>, Failure> {
+    let (kinds, clock) = (kinds(), Clock::default());
+    let (mut all, mut has_files) = (Vec::new(), false);
+    for (table, agent) in tables.iter().zip(read) {
+        let passed = kinds
+            .passthrough(&agent.kind, agent.keys.clone(), &clock)
+            .map_err(|error| explain(table, &agent.name, &agent.kind, &error, source))?;
+        let files = passed.as_ref().is_some_and(|one| one.groups().contains(&Group::Files));
+        if files && has_files {
+            let why = "agents: passthrough: another agent has \"files\", and only one can";
+            return Err(source.mistake(place(table, "passthrough"), why));
+        }
+        has_files |= files;
+        all.push(passed);
+    }
+    Ok(all)
 }
 
 /// The other names of each agent. Nobody else may have one of them.

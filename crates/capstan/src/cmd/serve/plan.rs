@@ -81,7 +81,14 @@ impl Plan {
 
 fn demo() -> Named {
     let agent = Box::new(Demo::new()) as Box<dyn Agent>;
-    Named { name: DEMO.into(), kind: DEMO.into(), aliases: Vec::new(), agent, key_warning: None }
+    Named {
+        name: DEMO.into(),
+        kind: DEMO.into(),
+        aliases: Vec::new(),
+        agent,
+        passthrough: None,
+        key_warning: None,
+    }
 }
 
 /// A folder alone is what most people try first.
