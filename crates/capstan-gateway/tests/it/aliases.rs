@@ -40,6 +40,7 @@ async fn an_alias_starts_a_run_of_its_agent_in_every_face() {
         ("/v1/agents/qwen%2Fqwen3:8b/assist", serde_json::to_value(ask("/tokens 1")).unwrap()),
         ("/v1/chat/completions", json!({ "model": "gpt-4o", "messages": said })),
         ("/v1/responses", json!({ "model": "qwen/qwen3:8b", "input": "/tokens 1" })),
+        ("/v1/messages", json!({ "model": "gpt-4o", "max_tokens": 9, "messages": said })),
         ("/v1/agents/gpt-4o/ag-ui", agui),
         ("/v1/agents/gpt-4o/ai-sdk/chat", chat),
         ("/v1/agents/gpt-4o/a2a/message:send", json!({ "message": message })),
@@ -48,7 +49,7 @@ async fn an_alias_starts_a_run_of_its_agent_in_every_face() {
         assert_eq!(status, 200, "{path}: {said}");
         assert_eq!(agents(&server).await.pop().as_deref(), Some("demo"), "{path}: {said}");
     }
-    assert_eq!(agents(&server).await, vec!["demo"; 7]);
+    assert_eq!(agents(&server).await, vec!["demo"; 8]);
     let stream = "/v1/agents/gpt-4o/ai-sdk/chat/c/stream";
     assert_eq!(server.get(stream).await.status(), 200, "it is the same chat");
     assert_eq!(server.get("/v1/agents/other/ai-sdk/chat/c/stream").await.status(), 204);
