@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::shape::Shape;
+use crate::protocol::Shape;
 
 /// Sixty words, so that "after 40" is in the middle.
 const TEXT: &str = "A capstan is a machine for pulling ropes. It stands upright on the deck, and \

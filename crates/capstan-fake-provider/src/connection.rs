@@ -4,25 +4,16 @@
 use std::io;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::packing::Packing;
 use crate::record::{self, Ending};
-use crate::response::Step;
+use crate::request::Request;
+use crate::step::Step;
 
 /// A conversation with pictures in it may be long; more is a mistake.
 const LONGEST: usize = 64 * 1024 * 1024;
-
-/// A request.
-pub(crate) struct Request {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) query: String,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
-}
 
 pub(crate) struct Connection {
     socket: TcpStream,
@@ -195,19 +186,6 @@ fn parse(bytes: &[u8]) -> Option<Option<(Request, usize)>> {
         body: body.to_vec(),
     };
     Some(Some((request, end)))
-}
-
-impl Request {
-    /// Whether the other side wants the connection to be closed after it.
-    pub(crate) fn is_last(&self) -> bool {
-        self.headers
-            .iter()
-            .any(|(name, value)| name == "connection" && value.eq_ignore_ascii_case("close"))
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_default()
-    }
 }
 
 fn phrase(status: u16) -> &'static str {

@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 
 use crate::asked::Asked;
-use crate::connection::Request;
 use crate::fault::FAULTS;
-use crate::response::Step;
+use crate::request::Request;
 use crate::rule::{Rule, RuleError};
 use crate::shared::Shared;
+use crate::step::Step;
 
 /// What came in.
 const CALLS: &str = "/fake/calls";

@@ -13,8 +13,10 @@ mod fault;
 mod output;
 mod packing;
 mod place;
+mod protocol;
 mod record;
 mod refusal;
+mod request;
 mod response;
 mod rule;
 mod script;
@@ -22,6 +24,7 @@ mod seal;
 mod server;
 mod shape;
 mod shared;
+mod step;
 
 pub use answer::{Answer, ToolCall};
 pub use condition::Condition;

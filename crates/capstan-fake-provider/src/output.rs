@@ -3,8 +3,8 @@
 
 use crate::answer::{Answer, ToolCall};
 use crate::asked::Asked;
+use crate::protocol::Shape;
 use crate::seal::{Kind, Sealer};
-use crate::shape::Shape;
 
 /// What one call gets.
 #[derive(Debug, Clone)]

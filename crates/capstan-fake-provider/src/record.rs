@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::connection::Request;
+use crate::request::Request;
 
 /// A call as the provider saw it.
 #[derive(Debug, Clone, Serialize)]

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::asked::Asked;
 use crate::fault::Fault;
-use crate::response::Step;
+use crate::protocol::{Complaint, Shape};
 use crate::rule::Rule;
-use crate::shape::{Complaint, Shape};
+use crate::step::Step;
 
 /// What is no stream at all.
 pub(crate) fn refused(

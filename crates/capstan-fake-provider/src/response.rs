@@ -9,12 +9,14 @@ use crate::asked::Asked;
 use crate::fault::Fault;
 use crate::output::Output;
 use crate::packing::Packing;
+use crate::protocol::{Complaint, Shape};
 use crate::refusal::{complaint, json_response, refused};
 use crate::rule::Rule;
 use crate::script::Script;
 use crate::seal::Sealer;
-use crate::shape::{Complaint, Frame, Mark, Shape};
+use crate::shape::{Frame, Mark};
 use crate::shared::Begun;
+use crate::step::Step;
 
 /// How far a stream gets before it breaks, unless the rule says otherwise.
 const AFTER: usize = 20;
@@ -22,38 +24,6 @@ const AFTER: usize = 20;
 const LATE: Duration = Duration::from_secs(20);
 /// Between two tokens, pings or empty deltas.
 const SLOW: Duration = Duration::from_secs(1);
-
-/// One thing to do on the connection.
-#[derive(Debug, Clone)]
-pub(crate) enum Step {
-    /// A response at once.
-    Whole {
-        status: u16,
-        kind: &'static str,
-        headers: Vec<(&'static str, String)>,
-        body: Vec<u8>,
-    },
-    /// A streamed response begins.
-    Open(Packing),
-    /// A part of it.
-    Write {
-        bytes: Vec<u8>,
-        is_token: bool,
-    },
-    Pause(Duration),
-    /// Again and again, until the other side gives up.
-    Pulse {
-        bytes: Vec<u8>,
-        every: Duration,
-    },
-    /// Nothing more; the connection closes after the time, if there is one, or when the other side
-    /// gives up.
-    Silence(Option<Duration>),
-    Reset,
-    Close,
-    /// The response is complete by HTTP's rules.
-    End,
-}
 
 /// All that happens to a call.
 pub(crate) fn steps(shape: Shape, asked: &Asked, begun: &Begun) -> Vec<Step> {

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use serde_json::Value;
 
-use crate::shape::{Complaint, Shape};
+use crate::protocol::{Complaint, Shape};
 
 /// Makes and knows again the seals of one provider.
 #[derive(Debug)]

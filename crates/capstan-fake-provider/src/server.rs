@@ -10,13 +10,14 @@ use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 
 use crate::asked::Asked;
-use crate::connection::{Connection, Request};
+use crate::connection::Connection;
 use crate::control;
+use crate::protocol::Shape;
 use crate::record::{Call, Ending};
+use crate::request::Request;
 use crate::response;
 use crate::rule::Rule;
 use crate::script::Script;
-use crate::shape::Shape;
 use crate::shared::Shared;
 
 /// A running provider. Dropping it stops it, and breaks off what is under way.

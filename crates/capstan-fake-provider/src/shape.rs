@@ -4,24 +4,12 @@ mod chat;
 mod messages;
 mod responses;
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
 use crate::asked::Asked;
 use crate::fault::Fault;
 use crate::output::{Output, Piece};
-
-/// A protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// OpenAI's Chat Completions.
-    Chat,
-    /// OpenAI's Responses.
-    Responses,
-    /// Anthropic's Messages.
-    Messages,
-}
+use crate::protocol::{Complaint, Shape};
 
 /// What a frame is for; faults strike by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,15 +59,6 @@ impl Frame {
     }
 }
 
-/// What went wrong, in a provider's words.
-#[derive(Debug, Clone)]
-pub(crate) struct Complaint {
-    pub(crate) status: u16,
-    pub(crate) kind: &'static str,
-    pub(crate) code: Option<&'static str>,
-    pub(crate) message: Cow<'static, str>,
-}
-
 impl Part {
     fn of(piece: &Piece) -> Self {
         match piece {
@@ -92,27 +71,6 @@ impl Part {
 }
 
 impl Shape {
-    /// The protocol that is spoken at a path.
-    pub(crate) fn at(path: &str) -> Option<Self> {
-        let path = path.trim_end_matches('/');
-        [
-            ("/chat/completions", Self::Chat),
-            ("/responses", Self::Responses),
-            ("/messages", Self::Messages),
-        ]
-        .into_iter()
-        .find(|(end, _)| path.ends_with(end))
-        .map(|(_, shape)| shape)
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "chat-completions",
-            Self::Responses => "responses",
-            Self::Messages => "messages",
-        }
-    }
-
     /// The answer as a stream; some faults are a way of writing it.
     pub(crate) fn frames(self, asked: &Asked, output: &Output, fault: Option<Fault>) -> Vec<Frame> {
         match self {

@@ -4,19 +4,20 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
 use crate::asked::Asked;
-use crate::connection::Request;
 use crate::fault::Fault;
 use crate::output::Output;
 use crate::place::Place;
+use crate::protocol::{Complaint, Shape};
 use crate::record::{Call, Ending};
+use crate::request::Request;
 use crate::rule::{Rule, When};
 use crate::script::Script;
 use crate::seal::Sealer;
-use crate::shape::{Complaint, Shape};
 
 /// Ended calls that a slow follower may be behind.
 const FOLLOWED: usize = 1024;
@@ -129,7 +130,9 @@ impl Shared {
         let answer = script.answer_to(asked);
         let id = script.unique_ids.then_some(number);
         let output = Output::new(answer, shape, asked, &self.sealer, id);
-        let complaint = self.sealer.complaint(shape, &request.json(), &state.issued);
+        let body = request.json();
+        let complaint =
+            missing(shape, &body).or_else(|| self.sealer.complaint(shape, &body, &state.issued));
         if output.is_sealed() {
             state.issued.extend(output.call_ids.iter().cloned());
         }
@@ -213,6 +216,25 @@ impl State {
         }
         struck
     }
+}
+
+/// What Anthropic says to a request without what every request has.
+fn missing(shape: Shape, body: &Value) -> Option<Complaint> {
+    let is_there = |name: &str, is_it: fn(&Value) -> bool| body.get(name).is_some_and(is_it);
+    let message = match shape {
+        Shape::Chat | Shape::Responses => return None,
+        Shape::Messages if !is_there("model", Value::is_string) => {
+            "model: Input should be a valid string"
+        }
+        Shape::Messages if !is_there("messages", Value::is_array) => "messages: Field required",
+        Shape::Messages => return None,
+    };
+    Some(Complaint {
+        status: 400,
+        kind: "invalid_request_error",
+        code: None,
+        message: message.into(),
+    })
 }
 
 /// A model that is called like a fault has it: `status-503`, `some/truncated@1`.

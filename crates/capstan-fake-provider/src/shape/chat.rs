@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Complaint, Frame, Mark, Part, Shape};
+use super::{Frame, Mark, Part};
 use crate::answer::{Answer, ToolCall};
 use crate::asked::Asked;
 use crate::fault::Fault;
 use crate::output::{Output, Piece};
+use crate::protocol::{Complaint, Shape};
 
 pub(super) fn frames(asked: &Asked, output: &Output, fault: Option<Fault>) -> Vec<Frame> {
     let writer = Writer { asked, output, fault };

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Complaint, Frame, Mark, Part};
+use super::{Frame, Mark, Part};
 use crate::answer::ToolCall;
 use crate::asked::Asked;
 use crate::output::{Output, Piece};
+use crate::protocol::Complaint;
 
 pub(super) fn frames(asked: &Asked, output: &Output) -> Vec<Frame> {
     let mut events = Events { output, frames: Vec::new(), open: None };

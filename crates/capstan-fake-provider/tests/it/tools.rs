@@ -202,6 +202,18 @@ async fn ids_repeat_for_a_repeated_call_unless_the_script_says_otherwise() {
 }
 
 #[tokio::test]
+async fn a_message_without_messages_is_refused() {
+    let provider = start(Script::default()).await;
+    for (body, words) in
+        [(json!({ "model": 5 }), "model: "), (json!({ "model": "m" }), "messages: ")]
+    {
+        let (status, refused) = document(&provider, PATHS[2], &body).await;
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(status == 400 && message.starts_with(words), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_ends_with_its_category() {
     let refusal = Some("cyber".to_owned());
     let provider = start(writer(Answer { refusal, tool_calls: vec![], ..thoughtful(None) })).await;
