@@ -16,6 +16,8 @@ pub enum Face {
     Agui,
     /// OpenAI's API.
     OpenAi,
+    /// Anthropic's Messages.
+    Messages,
     /// The AI SDK's UI message streams.
     AiSdk,
     /// A2A.
@@ -30,6 +32,7 @@ impl fmt::Display for Face {
             Self::Cap => "cap",
             Self::Agui => "ag-ui",
             Self::OpenAi => "openai",
+            Self::Messages => "messages",
             Self::AiSdk => "ai-sdk",
             Self::A2a => "a2a",
             Self::Durable => "durable",
@@ -60,6 +63,14 @@ pub enum Use {
     OpenAi,
     /// And as a chat of theirs.
     Chat,
+    /// A run of the plain query as a message of Anthropic's.
+    Messages,
+    /// One that is asked for as a whole.
+    MessagesWhole,
+    /// One whose reader hangs up and comes back.
+    MessagesCut,
+    /// A run that fails, as a message of theirs.
+    MessagesFault,
     /// A run of the plain query in a chat of the AI SDK's.
     AiSdk,
     /// One that goes on until it is stopped.
@@ -85,7 +96,8 @@ impl Use {
         match self {
             Self::Plain | Self::Race | Self::V2 | Self::Agui => None,
             Self::OpenAi | Self::Chat | Self::AiSdk | Self::A2a => None,
-            Self::Fault | Self::AguiFault => Some("`--fault-query`"),
+            Self::Messages | Self::MessagesWhole | Self::MessagesCut => None,
+            Self::Fault | Self::AguiFault | Self::MessagesFault => Some("`--fault-query`"),
             Self::Slow | Self::AiSdkSlow => Some("`--slow-query`"),
             Self::Quiet => Some("`--quiet-query`, `--slow`"),
             Self::Key => Some("`--key`"),
@@ -99,7 +111,8 @@ impl Use {
         let (is_there, reason) = match self {
             Self::Plain | Self::Race | Self::V2 | Self::Agui => return None,
             Self::OpenAi | Self::Chat | Self::AiSdk | Self::A2a => return None,
-            Self::Fault | Self::AguiFault => {
+            Self::Messages | Self::MessagesWhole | Self::MessagesCut => return None,
+            Self::Fault | Self::AguiFault | Self::MessagesFault => {
                 (queries.fault.is_some(), "no query is known to fail: --fault-query")
             }
             Self::Slow | Self::AiSdkSlow => {

@@ -14,6 +14,7 @@ mod evidence;
 mod frames;
 mod http;
 mod lab;
+mod messages;
 mod openai;
 mod outcome;
 mod question;

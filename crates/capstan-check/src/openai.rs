@@ -13,14 +13,15 @@ use crate::wire::{Ask, End};
 
 pub(crate) const RESPONSES: &str = "/v1/responses";
 const CHAT: &str = "/v1/chat/completions";
+pub(crate) const MODELS: &str = "/v1/models";
 const TERMINAL: [&str; 3] = ["response.completed", "response.incomplete", "response.failed"];
 
 /// The agent is the model; without a name, the first that is there.
-async fn model(lab: &Lab) -> Result<String, NotPassed> {
+pub(crate) async fn model(lab: &Lab) -> Result<String, NotPassed> {
     if let Some(agent) = &lab.target.agent {
         return Ok(agent.clone());
     }
-    let listed = lab.send(&Ask::get("/v1/models")).await?;
+    let listed = lab.send(&Ask::get(MODELS)).await?;
     let first = listed.json().pointer("/data/0/id").and_then(Value::as_str).map(str::to_owned);
     first.ok_or_else(|| NotPassed::skip("no model is listed at /v1/models"))
 }

@@ -14,8 +14,8 @@ use crate::outcome::NotPassed;
 use crate::report::{Environment, Judged, Report, Summary, Verdict};
 use crate::table::CHECKS;
 use crate::target::{Faces, Target};
-use crate::wire::Ask;
-use crate::{a2a, durable, openai};
+use crate::wire::{Ask, Exchange};
+use crate::{a2a, durable, messages, openai};
 
 /// Why nothing could be checked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -46,7 +46,7 @@ pub async fn run(
     let has = |face| match face {
         Face::Cap => environment.assist.is_some(),
         Face::Agui => environment.agui.is_some(),
-        Face::OpenAi | Face::AiSdk | Face::A2a | Face::Durable => {
+        Face::OpenAi | Face::Messages | Face::AiSdk | Face::A2a | Face::Durable => {
             environment.others.contains(&face.to_string())
         }
     };
@@ -149,14 +149,14 @@ async fn prepare(target: Target) -> Result<(Lab, Environment), Unreachable> {
         Faces::Cap => None,
         Faces::Auto | Faces::Agui => find(&lab, agui_paths(&lab.target)).await?,
     };
-    if assist.is_none() && agui.is_none() {
-        return Err(no_face(&lab.target));
-    }
     let others = if lab.target.others && lab.target.faces == Faces::Auto {
         others(&lab).await
     } else {
         Vec::new()
     };
+    if assist.is_none() && agui.is_none() && others.is_empty() {
+        return Err(no_face(&lab.target));
+    }
     let is_demo = is_demo(&lab).await;
     if is_demo {
         lab.target.queries = std::mem::take(&mut lab.target.queries).or_demo();
@@ -234,10 +234,18 @@ async fn others(lab: &Lab) -> Vec<String> {
         let answer = lab.send(&Ask::post(path, "{}")).await;
         answer.is_ok_and(|answer| answer.status == 400)
     };
+    let speaks_messages = async || {
+        let answer = lab.send(&Ask::post(messages::MESSAGES, "{}")).await;
+        let is_theirs = |answer: Exchange| {
+            answer.status == 400 && answer.json().get("type").is_some_and(|kind| kind == "error")
+        };
+        answer.is_ok_and(is_theirs)
+    };
     let has_card = lab.send(&Ask::get(a2a::card_path(lab))).await;
     let is_read_only = lab.send(&Ask::new(Method::PUT, durable::path(Uuid::nil()))).await;
     let found = [
         (Face::OpenAi, refused(openai::RESPONSES.into()).await),
+        (Face::Messages, speaks_messages().await),
         (Face::AiSdk, refused(lab.below("ai-sdk/chat")).await),
         (Face::A2a, has_card.is_ok_and(|card| card.status == 200 && card.json().is_object())),
         (Face::Durable, is_read_only.is_ok_and(|answer| answer.status == 405)),

@@ -1,7 +1,7 @@
 //! THE TABLE: every check, a row each. A check stands after those that it depends on.
 
 use crate::check::{Check, Face, Use};
-use crate::{a2a, agui, ai_sdk, cap, durable, http, openai, tenants};
+use crate::{a2a, agui, ai_sdk, cap, durable, http, messages, openai, tenants};
 
 macro_rules! checks {
     ($($face:ident $id:literal $clause:literal $title:literal $uses:tt $after:tt
@@ -260,6 +260,33 @@ checks! {
     OpenAi "openai.chat" "openai.md Answers" "A chat's chunks end with one finish_reason and \
      [DONE]" [Chat] [] openai::chat;
 
+    // Anthropic's Messages.
+    Messages "messages.answer" "claude-code.md The contract" "A message is answered with events that \
+     are named like their types" [Messages] [] messages::answer;
+    Messages "messages.order" "claude-code.md The contract" "It begins with message_start, and ends \
+     with message_delta and message_stop" [Messages] ["messages.answer"] messages::order;
+    Messages "messages.blocks" "claude-code.md The contract" "Blocks follow each other, each with one \
+     start and one stop" [Messages] ["messages.answer"] messages::blocks;
+    Messages "messages.usage" "claude-code.md The contract" "The usage is whole from the \
+     start" [Messages] ["messages.answer"] messages::usage;
+    Messages "messages.whole" "claude-code.md The contract" "Without a stream it is one \
+     message" [MessagesWhole] [] messages::whole;
+    Messages "messages.error" "claude-code.md The contract" "A refusal has Anthropic's \
+     shape" [] [] messages::error;
+    Messages "messages.fault" "claude-code.md The contract" "A run that fails is an error, never an \
+     end" [MessagesFault] [] messages::fault;
+    Messages "messages.once" "claude-code.md The contract" "A repeat without a key is the same \
+     message, byte by byte" [Messages] ["messages.order"] messages::once;
+    Messages "messages.resume" "claude-code.md The contract" "Who comes back after a cut gets the \
+     whole message, of one run" [Messages MessagesCut] ["messages.order"] messages::resume;
+    Messages "messages.apart" "claude-code.md The contract" "Two questions never share a \
+     message" [Messages MessagesCut] ["messages.order"] messages::apart;
+    Messages "messages.count" "claude-code.md What is there?" "Tokens are counted without a \
+     run" [] [] messages::count;
+    Messages "messages.models" "claude-code.md What is there?" "Models are listed in Anthropic's \
+     shape for its clients" [] [] messages::models;
+    Messages "messages.key" "claude-code.md What is there?" "A key may come in x-api-key" [Key] [] messages::key;
+
     // The AI SDK.
     AiSdk "ai-sdk.answer" "ai-sdk.md The contract" "A chat is answered with a UI message \
      stream" [AiSdk] [] ai_sdk::answer;
@@ -325,6 +352,7 @@ mod tests {
         let pages = [
             ("ag-ui.md", include_str!("../../../docs/ag-ui.md")),
             ("openai.md", include_str!("../../../docs/openai.md")),
+            ("claude-code.md", include_str!("../../../docs/claude-code.md")),
             ("ai-sdk.md", include_str!("../../../docs/ai-sdk.md")),
             ("a2a.md", include_str!("../../../docs/a2a.md")),
             ("durable-streams.md", include_str!("../../../docs/durable-streams.md")),

@@ -9,6 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use axum::routing::post;
 use capstan_check::{Faces, Report, Target, run};
+use capstan_fake_provider::{FakeProvider, Script};
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -133,4 +134,17 @@ async fn a_bare_agui_server_is_judged_by_agui_and_spared_our_extensions() {
     let skipped = skipped(&report);
     assert!(skipped.contains(&"agui.ids") && skipped.contains(&"agui.resume"), "{skipped:?}");
     assert!(!skipped.contains(&"agui.sequence") && !skipped.contains(&"agui.terminal"));
+}
+
+/// A provider's own server speaks Messages alone, and starts whatever it is asked once more.
+#[tokio::test]
+async fn a_provider_keeps_all_of_messages_but_what_only_a_gateway_promises() {
+    let script = Script { models: vec!["m".into()], unique_ids: true, ..Script::default() };
+    let provider = FakeProvider::start("127.0.0.1:0", script).await.unwrap();
+    let report = run(target(&provider.url()), |_| ()).await.unwrap();
+    let messages = |ids: Vec<&'static str>| -> Vec<&str> {
+        ids.into_iter().filter(|id| id.starts_with("messages.")).collect()
+    };
+    assert_eq!(messages(broken(&report)), ["messages.once", "messages.resume"], "{report:#?}");
+    assert_eq!(messages(skipped(&report)), ["messages.fault", "messages.key"]);
 }

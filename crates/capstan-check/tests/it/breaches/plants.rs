@@ -618,6 +618,77 @@ pub(crate) static BREACHES: &[Breach] = &[
         }
     }),
     frame("openai.chat", |s, f| keep_if(!(s.is("POST", "/v1/chat") && f.contains("[DONE]")), f)),
+    // Anthropic's Messages.
+    frame("messages.answer", |s, f| {
+        if s.is("POST", "/v1/messages") { format!("id: 1\n{f}") } else { f.to_owned() }
+    }),
+    frame("messages.order", |s, f| {
+        keep_if(!(s.is("POST", "/v1/messages") && f.contains("\"message_stop\"")), f)
+    }),
+    frame("messages.blocks", |s, f| {
+        let is_start = s.is("POST", "/v1/messages") && f.contains("\"content_block_start\"");
+        if is_start { format!("{f}{f}") } else { f.to_owned() }
+    }),
+    frame("messages.usage", |s, f| {
+        let is_start = s.is("POST", "/v1/messages") && f.contains("\"message_start\"");
+        if is_start { f.replace("cache_read_input_tokens", "cache_read") } else { f.to_owned() }
+    }),
+    answer("messages.whole", |s, a| {
+        if s.is("POST", "/v1/messages") && s.body.contains("\"stream\":false") {
+            a.replace("\"stop_reason\"", "\"stop\"");
+        }
+    }),
+    answer("messages.error", |s, a| {
+        if s.is("POST", "/v1/messages") && s.body.contains("\"model\":5") {
+            a.replace("invalid_request_error", "api_error");
+        }
+    }),
+    Breach {
+        answer: |s, a| {
+            if s.is("POST", "/v1/messages") && s.is_fault() {
+                a.replace("\"type\":\"error\"", "\"type\":\"message\"");
+            }
+        },
+        frame: |s, f| {
+            keep_if(
+                !(s.is("POST", "/v1/messages") && s.is_fault() && f.contains("event: error")),
+                f,
+            )
+        },
+        breaks: "messages.fault",
+        ..NONE
+    },
+    sent("messages.once", |s| {
+        let is_known = s.is("POST", "/v1/messages") && s.note(s.body.clone());
+        if is_known && !s.body.contains("check-cut") {
+            s.body = s.body.replace("\"check-", &format!("\"check-{}-", uuid()));
+        }
+    }),
+    sent("messages.resume", |s| {
+        let is_known = s.is("POST", "/v1/messages") && s.note(s.body.clone());
+        if is_known && s.body.contains("check-cut") {
+            s.body = s.body.replace("\"check-cut-", &format!("\"check-cut-{}-", uuid()));
+        }
+    }),
+    frame("messages.apart", |s, f| {
+        let is_start = s.is("POST", "/v1/messages") && f.contains("\"message_start\"");
+        if is_start {
+            edit(f, |event| event["message"]["id"] = json!("msg_one"))
+        } else {
+            f.to_owned()
+        }
+    }),
+    answer("messages.count", |s, a| {
+        if s.path.ends_with("/count_tokens") {
+            a.replace("input_tokens", "tokens");
+        }
+    }),
+    answer("messages.models", |s, a| {
+        if s.path == "/v1/models" {
+            a.replace("\"has_more\"", "\"more\"");
+        }
+    }),
+    sent("messages.key", |s| drop(s.headers.remove("x-api-key"))),
     // The AI SDK.
     answer("ai-sdk.answer", |s, a| {
         if s.is("POST", "/v1/ai-sdk") {
