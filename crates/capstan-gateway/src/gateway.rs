@@ -10,9 +10,9 @@ use tokio::net::TcpListener;
 use crate::access::{self, Access};
 use crate::asset::Asset;
 use crate::console::{self, Console, Memory};
-use crate::cors::CorsHeaders;
-use crate::face::openai::Passthrough;
-use crate::face::{self, FaceContext, Faces};
+use crate::face::passthrough::Passthrough;
+use crate::face::{self, FaceContext};
+use crate::faces;
 use crate::identity::audit::Audit;
 use crate::metrics::Metrics;
 use crate::replica_forwarding::{Forwarding, ReplicaForwarder};
@@ -25,6 +25,7 @@ use crate::webhook::WebhookSender;
 use crate::webhooks::Courier;
 use capstan_engine::traces::TraceCollector;
 use capstan_engine::{Engine, EngineBuilder, Registered};
+use capstan_kit::CorsHeaders;
 
 /// A gateway: a journal, agents, settings. The first agent is the default one.
 ///
@@ -153,7 +154,7 @@ impl Gateway {
         // Here, so that nobody who builds a gateway can forget it.
         let tenants = settings.tenants.clone();
         let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
-        let faces = Faces::from(face::all(&settings.for_faces()));
+        let faces = faces::all(&settings.for_faces());
         let can_deliver = self.webhooks.is_some();
         let courier = Arc::new(Courier::new(faces.clone(), self.webhooks));
         let (metrics, memory) = (Arc::new(Metrics::new(&faces)), Arc::new(Memory::default()));

@@ -4,22 +4,15 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-mod access;
-mod accounted_body;
-mod answers;
 mod asset;
 mod console;
-mod cors;
 mod edge;
 mod error_responses;
-mod face;
+mod faces;
 mod gateway;
-mod html;
-mod identity;
 mod metrics;
-mod openapi;
-mod query;
-mod refusal;
+#[cfg(test)]
+mod numbers;
 mod replica_forwarding;
 mod router;
 mod routes;
@@ -28,7 +21,6 @@ mod serve;
 mod services;
 mod settings;
 mod tls;
-mod webhook;
 mod webhooks;
 
 /// The examples of the page about agents of one's own, compiled.
@@ -36,22 +28,26 @@ mod webhooks;
 #[doc = include_str!("../../../docs/own-agent.md")]
 struct OwnAgent;
 
+use capstan_kit::{access, accounted_body, answers, face, html, identity, query, refusal, webhook};
+
 pub use asset::Asset;
 pub use axum::body::Body;
 pub use capstan_engine::traces::{SPANS, TraceCollector};
+pub use capstan_faces::faces;
 pub use capstan_journal::{Retention, TenantRetention};
-pub use face::faces;
-pub use face::openai::{PASSTHROUGH, Passthrough};
+pub use capstan_kit::face::passthrough::{PASSTHROUGH, Passthrough};
+pub use capstan_kit::identity::audit::AUDIT;
+pub use capstan_kit::identity::jwt::{
+    Jwt, JwtRules, KeySet, LONGEST_LEEWAY, MOST_KEY_BYTES, TokenTenants,
+};
+pub use capstan_kit::identity::operators::{EVERY_TENANT, Operator, Operators, Right};
+pub use capstan_kit::identity::origin::Origin;
+pub use capstan_kit::identity::scopes::{Scope, Scopes};
+pub use capstan_kit::identity::tenants::{KeyHash, Tenant, TenantKey, Tenants};
+pub use capstan_kit::webhook::{Webhook, WebhookSender};
 pub use gateway::Gateway;
-pub use identity::audit::AUDIT;
-pub use identity::jwt::{Jwt, JwtRules, KeySet, LONGEST_LEEWAY, MOST_KEY_BYTES, TokenTenants};
-pub use identity::operators::{EVERY_TENANT, Operator, Operators, Right};
-pub use identity::origin::Origin;
-pub use identity::scopes::{Scope, Scopes};
-pub use identity::tenants::{KeyHash, Tenant, TenantKey, Tenants};
 pub use replica_forwarding::ReplicaForwarder;
 pub use router::openapi;
 pub use serve::{Drained, Service, serve};
 pub use settings::{ConsoleSettings, ContentRule, Limits, Settings, Timeouts};
 pub use tls::Tls;
-pub use webhook::{Webhook, WebhookSender};

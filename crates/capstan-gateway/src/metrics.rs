@@ -321,11 +321,13 @@ impl RunObserver for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::face::{self, FaceSettings};
+    use capstan_faces::FaceSettings;
+
+    use crate::faces;
 
     #[test]
     fn reasons_that_an_agent_made_up_are_counted_together() {
-        let metrics = Metrics::new(&face::all(&FaceSettings::default()).into());
+        let metrics = Metrics::new(&faces::all(&FaceSettings::default()));
         for n in 0..100 {
             metrics.run_ended(&format!("reason {n}"), "a");
         }
@@ -354,7 +356,7 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_every_metric_as_it_describes_itself() {
-        let metrics = Metrics::new(&face::all(&FaceSettings::default()).into());
+        let metrics = Metrics::new(&faces::all(&FaceSettings::default()));
         // A family is told of once it has a member.
         metrics.run_ended("completed", "a");
         metrics.fault(FaultKind::Timeout, "a");

@@ -21,7 +21,7 @@ use capstan_agent::async_trait;
 use capstan_journal::{Home, Peer, Standing};
 use capstan_protocol::{Fault, FaultKind};
 use futures_util::StreamExt as _;
-use http::header::{self, HeaderMap, HeaderName};
+use http::header;
 use http::{HeaderValue, Uri};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -33,6 +33,7 @@ use crate::metrics::Metrics;
 use crate::refusal::{PassedOn, Refusal, RequestId};
 use capstan_engine::Engine;
 use capstan_engine::faults::journal_fault;
+use capstan_kit::hop_by_hop::drop_hop_by_hop;
 use mark::Marks;
 
 /// Requests that are passed on at once; each holds two connections.
@@ -212,30 +213,6 @@ async fn marked(
     }
     head.extensions = http::Extensions::new();
     Ok(Request::from_parts(head, body))
-}
-
-/// What concerns a connection and not what is said on it.
-const HOP_BY_HOP: [HeaderName; 7] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
-
-pub(crate) fn drop_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|names| names.to_str().ok())
-        .flat_map(|names| names.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
-    }
 }
 
 /// The other's answer, cut off as soon as that process is gone.

@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::access::Access;
 use crate::console::patience;
-use crate::face::{self, FaceContext, FaceSettings};
+use crate::face::FaceContext;
+use crate::faces;
 use crate::identity::tickets as ticket;
-use crate::openapi::{Described, Routes, document};
 use crate::refusal::Refusal;
 use crate::routes::health::Monitor;
 use crate::routes::page::Pages;
@@ -24,6 +24,8 @@ use crate::routes::{
 use crate::services::Services;
 use crate::{access, accounted_body, error_responses, replica_forwarding};
 use capstan_engine::Engine;
+use capstan_faces::FaceSettings;
+use capstan_kit::openapi::{Described, Routes, document};
 
 /// Of the streams, whichever face began them.
 fn of_streams() -> Routes<Streams> {
@@ -93,7 +95,7 @@ fn of_docs() -> Routes<()> {
 
 /// What all routes say of themselves.
 fn described() -> Vec<Described> {
-    let faces = face::all(&FaceSettings::default());
+    let faces = faces::all(&FaceSettings::default());
     let of_faces = faces.iter().flat_map(|face| face.clone().routes().described(true));
     let open_of_faces = faces.iter().flat_map(|face| face.clone().open_routes().described(false));
     of_streams()

@@ -1,7 +1,6 @@
 //! The routes, a file each.
 
 pub(crate) mod agents;
-mod any_face;
 pub(crate) mod console;
 pub(crate) mod docs;
 pub(crate) mod errors;

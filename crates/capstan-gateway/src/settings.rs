@@ -3,13 +3,14 @@
 use capstan_journal::Retention;
 use capstan_protocol::Exposure;
 
-use crate::face::{FaceSettings, Site};
+use crate::face::Site;
 use crate::identity::jwt::Jwt;
 use crate::identity::operators::Operators;
 use crate::identity::tenants::{KeyHash, Tenants};
 use crate::tls::Tls;
 use capstan_engine::settings::EngineSettings;
 pub use capstan_engine::settings::{Limits, Timeouts};
+use capstan_faces::FaceSettings;
 
 /// How the gateway behaves. Options are consuming setters on the fields' struct-update syntax.
 #[derive(Debug, Clone)]

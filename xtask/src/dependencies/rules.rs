@@ -47,8 +47,31 @@ pub(crate) const RULES: &[Rule] = &[
         never: NO_HTTP,
     },
     Rule {
-        name: "capstan-gateway",
+        name: "capstan-kit",
         knows: &["capstan-agent", "capstan-engine", "capstan-journal", "capstan-protocol"],
+        never: &["prometheus-client", "reqwest", "tokio-postgres"],
+    },
+    Rule {
+        name: "capstan-faces",
+        knows: &[
+            "capstan-agent",
+            "capstan-engine",
+            "capstan-journal",
+            "capstan-kit",
+            "capstan-protocol",
+        ],
+        never: &["prometheus-client", "reqwest", "tokio-postgres"],
+    },
+    Rule {
+        name: "capstan-gateway",
+        knows: &[
+            "capstan-agent",
+            "capstan-engine",
+            "capstan-faces",
+            "capstan-journal",
+            "capstan-kit",
+            "capstan-protocol",
+        ],
         never: &["reqwest", "tokio-postgres"],
     },
     Rule { name: "capstan-demo", knows: &["capstan-agent", "capstan-protocol"], never: NO_HTTP },

@@ -14,7 +14,7 @@ use http::request::Parts;
 
 use crate::console::Console;
 use crate::face::reader::{ViewerKind, name_stream, sse_response};
-use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest, cap};
+use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest};
 use capstan_engine::resume::ResumePoint;
 
 /// How much is read at once, in packets and bytes.
@@ -25,11 +25,11 @@ pub(crate) fn face_of<'a>(
     console: &'a Console,
     name: Option<&str>,
 ) -> Result<(&'a Arc<dyn Face>, bool), Fault> {
-    let (name, is_v2) = match name.unwrap_or(cap::NAME) {
-        "cap-v2" => (cap::NAME, true),
+    let (name, is_v2) = match name.unwrap_or("cap") {
+        "cap-v2" => ("cap", true),
         name => (name, false),
     };
-    let face = console.faces.named(name).filter(|face| [cap::NAME, "ag-ui"].contains(&face.name()));
+    let face = console.faces.named(name).filter(|face| ["cap", "ag-ui"].contains(&face.name()));
     let unknown = || {
         let message = format!("face: {name:?} is none here; there are cap, cap-v2 and ag-ui");
         Fault::new(FaultKind::InvalidRequest).with_message(message)

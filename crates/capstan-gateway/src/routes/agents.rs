@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 
 use crate::answers::{AgentList, ListedAgent};
-use crate::openapi::{Answer, Content, Row, Tag, model};
 use capstan_engine::Engine;
+use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
 pub(crate) const LIST: Row = Row {
     tag: &Tag::RUNS,

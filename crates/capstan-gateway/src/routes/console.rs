@@ -12,7 +12,7 @@ mod sessions;
 mod tenants;
 
 use crate::console::Console;
-use crate::openapi::Routes;
+use capstan_kit::openapi::Routes;
 
 /// All of them. Each asks for itself who looks: a tenant, an operator, or this machine.
 pub(crate) fn routes() -> Routes<Console> {

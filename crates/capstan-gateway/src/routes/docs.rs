@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderName, header};
 
 use crate::html;
-use crate::openapi::{self, Answer, Content, Row, Tag, model};
+use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 
 pub(crate) const OPENAPI: Row = Row {
     tag: &Tag::SERVER,

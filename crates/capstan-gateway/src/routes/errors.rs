@@ -10,8 +10,8 @@ use capstan_protocol::{CATALOGUE, FaultKind};
 use http::header::CONTENT_TYPE;
 
 use crate::html;
-use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
+use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 
 pub(crate) const LIST: Row = Row {
     tag: &Tag::FAULTS,

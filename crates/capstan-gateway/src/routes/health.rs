@@ -13,9 +13,9 @@ use http::{HeaderMap, StatusCode, Uri, header};
 use crate::access::Access;
 use crate::html;
 use crate::metrics::Metrics;
-use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
 use capstan_engine::Engine;
+use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
 /// How the server feels, for whoever watches it.
 #[derive(Clone)]

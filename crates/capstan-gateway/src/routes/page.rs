@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 use super::health;
 use crate::asset::Asset;
 use crate::console::Console;
-use crate::openapi::{self, Answer, Content, Row, Tag};
 use crate::refusal::Refusal;
+use capstan_kit::openapi::{self, Answer, Content, Row, Tag};
 
 /// The pages that the gateway's builder handed in.
 #[derive(Clone)]

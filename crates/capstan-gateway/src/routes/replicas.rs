@@ -11,9 +11,9 @@ use http::{HeaderMap, Uri};
 
 use crate::access::Access;
 use crate::answers::{ListedReplica, ReplicaList};
-use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
 use capstan_engine::faults::journal_fault;
+use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
 pub(crate) const LIST: Row = Row {
     tag: &Tag::SERVER,

@@ -14,12 +14,12 @@ use crate::face::FaceContext;
 use crate::identity::audit::Who;
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
-use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;
 use capstan_engine::ask::check_id;
 use capstan_engine::conversation::TurnRecord;
 use capstan_engine::{Engine, cpu_offload, purge};
+use capstan_kit::openapi::{self, Answer, Content, Does, Row, Tag, model};
 
 /// The most turns of a page.
 const PAGE: usize = 1000;

@@ -15,14 +15,14 @@ use crate::answers::{PacketPage, Stream, StreamPage};
 use crate::face::last_event_id::resume_point;
 use crate::face::post;
 use crate::face::reader::ViewerKind;
-use crate::face::{FaceContext, Faces, ViewRequest, cap};
+use crate::face::{FaceContext, Faces, ViewRequest};
 use crate::identity::audit::{Deed, Who};
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
-use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;
 use capstan_engine::{cpu_offload, lookup, purge, stopping};
+use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 
 /// What these routes share.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ pub(crate) struct WatchParams {
     after: Option<u64>,
     /// The protocol in which the stream is told; cap unless said.
     #[serde(default)]
-    #[schemars(schema_with = "super::any_face::face_names")]
+    #[schemars(schema_with = "capstan_faces::face_names")]
     face: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) const WATCH: Row = Row {
             headers: &[&openapi::STREAM_ID],
             ..Answer::ok(
                 "The packets, an event each. The `id:` of an event is the cursor after it.",
-                &[Content::Events(super::any_face::events_of_any_face)],
+                &[Content::Events(capstan_faces::events_of_any_face)],
             )
         },
         Answer {
@@ -99,7 +99,7 @@ pub(crate) async fn watch(
 ) -> Result<Response, Refusal> {
     let run = lookup::by_stream(&cx.engine, &caller.tenant, &id).await?;
     let (parts, _) = request.into_parts();
-    let name = params.face.as_deref().unwrap_or(cap::NAME);
+    let name = params.face.as_deref().unwrap_or("cap");
     let face = faces.named(name).ok_or_else(|| unknown_face(&faces, name))?;
     let point = resume_point(&parts.headers)?.or_after(params.after);
     let opening =

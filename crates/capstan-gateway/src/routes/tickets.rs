@@ -11,9 +11,9 @@ use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
 use crate::identity::tenants::KeyHash;
 use crate::identity::tickets::{Holder, Tickets};
-use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
 use crate::refusal::Refusal;
 use capstan_engine::{Engine, lookup};
+use capstan_kit::openapi::{self, Answer, Content, Does, Row, Tag, model};
 
 pub(crate) const ISSUE: Row = Row {
     tag: &Tag::STREAMS,

@@ -10,9 +10,9 @@ use crate::console::Console;
 use crate::console::answers::{Health, Me, ReplicaPlace};
 use crate::console::visitor::{Act, Visitor};
 use crate::identity::operators::{EVERY_TENANT, Right};
-use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
 use crate::routes::replicas::millis;
+use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
 pub(crate) const ME: Row = Row {
     tag: &Tag::CONSOLE,

@@ -14,8 +14,8 @@ use super::numbers::{DAY, FAULTS_OF_ANY, HOUR, before, sees};
 use crate::console::Console;
 use crate::console::rollups::percentile;
 use crate::console::visitor::Visitor;
-use crate::openapi::{Answer, Content, Row, Tag, model};
 use capstan_engine::Registered;
+use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
 /// The agents, and how they do.
 #[derive(Debug, Serialize, JsonSchema)]

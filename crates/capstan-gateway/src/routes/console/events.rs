@@ -8,8 +8,8 @@ use super::about;
 use crate::console::Console;
 use crate::console::feed::{self, FeedEvent};
 use crate::console::visitor::Visitor;
-use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
+use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
 pub(crate) const EVENTS: Row = Row {
     tag: &Tag::CONSOLE,

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::numbers::{DAY, FAULTS_OF_ANY, HOUR, MINUTE, before, sees, title_of};
 use crate::console::Console;
 use crate::console::visitor::Visitor;
-use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;
+use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
 /// From when, until when.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -12,8 +12,8 @@ use super::numbers::{FAULTS_OF_ANY, HOUR, all_faults, before, sees, title_of};
 use crate::console::Console;
 use crate::console::attention::{self, Attention};
 use crate::console::visitor::Visitor;
-use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
+use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
 /// What to look at first.
 #[derive(Debug, Serialize, JsonSchema)]

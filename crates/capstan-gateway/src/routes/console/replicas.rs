@@ -8,9 +8,9 @@ use super::numbers::FAULTS_OF_ANY;
 use crate::answers::ReplicaList;
 use crate::console::Console;
 use crate::console::visitor::Visitor;
-use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
 use crate::routes::replicas::listed;
+use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
 pub(crate) const REPLICAS: Row = Row {
     tag: &Tag::CONSOLE,

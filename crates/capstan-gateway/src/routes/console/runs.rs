@@ -18,11 +18,11 @@ use crate::console::marks::Span;
 use crate::console::visitor::{Act, Look, Visitor};
 use crate::console::{find as search, frames as telling, marks as packets};
 use crate::identity::audit::Target;
-use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::{purge as erase, stopping};
+use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 
 /// What may stand in the way of whoever looks at one run.
 const OF_ONE: &[FaultKind] = &[
@@ -315,7 +315,7 @@ pub(crate) const FRAMES: Row = Row {
     query: Some(FrameParams::json_schema),
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
-        ..Answer::ok("The frames.", &[Content::Events(crate::routes::any_face::events_of_any_face)])
+        ..Answer::ok("The frames.", &[Content::Events(capstan_faces::events_of_any_face)])
     }],
     faults: OF_ONE,
     ..Row::NONE

@@ -16,11 +16,11 @@ use crate::console::Console;
 use crate::console::answers::RunRow;
 use crate::console::visitor::{Act, Look, Visitor};
 use crate::identity::audit::Target;
-use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::routes::sessions::shown;
 use capstan_engine::purge as erase;
+use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 
 /// Turns and runs of a page.
 const PAGE: usize = 100;

@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::numbers::{DAY, FAULTS_OF_ANY, before};
 use crate::console::Console;
 use crate::console::visitor::Visitor;
-use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
+use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
 /// Tenants that are told of.
 const MOST_TENANTS: usize = 200;

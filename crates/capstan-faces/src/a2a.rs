@@ -1,0 +1,173 @@
+//! The A2A face: an agent among agents. A run is a task, its session the context, its text an
+//! artifact.
+//!
+//! Both versions are served at one address, in JSON-RPC, and 1.0 as HTTP+JSON, too. What A2A has no
+//! word for, and nothing here loses: a cut stream is read on at its last event (`Last-Event-ID`),
+//! which the card tells as an extension.
+
+mod call;
+mod card;
+mod fold;
+mod kept;
+pub(crate) mod methods;
+mod push;
+mod push_config;
+mod requests;
+mod rest;
+mod rows;
+mod rpc;
+mod task;
+mod words;
+mod writer;
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use capstan_agent::{Turn, async_trait};
+use capstan_journal::{ArmedBy, Run, RunState};
+use capstan_protocol::Fault;
+use http::request::Parts;
+
+use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
+use crate::face::FaceContext;
+use crate::face::delivery::{DueDelivery, Parcel};
+use crate::face::reader::{self, ViewerKind};
+use crate::openapi::{Model, Routes, model};
+use call::{Call, Wrong};
+use capstan_engine::ask::Ask;
+use fold::Fold;
+use words::TaskState;
+use writer::A2aWriter;
+
+/// The name under which claims of this face are kept.
+const NAME: &str = "a2a";
+
+pub(crate) struct A2a;
+
+#[async_trait]
+impl Face for A2a {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn routes(self: Arc<Self>) -> Routes<FaceContext> {
+        rpc::routes(&self).merge(rest::routes(&self)).merge(card::routes())
+    }
+
+    fn delivery_of(&self, turn: &Turn) -> Option<DueDelivery> {
+        push::due(turn)
+    }
+
+    async fn parcel(&self, cx: &FaceContext, run: &Run, turn: &Turn) -> Result<Parcel, Fault> {
+        push::parcel(cx, run, turn).await
+    }
+
+    fn open_routes(self: Arc<Self>) -> Routes<FaceContext> {
+        card::open_routes()
+    }
+
+    fn request_headers(&self) -> &'static [&'static str] {
+        &["a2a-version", "a2a-extensions"]
+    }
+
+    fn events(&self) -> Model {
+        model::<rows::StreamEvent>
+    }
+
+    fn reads(&self, media_type: &str) -> bool {
+        ["application/json", "application/a2a+json"]
+            .iter()
+            .any(|known| media_type.eq_ignore_ascii_case(known))
+    }
+
+    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+        kept::from_a2a(body)
+    }
+
+    /// An artifact can be told anew.
+    fn accepts_reset(&self, _: &Parts) -> bool {
+        true
+    }
+
+    fn wants_whole(&self, parts: &Parts) -> bool {
+        let call = Call::of(parts);
+        call.wants_whole && call.is_blocking
+    }
+
+    /// No client of this protocol sends a message twice by itself.
+    fn armed_by(&self, _: &Parts) -> ArmedBy {
+        ArmedBy::Gateway
+    }
+
+    fn owns(&self, path: &str) -> bool {
+        let of_agent = || path.strip_prefix("/v1/agents/")?.split_once('/').map(|(_, rest)| rest);
+        let is_ours = |rest: &str| rest == "a2a" || rest.starts_with("a2a/");
+        [path.strip_prefix("/v1/"), of_agent()].into_iter().flatten().any(is_ours)
+    }
+
+    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
+        let call = Call::of(request.parts);
+        if !call.wants_whole {
+            return None;
+        }
+        let told = async {
+            let ids = task::ids_of(cx, run, Some(request.ask.extras.payload.get())).await?;
+            push::promise(cx, &call, run, &ids).await?;
+            let whole = match call.is_blocking {
+                true => reader::follow(cx, run).await?,
+                false => reader::so_far(cx, run).await?,
+            };
+            Ok(call.version.task_event(task::of_whole(call.version, &ids, &whole)))
+        };
+        let asker = RefusalTarget::Client(request.parts, request.ask);
+        Some(match told.await {
+            Ok(task) => call.answer(task),
+            Err(fault) => crate::face::refusal(cx, self, fault, asker).of_a_run(),
+        })
+    }
+
+    fn refuse(
+        &self,
+        cx: &FaceContext,
+        fault: &Fault,
+        asker: RefusalTarget<'_>,
+    ) -> Option<Response> {
+        let call = match asker.parts().and_then(|parts| parts.extensions.get::<Call>()) {
+            Some(call) => call.clone(),
+            None => Call::at(asker.path()),
+        };
+        Some(call.refuse(&Wrong::of(fault, cx.engine.settings.exposure)))
+    }
+
+    async fn open(
+        &self,
+        cx: &FaceContext,
+        opening: ViewRequest<'_>,
+    ) -> Result<Box<dyn FaceWriter>, Fault> {
+        let (run, call) = (opening.run, Call::of(opening.parts));
+        let posted = opening.posted.map(|ask| ask.extras.payload.get());
+        let ids = task::ids_of(cx, run, posted).await?;
+        let version = call.version;
+        if opening.view == ViewerKind::Post {
+            push::promise(cx, &call, run, &ids).await?;
+        }
+        if let Some(cursor) = opening.point.cursor_in(run) {
+            let fold = Fold::new(version, ids, run.stream_id, false);
+            // A cursor of a whole packet has all of its events.
+            let part = cursor.part.unwrap_or(if cursor.seq == 0 { 0 } else { u32::MAX });
+            return Ok(Box::new(A2aWriter::resume(call, fold, (cursor.seq, part))));
+        }
+        if opening.view == ViewerKind::Post {
+            let fold = Fold::new(version, ids, run.stream_id, false);
+            let status = fold.status(TaskState::Working, run.created_at, 0, None);
+            let task = version.task(&fold.ids, &status, Vec::new());
+            return Ok(Box::new(A2aWriter::join(call, fold, 0, task, false)));
+        }
+        let whole = reader::so_far(cx, run).await?;
+        let has_begun = task::artifact_of(version, run, &whole.transcript).is_some();
+        let task = task::of_whole(version, &ids, &whole);
+        let fold = Fold::new(version, ids, run.stream_id, has_begun);
+        let has_end = whole.state == RunState::Closed;
+        Ok(Box::new(A2aWriter::join(call, fold, whole.run.last_seq, task, has_end)))
+    }
+}

@@ -1,0 +1,228 @@
+//! The AI SDK face: a run as the stream of one UI message, for `useChat` that survives a reload.
+//!
+//! A chat finds its run by the store's own index, so that a page needs no store beside the gateway.
+//! See `fold` for the mapping, `message` for what a page sends, `restate` for runs that go on with
+//! a message.
+
+mod ask;
+mod chunk;
+mod elsewhere;
+mod event;
+mod fold;
+mod items;
+mod mapping;
+mod message;
+mod restate;
+mod routes;
+mod start_index;
+mod writer;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use capstan_agent::async_trait;
+use capstan_journal::{ArmedBy, NameKind, Run, RunState};
+use capstan_protocol::{Close, Fault, problem};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use uuid::Uuid;
+
+use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
+use crate::face::post;
+use crate::face::reader::ViewerKind;
+use crate::face::{FaceContext, Items};
+use crate::openapi::{Model, Routes, model};
+use ask::{Manner, is_another};
+use capstan_engine::ask::Ask;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::lookup;
+use chunk::{Chunk, KINDS};
+use fold::Facts;
+use items::AiSdkItems;
+use start_index::{StartIndex, TAIL};
+use writer::AiSdkWriter;
+
+/// The name under which claims of this face are kept.
+const NAME: &str = "ai-sdk";
+
+/// What kind of fault a refusal is, where its body is a sentence.
+const FAULT_CODE: &str = "x-capstan-code";
+
+/// The run, for a client that comes back to it by its id.
+const RUN_ID: &str = "x-workflow-run-id";
+
+pub(crate) struct AiSdk;
+
+#[async_trait]
+impl Face for AiSdk {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn routes(self: Arc<Self>) -> Routes<FaceContext> {
+        routes::routes(&self)
+    }
+
+    fn request_headers(&self) -> &'static [&'static str] {
+        &["idempotency-key", elsewhere::PREFER]
+    }
+
+    fn response_headers(&self) -> &'static [&'static str] {
+        &["x-vercel-ai-ui-message-stream", "location", FAULT_CODE, RUN_ID, TAIL]
+    }
+
+    fn events(&self) -> Model {
+        model::<Chunk>
+    }
+
+    /// `WorkflowChatTransport` posts JSON as the text that `fetch` takes it for.
+    fn reads(&self, media_type: &str) -> bool {
+        ["application/json", "text/plain"].iter().any(|read| media_type.eq_ignore_ascii_case(read))
+    }
+
+    fn event_types(&self) -> &'static [&'static str] {
+        KINDS
+    }
+
+    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+        ask::from_ai_sdk(body)
+    }
+
+    /// The key that was given. Else the same body attaches, unless its run came to nothing: then a
+    /// person asks again.
+    async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
+        let given = request.parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok());
+        if let Some(key) = given.filter(|key| !key.is_empty()) {
+            return Ok(key.to_owned());
+        }
+        if is_another(request.body) {
+            return Ok(Uuid::now_v7().to_string());
+        }
+        let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
+        let same = lookup::newest(&cx.engine, request.tenant, NameKind::BodyHash, &hash).await?;
+        Ok(match same {
+            None => format!("{NAME}:{hash}"),
+            // All who ask again find the same run.
+            Some(run) if came_to_nothing(&run) => format!("{NAME}:{hash}:{}", run.stream_id),
+            Some(run) => run.key,
+        })
+    }
+
+    /// Pages do not send again what they sent.
+    fn armed_by(&self, _request: &Parts) -> ArmedBy {
+        ArmedBy::Gateway
+    }
+
+    fn owns(&self, path: &str) -> bool {
+        let of_agent = || path.strip_prefix("/v1/agents/")?.split_once('/').map(|(_, rest)| rest);
+        [path.strip_prefix("/v1/"), of_agent()]
+            .into_iter()
+            .flatten()
+            .any(|rest| rest.starts_with("ai-sdk/"))
+    }
+
+    /// A chat shows the body of a refusal as it is, so that it is a sentence; who reads problems
+    /// says so.
+    fn refuse(
+        &self,
+        cx: &FaceContext,
+        fault: &Fault,
+        asker: RefusalTarget<'_>,
+    ) -> Option<Response> {
+        let problem = fault.to_problem(cx.engine.settings.exposure);
+        let (kind, body) = match asker.parts().is_some_and(wants_problem) {
+            true => (problem::CONTENT_TYPE, serde_json::to_string(&problem).unwrap_or_default()),
+            false => ("text/plain; charset=utf-8", problem.detail.unwrap_or(problem.title)),
+        };
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or_default();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Ok(code) = HeaderValue::from_str(fault.code()) {
+            headers.insert(FAULT_CODE, code);
+        }
+        if let Some(seconds) = problem.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        Some(response)
+    }
+
+    async fn items(
+        &self,
+        cx: &FaceContext,
+        run: &Run,
+        after: u64,
+    ) -> Result<Option<Box<dyn Items>>, Fault> {
+        Ok(Some(Box::new(AiSdkItems::after(cx, run, after).await?)))
+    }
+
+    async fn open(
+        &self,
+        cx: &FaceContext,
+        opening: ViewRequest<'_>,
+    ) -> Result<Box<dyn FaceWriter>, Fault> {
+        let run = opening.run;
+        let manner = match opening.posted {
+            Some(ask) => Manner::of(ask.extras.payload.get().as_bytes()),
+            None => manner_of(cx, run).await?,
+        };
+        let (facts, cursor) = (Facts::new(run, manner), opening.point.cursor_in(run));
+        if let Some(StartIndex { first, .. }) = opening.parts.extensions.get() {
+            return Ok(Box::new(AiSdkWriter::counted(run.stream_id, facts, *first)));
+        }
+        // Who posts holds the message that it answers.
+        let has_continued = opening.view == ViewerKind::Post;
+        Ok(Box::new(AiSdkWriter::new(run.stream_id, facts, cursor, has_continued)))
+    }
+
+    async fn has_all(&self, _: &FaceContext, opening: &ViewRequest<'_>) -> Result<bool, Fault> {
+        let (run, after) = (opening.run, opening.point.in_run(opening.run)?);
+        let is_whole = opening.point.cursor_in(run).is_some_and(|cursor| cursor.part.is_none());
+        Ok(run.state == RunState::Closed && is_whole && after >= run.last_seq)
+    }
+
+    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
+        if !elsewhere::is_preferred(request.parts) {
+            return None;
+        }
+        let told = elsewhere::response(cx, run, request.parts).await;
+        let asker = RefusalTarget::Client(request.parts, request.ask);
+        Some(told.unwrap_or_else(|fault| crate::face::refusal(cx, self, fault, asker).of_a_run()))
+    }
+
+    async fn headers(
+        &self,
+        cx: &FaceContext,
+        opening: &ViewRequest<'_>,
+        headers: &mut HeaderMap,
+    ) -> Result<(), Fault> {
+        headers.insert("x-vercel-ai-ui-message-stream", HeaderValue::from_static("v1"));
+        if let Ok(id) = HeaderValue::from_str(&opening.run.stream_id.to_string()) {
+            headers.insert(RUN_ID, id);
+        }
+        if let Some(start) = opening.parts.extensions.get::<StartIndex>() {
+            start.name(headers);
+        }
+        elsewhere::name(cx, opening.run, opening.parts, headers).await
+    }
+}
+
+/// What the body of a run says of how it is told.
+async fn manner_of(cx: &FaceContext, run: &Run) -> Result<Manner, Fault> {
+    if run.face != NAME {
+        return Ok(Manner::default());
+    }
+    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    Ok(Manner::of(&body.unwrap_or_default()))
+}
+
+fn came_to_nothing(run: &Run) -> bool {
+    let is_cancelled = run.reason.as_deref() == Some(Close::CANCELLED);
+    run.state == RunState::Closed && (run.fault.is_some() || is_cancelled)
+}
+
+fn wants_problem(parts: &Parts) -> bool {
+    post::header_lists(&parts.headers, "accept", "application/problem+json")
+}

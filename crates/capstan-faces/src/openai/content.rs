@@ -1,0 +1,213 @@
+//! What a message holds: a text, or parts with pictures, sound and files among them, in the words
+//! of both APIs.
+
+use std::fmt;
+
+use capstan_protocol::{DecodeError, Modality, Part};
+use serde::Deserialize;
+use serde::de::{Deserializer, Visitor};
+
+use crate::text_or::TextOr;
+
+pub(super) type Contents = TextOr<ContentPart>;
+
+/// A part of a message, of whatever type: its members are the types' own.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ContentPart {
+    #[serde(rename = "type")]
+    kind: String,
+    text: Option<String>,
+    refusal: Option<String>,
+    image_url: Option<ImageUrl>,
+    input_audio: Option<Audio>,
+    file: Option<File>,
+    file_id: Option<String>,
+    file_data: Option<String>,
+    file_url: Option<String>,
+}
+
+/// An object in Chat, a text in Responses.
+#[derive(Debug)]
+struct ImageUrl(String);
+
+impl<'de> Deserialize<'de> for ImageUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Object {
+            url: String,
+        }
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = ImageUrl;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or an object")
+            }
+
+            fn visit_str<E>(self, url: &str) -> Result<ImageUrl, E> {
+                Ok(ImageUrl(url.to_owned()))
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                members: A,
+            ) -> Result<ImageUrl, A::Error> {
+                let members = serde::de::value::MapAccessDeserializer::new(members);
+                Object::deserialize(members).map(|object| ImageUrl(object.url))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Audio {
+    data: String,
+    format: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct File {
+    file_id: Option<String>,
+    file_data: Option<String>,
+}
+
+impl Contents {
+    /// As an agent is given it; `place` is where it stands in the request.
+    pub(super) fn into_parts(self, place: &str) -> Result<Vec<Part>, DecodeError> {
+        match self {
+            Self::Text(content) => Ok(vec![Part::Text { content }]),
+            Self::Many(parts) => {
+                let numbered = parts.into_iter().enumerate();
+                numbered.map(|(n, part)| part.into_part(&format!("{place}[{n}]"))).collect()
+            }
+        }
+    }
+
+    /// Its text alone: what a tool said.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Many(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
+        }
+    }
+}
+
+impl ContentPart {
+    fn into_part(self, place: &str) -> Result<Part, DecodeError> {
+        let missing = |member: &str| DecodeError::value(format!("{place}.{member}"), "is missing");
+        let text = |content: Option<String>, member| {
+            content.map(|content| Part::Text { content }).ok_or_else(|| missing(member))
+        };
+        match self.kind.as_str() {
+            "text" | "input_text" | "output_text" => text(self.text, "text"),
+            "refusal" => text(self.refusal, "refusal"),
+            "image_url" | "input_image" => match (self.image_url, self.file_id) {
+                (Some(ImageUrl(url)), _) => Ok(bytes_at(url, Modality::Image)),
+                (None, Some(id)) => Ok(uploaded(id, Modality::Image)),
+                (None, None) => Err(missing("image_url")),
+            },
+            "input_audio" => {
+                let audio = self.input_audio.ok_or_else(|| missing("input_audio"))?;
+                let mime_type = audio.format.map(|format| format!("audio/{format}"));
+                Ok(Part::Blob { content: audio.data, modality: Modality::Audio, mime_type })
+            }
+            "file" | "input_file" => {
+                let inside = self.file.unwrap_or_default();
+                let data = self.file_data.or(inside.file_data).or(self.file_url);
+                let data = data.map(|data| bytes_at(data, Modality::Text));
+                let id = self.file_id.or(inside.file_id).map(|id| uploaded(id, Modality::Text));
+                data.or(id).ok_or_else(|| missing("file_data"))
+            }
+            other => Err(DecodeError::value(
+                format!("{place}.type"),
+                format!("{other:?} is not understood"),
+            )),
+        }
+    }
+}
+
+fn uploaded(file_id: String, modality: Modality) -> Part {
+    Part::File { file_id, modality, mime_type: None }
+}
+
+/// Bytes in a `data:` address, or elsewhere.
+fn bytes_at(url: String, modality: Modality) -> Part {
+    let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(','));
+    match inline.and_then(|(kind, data)| Some((kind.strip_suffix(";base64")?, data))) {
+        Some((kind, data)) => {
+            let mime_type = Some(kind).filter(|kind| !kind.is_empty()).map(str::to_owned);
+            Part::Blob { content: data.to_owned(), modality, mime_type }
+        }
+        None => Part::Uri { uri: url, modality, mime_type: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_protocol::decode;
+
+    use super::*;
+
+    fn parts(text: &str) -> Result<Vec<Part>, String> {
+        let contents: Contents = decode::from_str(text).map_err(|e| e.to_string())?;
+        contents.into_parts("content").map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn contents_of_both_apis_become_parts() {
+        let text = |content: &str| Part::Text { content: content.into() };
+        let png = || Some("image/png".to_owned());
+        let picture =
+            Part::Blob { content: "AA==".into(), modality: Modality::Image, mime_type: png() };
+        let link = Part::Uri {
+            uri: "https://a.example/x".into(),
+            modality: Modality::Image,
+            mime_type: None,
+        };
+        for (json, expected) in [
+            (r#""Hi""#, vec![text("Hi")]),
+            ("null", vec![]),
+            (
+                r#"[{"type":"text","text":"a"},{"text":"b","type":"input_text"}]"#,
+                vec![text("a"), text("b")],
+            ),
+            (
+                r#"[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]"#,
+                vec![picture.clone()],
+            ),
+            (r#"[{"type":"input_image","image_url":"data:image/png;base64,AA=="}]"#, vec![picture]),
+            (
+                r#"[{"type":"input_image","image_url":"https://a.example/x","detail":"low"}]"#,
+                vec![link],
+            ),
+            (
+                r#"[{"type":"file","file":{"file_id":"f"}}]"#,
+                vec![Part::File { file_id: "f".into(), modality: Modality::Text, mime_type: None }],
+            ),
+        ] {
+            assert_eq!(parts(json).unwrap(), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_part_is_named() {
+        for (json, expected) in [
+            ("5", "document: expected a string or an array, found integer 5"),
+            (r#"[{"type":"song"}]"#, "content[0].type: \"song\" is not understood"),
+            (r#"[{"type":"text"}]"#, "content[0].text: is missing"),
+            (
+                r#"[{"type":"text","text":"x"},{"type":"image_url"}]"#,
+                "content[1].image_url: is missing",
+            ),
+            (
+                r#"[{"type":"image_url","image_url":{}}]"#,
+                "[0].image_url.url: required member is absent",
+            ),
+        ] {
+            assert_eq!(parts(json).unwrap_err(), expected, "{json}");
+        }
+    }
+}

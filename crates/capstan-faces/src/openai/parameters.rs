@@ -1,0 +1,257 @@
+//! Tools and parameters, in the words of both APIs. What would change the shape of the answer and
+//! cannot be honoured is refused by name; what only steers a model reaches it, and other agents may
+//! ignore it.
+
+use capstan_agent::Work;
+use capstan_protocol::agui::Tool;
+use capstan_protocol::{
+    AnswerSchema, DecodeError, Fault, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice,
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::face::FaceContext;
+use crate::text_or::TextOr;
+use capstan_engine::ask::{Ask, invalid};
+
+/// A tool: its members stand under its type in Chat, beside `type` in Responses.
+#[derive(Debug, Deserialize)]
+pub(super) struct ToolSpec {
+    #[serde(rename = "type")]
+    kind: String,
+    function: Option<Function>,
+    custom: Option<Custom>,
+    name: Option<String>,
+    description: Option<String>,
+    parameters: Option<RawObject>,
+    strict: Option<bool>,
+    format: Option<RawJson>,
+    /// The tools of a namespace.
+    tools: Option<Vec<ToolSpec>>,
+}
+
+/// A tool that takes a free text.
+#[derive(Debug, Deserialize)]
+struct Custom {
+    name: String,
+    description: Option<String>,
+    format: Option<RawJson>,
+}
+
+/// The member of the function that a tool of free text becomes.
+pub(super) const INPUT: &str = "input";
+/// What stands between a namespace and the name of a tool in it.
+const IN: &str = "__";
+
+#[derive(Debug, Deserialize)]
+struct Function {
+    name: String,
+    description: Option<String>,
+    parameters: Option<RawObject>,
+    strict: Option<bool>,
+}
+
+/// The caller's tools, as every agent can be told of them. A provider's own tools are none: they
+/// reach agents of the same protocol as they came.
+pub(super) fn tools(specs: Vec<ToolSpec>) -> Result<Vec<Tool>, DecodeError> {
+    let mut tools = Vec::with_capacity(specs.len());
+    for (n, spec) in specs.into_iter().enumerate() {
+        add_tool(&format!("tools[{n}]"), spec, &mut tools)?;
+    }
+    Ok(tools)
+}
+
+fn add_tool(place: &str, spec: ToolSpec, tools: &mut Vec<Tool>) -> Result<(), DecodeError> {
+    match spec.kind.as_str() {
+        "function" => tools.push(function(place, spec)?),
+        "custom" => tools.push(free_text(place, spec)?),
+        "namespace" => {
+            let namespace = spec
+                .name
+                .ok_or_else(|| DecodeError::value(format!("{place}.name"), "is missing"))?;
+            let before = tools.len();
+            for (n, spec) in spec.tools.unwrap_or_default().into_iter().enumerate() {
+                add_tool(&format!("{place}.tools[{n}]"), spec, tools)?;
+            }
+            for tool in tools.iter_mut().skip(before) {
+                tool.name = name_within(Some(&namespace), &tool.name);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A tool that takes a free text, as a function of one text.
+fn free_text(place: &str, spec: ToolSpec) -> Result<Tool, DecodeError> {
+    let missing = || DecodeError::value(format!("{place}.name"), "is missing");
+    let custom = match spec.custom {
+        Some(custom) => custom,
+        None => Custom {
+            name: spec.name.ok_or_else(missing)?,
+            description: spec.description,
+            format: spec.format,
+        },
+    };
+    let grammar = custom.format.map(|format| format.to_value());
+    let grammar = grammar.as_ref().and_then(|format| {
+        let inside = format.get("grammar").unwrap_or(format);
+        inside.get("definition")?.as_str()
+    });
+    let grammar = grammar.map(|text| format!("\n\nThe input follows this grammar:\n{text}"));
+    let schema = json!({ "type": "object", "properties": { INPUT: { "type": "string" } },
+        "required": [INPUT], "additionalProperties": false });
+    Ok(Tool {
+        name: custom.name,
+        description: custom.description.unwrap_or_default() + &grammar.unwrap_or_default(),
+        parameters: Some(schema.into()),
+        strict: None,
+        metadata: None,
+    })
+}
+
+/// The name of a tool, with its namespace.
+pub(super) fn name_within(namespace: Option<&str>, name: &str) -> String {
+    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}{IN}{name}"))
+}
+
+/// The arguments of the function that a tool of free text becomes.
+pub(super) fn free_text_call(input: &str) -> String {
+    json!({ INPUT: input }).to_string()
+}
+
+fn function(place: &str, spec: ToolSpec) -> Result<Tool, DecodeError> {
+    let missing = || DecodeError::value(format!("{place}.name"), "is missing");
+    let function = match spec.function {
+        Some(function) => function,
+        None => Function {
+            name: spec.name.ok_or_else(missing)?,
+            description: spec.description,
+            parameters: spec.parameters,
+            strict: spec.strict,
+        },
+    };
+    if function.name.is_empty() {
+        return Err(missing());
+    }
+    Ok(Tool {
+        name: function.name,
+        description: function.description.unwrap_or_default(),
+        parameters: function.parameters.map(RawJson::from),
+        strict: function.strict,
+        metadata: None,
+    })
+}
+
+/// Which tools are called: a word, or an object that names one.
+pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, DecodeError> {
+    #[derive(Deserialize)]
+    struct Named {
+        #[serde(rename = "type")]
+        kind: String,
+        name: Option<String>,
+        function: Option<Inside>,
+        custom: Option<Inside>,
+    }
+    #[derive(Deserialize)]
+    struct Inside {
+        name: String,
+    }
+    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
+    let wrong = || {
+        DecodeError::value("tool_choice", "must be none, auto, required, or an object with a type")
+    };
+    if let Ok(word) = raw.decode::<String>() {
+        return match word.as_str() {
+            "auto" => Ok(Some(ToolChoice::Auto)),
+            "none" => Ok(Some(ToolChoice::None)),
+            "required" => Ok(Some(ToolChoice::Required)),
+            _ => Err(wrong()),
+        };
+    }
+    let named: Named = raw.decode().map_err(|_| wrong())?;
+    let name = named.function.or(named.custom).map(|inside| inside.name).or(named.name);
+    match named.kind.as_str() {
+        "function" | "custom" => {
+            let name = name.filter(|name| !name.is_empty());
+            name.map(ToolChoice::Tool).map(Some).ok_or_else(wrong)
+        }
+        // A provider's own tool, or a choice of several: for agents of the same protocol.
+        _ => Ok(None),
+    }
+}
+
+/// What the answer looks like; `place` is where the request says so.
+#[derive(Debug, Deserialize)]
+pub(super) struct Format {
+    #[serde(rename = "type")]
+    kind: String,
+    json_schema: Option<Schema>,
+    name: Option<String>,
+    schema: Option<RawJson>,
+    strict: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Schema {
+    name: Option<String>,
+    schema: Option<RawJson>,
+    strict: Option<bool>,
+}
+
+pub(super) fn response_format(
+    format: Option<Format>,
+    place: &str,
+) -> Result<Option<ResponseFormat>, DecodeError> {
+    let Some(format) = format else { return Ok(None) };
+    match format.kind.as_str() {
+        "text" => Ok(Some(ResponseFormat::Text)),
+        "json_object" => Ok(Some(ResponseFormat::Json)),
+        "json_schema" => {
+            let beside = Schema { name: format.name, schema: format.schema, strict: format.strict };
+            let given = format.json_schema.unwrap_or(beside);
+            let missing = || DecodeError::value(format!("{place}.schema"), "is missing");
+            Ok(Some(ResponseFormat::JsonSchema(AnswerSchema {
+                name: given.name.unwrap_or_else(|| "answer".into()),
+                schema: given.schema.ok_or_else(missing)?,
+                strict: given.strict.unwrap_or_default(),
+            })))
+        }
+        other => {
+            Err(DecodeError::value(format!("{place}.type"), format!("{other:?} is not understood")))
+        }
+    }
+}
+
+/// A word at which the answer ends, or several.
+pub(super) fn stops(stop: TextOr<String>) -> Vec<String> {
+    match stop {
+        TextOr::Text(word) => vec![word],
+        TextOr::Many(words) => words,
+    }
+}
+
+/// Refuses what would change the answer's shape.
+pub(super) fn refuse(place: &str, what: &str) -> DecodeError {
+    DecodeError::value(place, format!("{what} is not supported here"))
+}
+
+/// What only a look at the agent tells: whether an answer of this form can be had. Agents that are
+/// no models make of their answers what they like. `place` is where the request asks for the form.
+pub(super) fn check_agent(cx: &FaceContext, ask: &mut Ask, place: &str) -> Result<(), Fault> {
+    // The word for whichever agent is the default one.
+    if ask.agent.as_deref() == Some("default") && cx.engine.agent("default").is_none() {
+        ask.agent = None;
+    }
+    let is_form = |format: &&ResponseFormat| **format != ResponseFormat::Text;
+    let Parameters { response_format, .. } = &*ask.extras.parameters;
+    if response_format.as_ref().filter(is_form).is_none() {
+        return Ok(());
+    }
+    let about = cx.engine.agent_for(None, ask)?.agent.about();
+    // A route hands on what it is asked.
+    if about.work == Work::Chat || about.provider == "route" {
+        return Ok(());
+    }
+    Err(invalid(&refuse(place, "an answer of a given form, since this agent is no model; it")))
+}

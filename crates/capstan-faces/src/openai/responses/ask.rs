@@ -1,0 +1,373 @@
+//! A request for a response as a question.
+
+use std::sync::Arc;
+
+use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
+use capstan_protocol::{
+    Arguments, ChatMessage, DecodeError, Dialect, Effort, Fault, Parameters, Part, RawJson,
+    RawObject, Role, decode,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::super::content::Contents;
+use super::super::errors::CODE;
+use super::super::members::{self, Is};
+use super::super::parameters::{self, Format, ToolSpec, refuse};
+use super::{PREVIOUS, stream_of, unstored};
+use crate::text_or::TextOr;
+use capstan_engine::ask::{Ask, Extras, invalid};
+use capstan_engine::interrupts;
+
+#[derive(Deserialize)]
+struct ResponseRequest {
+    model: Option<String>,
+    input: Option<TextOr<Item>>,
+    instructions: Option<String>,
+    previous_response_id: Option<String>,
+    conversation: Option<RawJson>,
+    tools: Option<Vec<ToolSpec>>,
+    tool_choice: Option<RawJson>,
+    parallel_tool_calls: Option<bool>,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
+    max_output_tokens: Option<u64>,
+    text: Option<Text>,
+    reasoning: Option<Reasoning>,
+    background: Option<bool>,
+    store: Option<bool>,
+    // What would change the answer's shape.
+    n: Option<u64>,
+    include: Option<Vec<String>>,
+    top_logprobs: Option<u64>,
+    prompt: Option<RawJson>,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    format: Option<Format>,
+    verbosity: Option<RawJson>,
+}
+
+#[derive(Deserialize)]
+struct Reasoning {
+    effort: Option<Effort>,
+    summary: Option<RawJson>,
+}
+
+/// How a model may sum up what it thought.
+const SUMMARY: Is = Is::Word(&["auto", "concise", "detailed"]);
+
+/// What is said, called or brought, of whatever type: its members are the types' own.
+#[derive(Deserialize)]
+struct Item {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    role: Option<String>,
+    #[serde(default)]
+    content: Contents,
+    call_id: Option<String>,
+    name: Option<String>,
+    arguments: Option<String>,
+    input: Option<String>,
+    /// Whose tool is called.
+    namespace: Option<String>,
+    #[serde(default)]
+    output: Contents,
+    tools: Option<Vec<ToolSpec>>,
+}
+
+/// Reads a request for a response.
+pub(super) fn from_response(body: &[u8]) -> Result<Ask, Fault> {
+    let request: ResponseRequest = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
+    let previous = request.previous()?;
+    let ask = request.into_ask(payload).map_err(|e| invalid(&e))?;
+    Ok(Ask { previous, ..ask })
+}
+
+impl ResponseRequest {
+    /// The answer that it goes on from.
+    fn previous(&self) -> Result<Option<Uuid>, Fault> {
+        let Some(id) = self.previous_response_id.as_deref() else { return Ok(None) };
+        let wrong = || {
+            let wrong = DecodeError::value(PREVIOUS, format!("no response {id:?} is kept"));
+            invalid(&wrong).with_detail(CODE, "previous_response_not_found")
+        };
+        stream_of(id).map(Some).ok_or_else(wrong)
+    }
+
+    fn into_ask(self, payload: RawObject) -> Result<Ask, DecodeError> {
+        self.check_shape()?;
+        let session = conversation(self.conversation)?;
+        let mut input = self.input;
+        let more_tools = tools_among(&mut input);
+        let (messages, answers) = messages(input)?;
+        let format = self.text.and_then(|text| text.format);
+        let parameters = Parameters {
+            temperature: self.temperature,
+            top_p: self.top_p,
+            seed: None,
+            max_tokens: self.max_output_tokens,
+            stop: Vec::new(),
+            tool_choice: parameters::tool_choice(self.tool_choice)?,
+            parallel_tool_calls: self.parallel_tool_calls,
+            response_format: parameters::response_format(format, "text.format")?,
+            effort: self.reasoning.and_then(|reasoning| reasoning.effort),
+        };
+        let specs = self.tools.into_iter().chain(more_tools).flatten().collect();
+        let extras = Extras {
+            tools: parameters::tools(specs)?.into(),
+            parameters: Arc::new(parameters),
+            instructions: self.instructions.map(ChatMessage::system).map(Arc::new),
+            answers,
+            payload: Arc::new(payload),
+            dialect: Some(Dialect::OpenaiResponses),
+            ..Extras::default()
+        };
+        let agent = self.model.filter(|model| !model.is_empty());
+        let chat = (self.store == Some(false)).then(|| unstored::NAME.to_owned());
+        Ok(Ask {
+            agent,
+            chat,
+            extras,
+            ..Ask::new(String::new(), session.unwrap_or_default(), messages)
+        })
+    }
+
+    fn check_shape(&self) -> Result<(), DecodeError> {
+        if self.n.is_some_and(|n| n > 1) {
+            return Err(refuse("n", "more than one answer"));
+        }
+        let logprobs = |name: &String| name.ends_with(".logprobs");
+        if self.top_logprobs.is_some_and(|n| n > 0) {
+            return Err(refuse("top_logprobs", "the likelihood of words"));
+        }
+        if self.include.iter().flatten().any(logprobs) {
+            return Err(refuse("include", "the likelihood of words"));
+        }
+        self.check_inner()?;
+        if self.prompt.as_ref().is_some_and(|prompt| prompt.get() != "null") {
+            return Err(refuse("prompt", "a prompt that is kept elsewhere"));
+        }
+        if self.background == Some(true) && self.store == Some(false) {
+            return Err(DecodeError::value(
+                "background",
+                "needs `store`: nobody could fetch the answer",
+            ));
+        }
+        if self.conversation.as_ref().is_some_and(|one| one.get() != "null")
+            && self.previous_response_id.is_some()
+        {
+            return Err(DecodeError::value(
+                "conversation",
+                "cannot go with `previous_response_id`",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl ResponseRequest {
+    /// What is only looked at, inside other members.
+    fn check_inner(&self) -> Result<(), DecodeError> {
+        let verbosity = self.text.as_ref().and_then(|text| text.verbosity.as_ref());
+        let summary = self.reasoning.as_ref().and_then(|reasoning| reasoning.summary.as_ref());
+        for (said, is, place) in [
+            (verbosity, members::VERBOSITY, "text.verbosity"),
+            (summary, SUMMARY, "reasoning.summary"),
+        ] {
+            said.map_or(Ok(()), |said| is.check(said.get()))
+                .map_err(|what| DecodeError::value(place, what))?;
+        }
+        Ok(())
+    }
+}
+
+/// The session: an id, or an object that has one.
+fn conversation(raw: Option<RawJson>) -> Result<Option<String>, DecodeError> {
+    #[derive(Deserialize)]
+    struct Object {
+        id: String,
+    }
+    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
+    let id = raw.decode::<String>().or_else(|_| raw.decode::<Object>().map(|object| object.id));
+    let id = id.ok().filter(|id| !id.is_empty());
+    id.map(Some)
+        .ok_or_else(|| DecodeError::value("conversation", "must be an id, or an object with one"))
+}
+
+/// Tools that stand among the items.
+fn tools_among(input: &mut Option<TextOr<Item>>) -> Vec<Vec<ToolSpec>> {
+    match input {
+        Some(TextOr::Many(items)) => {
+            items.iter_mut().filter_map(|item| item.tools.take()).collect()
+        }
+        Some(TextOr::Text(_)) | None => Vec::new(),
+    }
+}
+
+/// What is said, and what answers a question of an earlier run.
+fn messages(
+    input: Option<TextOr<Item>>,
+) -> Result<(Vec<ChatMessage>, Vec<ResumeEntry>), DecodeError> {
+    let items = match input {
+        Some(TextOr::Text(text)) => return Ok((vec![ChatMessage::user(text)], Vec::new())),
+        Some(TextOr::Many(items)) if !items.is_empty() => items,
+        _ => return Err(DecodeError::value("input", "is missing or empty")),
+    };
+    let mut messages: Vec<ChatMessage> = Vec::with_capacity(items.len());
+    let mut answers = Vec::new();
+    for (n, item) in items.into_iter().enumerate() {
+        if item.is_about_question() {
+            answers.extend(item.into_answer());
+            continue;
+        }
+        let Some(message) = item.into_message(n)? else { continue };
+        match messages.last_mut() {
+            // A text and the calls after it are one message to an agent.
+            Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
+                last.parts.extend(message.parts);
+            }
+            _ => messages.push(message),
+        }
+    }
+    Ok((messages, answers))
+}
+
+impl Item {
+    /// Whether it is a question of a run's own, told as a call, or the output of one.
+    fn is_about_question(&self) -> bool {
+        let is_call =
+            matches!(self.kind.as_deref(), Some("function_call" | "function_call_output"));
+        is_call && self.call_id.as_deref().is_some_and(|id| interrupts::stream_of(id).is_some())
+    }
+
+    /// An empty output says that there will be no answer.
+    fn into_answer(self) -> Option<ResumeEntry> {
+        let interrupt_id =
+            self.call_id.filter(|_| self.kind.as_deref() == Some("function_call_output"))?;
+        let text = self.output.into_text();
+        let status = if text.is_empty() { ResumeStatus::Cancelled } else { ResumeStatus::Resolved };
+        let payload = (!text.is_empty()).then(|| {
+            decode::from_str::<RawJson>(&text).unwrap_or_else(|_| Value::String(text).into())
+        });
+        Some(ResumeEntry { interrupt_id, status, payload, metadata: None })
+    }
+
+    /// As every agent can be told it; nothing if only an agent of the same protocol can.
+    fn into_message(self, n: usize) -> Result<Option<ChatMessage>, DecodeError> {
+        let place = |member: &str| format!("input[{n}].{member}");
+        let missing = |member: &str| DecodeError::value(place(member), "is missing");
+        let message = match self.kind.as_deref().unwrap_or("message") {
+            "message" => {
+                let role = match self.role.as_deref() {
+                    Some("system" | "developer") => Role::System,
+                    Some("user") => Role::User,
+                    Some("assistant") => Role::Assistant,
+                    _ => {
+                        return Err(DecodeError::value(
+                            place("role"),
+                            "must be system, developer, user or assistant",
+                        ));
+                    }
+                };
+                let parts = self.content.into_parts(&place("content"))?;
+                if parts.is_empty() && role == Role::User {
+                    return Err(DecodeError::value(place("content"), "is empty"));
+                }
+                ChatMessage { role, parts, name: None }
+            }
+            kind @ ("function_call" | "custom_tool_call") => {
+                let arguments = match kind {
+                    "function_call" => self.arguments.unwrap_or_default(),
+                    _ => parameters::free_text_call(&self.input.unwrap_or_default()),
+                };
+                let name = self.name.ok_or_else(|| missing("name"))?;
+                let call = Part::ToolCall {
+                    name: parameters::name_within(self.namespace.as_deref(), &name),
+                    arguments: Arguments::Text(arguments),
+                    id: Some(self.call_id.ok_or_else(|| missing("call_id"))?),
+                };
+                ChatMessage { role: Role::Assistant, parts: vec![call], name: None }
+            }
+            "function_call_output" | "custom_tool_call_output" => {
+                let id = self.call_id.ok_or_else(|| missing("call_id"))?;
+                ChatMessage::tool(id, self.output.into_text())
+            }
+            "item_reference" => {
+                // Those that were found stand in the request by now.
+                return Err(DecodeError::value(place("id"), "names no item that is kept"));
+            }
+            // What only a model of OpenAI understands: it reaches one as it came.
+            _ => return Ok(None),
+        };
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ask(body: &Value) -> Result<Ask, Fault> {
+        from_response(body.to_string().as_bytes())
+    }
+
+    #[test]
+    fn items_become_messages_and_instructions_stand_beside_them() {
+        let asked = ask(&json!({ "model": "demo", "instructions": "Be brief.",
+        "conversation": { "id": "s" },
+            "max_output_tokens": 9, "reasoning": { "effort": "low" }, "input": [
+                { "role": "user", "content": [{ "type": "input_text", "text": "Hi" }] },
+                { "type": "reasoning", "id": "rs_1", "summary": [] },
+                { "type": "message", "role": "assistant", "content": [{ "type": "output_text",
+                "text": "Wait." }] },
+                { "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" },
+                { "type": "function_call_output", "call_id": "c", "output": "42" },
+            ] }))
+        .unwrap();
+        let roles: Vec<(Role, usize)> =
+            asked.messages.iter().map(|m| (m.role, m.parts.len())).collect();
+        assert_eq!(roles, [(Role::User, 1), (Role::Assistant, 2), (Role::Tool, 1)]);
+        assert_eq!((asked.session.as_str(), asked.is_whole), ("s", false));
+        assert_eq!(asked.extras.instructions.unwrap().text(), "Be brief.");
+        assert_eq!(asked.extras.parameters.max_tokens, Some(9));
+        assert_eq!(ask(&json!({ "input": "Hi" })).unwrap().messages.turn[0].text(), "Hi");
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_named() {
+        let with = |name: &str, value: Value| {
+            let mut body = json!({ "input": "Hi" });
+            body[name] = value;
+            body
+        };
+        for (body, place) in [
+            (json!({}), "input"),
+            (with("input", json!([])), "input"),
+            (with("input", json!([{ "role": "bard", "content": "x" }])), "input[0].role"),
+            (with("input", json!([{ "role": "user", "content": [] }])), "input[0].content"),
+            (with("input", json!([{ "type": "item_reference", "id": "msg_1" }])), "input[0].id"),
+            (
+                with("input", json!([{ "type": "function_call_output", "output": "x" }])),
+                "input[0].call_id",
+            ),
+            (with("n", json!(2)), "n"),
+            (with("include", json!(["message.output_text.logprobs"])), "include"),
+            (with("top_logprobs", json!(3)), "top_logprobs"),
+            (with("prompt", json!({ "id": "p" })), "prompt"),
+            (with("conversation", json!(5)), "conversation"),
+            (with("previous_response_id", json!("resp_x")), "previous_response_id"),
+            (with("text", json!({ "format": { "type": "xml" } })), "text.format.type"),
+        ] {
+            let fault = ask(&body).unwrap_err();
+            assert_eq!(fault.details()["path"], place, "{fault}");
+        }
+        let both = json!({ "input": "Hi", "background": true, "store": false });
+        assert_eq!(ask(&both).unwrap_err().details()["path"], "background");
+    }
+}

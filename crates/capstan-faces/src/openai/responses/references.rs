@@ -1,0 +1,143 @@
+//! References to items: an SDK that knows that an answer is kept names what was said in it instead
+//! of saying it again. They are followed before anything else, so that what is kept of a request
+//! stands by itself.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use capstan_journal::Found;
+use capstan_protocol::{Fault, RawJson, decode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::super::output::Output;
+use super::NAME;
+use super::items::inputs;
+use super::object::{Echo, items};
+use crate::face::FaceContext;
+use crate::face::post::Posted;
+use crate::face::reader;
+use crate::text_or::TextOr;
+use capstan_engine::ask::body_hash;
+use capstan_engine::cpu_offload;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::lookup;
+
+/// What is followed into so many answers; more are left as they are, and refused.
+const MOST_ANSWERS: usize = 64;
+/// How a reference begins in JSON, if it says what it is; most requests are not looked at any
+/// further.
+const HINT: &[u8] = b"item_reference";
+
+/// Replaces references in a request by the items that they name. References to items that nobody
+/// has stay, and are refused with their place.
+///
+/// A repeat is known by the request as it came. It has the items that its run has, so that it
+/// attaches to that run even after the answers that it names have expired.
+pub(super) async fn follow(
+    cx: &FaceContext,
+    tenant: &str,
+    key: Option<&str>,
+    posted: Posted,
+) -> Result<Posted, Fault> {
+    if !posted.body.windows(HINT.len()).any(|window| window == HINT) {
+        return Ok(posted);
+    }
+    let hash = cpu_offload::run(posted.body.len(), || body_hash(&posted.body, None, NAME));
+    let body = match repeated(cx, tenant, key, hash).await? {
+        Some(body) => body,
+        None => resolve(cx, tenant, posted.body).await?,
+    };
+    Ok(Posted { body, hash: Some(hash), load: posted.load })
+}
+
+/// The body that is stored with the run of a request, if it was started by the same request.
+async fn repeated(
+    cx: &FaceContext,
+    tenant: &str,
+    key: Option<&str>,
+    hash: [u8; 32],
+) -> Result<Option<Bytes>, Fault> {
+    let Some(key) = key else { return Ok(None) };
+    let found = cx.engine.journal.store().find(tenant, key).await.map_err(journal_fault)?;
+    let Some(Found::Run(run)) = found else { return Ok(None) };
+    if run.body_hash != hash {
+        return Ok(None);
+    }
+    cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)
+}
+
+async fn resolve(cx: &FaceContext, tenant: &str, body: Bytes) -> Result<Bytes, Fault> {
+    let Some((mut request, mut input)) = items_of(&body) else { return Ok(body) };
+    let mut answers = HashMap::new();
+    for item in &mut input {
+        let Some((id, stream)) = reference(item) else { continue };
+        if !answers.contains_key(&stream) && answers.len() < MOST_ANSWERS {
+            answers.insert(stream, items_in(cx, tenant, stream).await?);
+        }
+        let found = answers.get(&stream).and_then(|items| items.get(&id));
+        if let Some(found) = found {
+            *item = found.clone();
+        }
+    }
+    let Ok(input) = serde_json::value::to_raw_value(&input) else { return Ok(body) };
+    request.insert("input".to_owned(), input);
+    Ok(serde_json::to_vec(&request).map_or(body, Bytes::from))
+}
+
+type Members = BTreeMap<String, Box<RawValue>>;
+
+/// The members of a request, and its items. What cannot be read is refused elsewhere, with its
+/// place.
+fn items_of(body: &[u8]) -> Option<(Members, Vec<Box<RawValue>>)> {
+    let request: Members = serde_json::from_slice(body).ok()?;
+    let items = serde_json::from_str(request.get("input")?.get()).ok()?;
+    Some((request, items))
+}
+
+/// The item that is meant, and the answer that has it.
+fn reference(item: &RawValue) -> Option<(String, Uuid)> {
+    #[derive(Deserialize)]
+    struct Head {
+        #[serde(rename = "type")]
+        kind: String,
+        id: String,
+    }
+    let Head { kind, id } = serde_json::from_str(item.get()).ok()?;
+    let stream = id.split('_').nth(1).and_then(|stream| stream.parse().ok())?;
+    (kind == "item_reference").then_some((id, stream))
+}
+
+/// Everything that was said in an answer, or that it was asked with, by id; nothing if it is
+/// another's.
+async fn items_in(
+    cx: &FaceContext,
+    tenant: &str,
+    stream: Uuid,
+) -> Result<HashMap<String, Box<RawValue>>, Fault> {
+    let found = lookup::by_stream(&cx.engine, tenant, &stream.to_string()).await.ok();
+    let Some(run) = found.filter(|run| run.face == NAME) else { return Ok(HashMap::new()) };
+    let whole = reader::so_far::<Output>(cx, &run).await?;
+    let body =
+        cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
+    let offered = Echo::of(&String::from_utf8_lossy(&body)).offered();
+    let said = items(stream, &whole.transcript, &offered, "completed");
+    let said = said.iter().filter_map(|item| {
+        Some((item.id().to_owned(), serde_json::value::to_raw_value(item).ok()?))
+    });
+    let asked = asked_with(stream, &body)
+        .into_iter()
+        .filter_map(|(id, item)| Some((id, RawValue::from_string(item).ok()?)));
+    Ok(asked.chain(said).collect())
+}
+
+fn asked_with(stream: Uuid, body: &[u8]) -> Vec<(String, String)> {
+    #[derive(Deserialize)]
+    struct Request {
+        input: TextOr<RawJson>,
+    }
+    decode::from_slice::<Request>(body)
+        .map(|request| inputs(stream, request.input))
+        .unwrap_or_default()
+}

@@ -1,0 +1,376 @@
+//! Who may do what: whose request it is, loopback mode, cross-origin rules.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{ConnectInfo, MatchedPath, Query, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use capstan_protocol::{Fault, FaultKind};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Method, StatusCode};
+
+use crate::accounted_body::Payer;
+use crate::cors::CorsHeaders;
+use crate::identity::audit::{Audit, Who, mark_of};
+use crate::identity::caller::Caller;
+use crate::identity::jwt::{Jwt, is_token};
+use crate::identity::operators::{Operators, Right};
+use crate::identity::scopes::Scope;
+use crate::identity::tenants::{KeyHash, TenantKey, Tenants};
+use crate::identity::tickets::{self, Tickets};
+use crate::refusal::{OfTenant, Refusal, refused_by_credentials};
+use capstan_engine::Engine;
+use capstan_engine::tenant_scheduler::TaskSlot;
+
+/// Who may use the gateway, and what they show. Cheap to clone.
+#[derive(Clone)]
+pub struct Access(Arc<Rules>);
+
+/// The parts of [`Access`].
+pub struct Rules {
+    pub engine: Engine,
+    pub tenants: Tenants,
+    pub jwt: Option<Jwt>,
+    pub operators: Operators,
+    /// A key that may read `/metrics` from elsewhere than loopback.
+    pub metrics_key: Option<KeyHash>,
+    pub audit: Arc<Audit>,
+    /// Without tenants, whether other machines may use the gateway.
+    pub is_open: bool,
+    /// Origins of pages that may call it.
+    pub cors_origins: Vec<String>,
+    pub cors: CorsHeaders,
+}
+
+impl Deref for Access {
+    type Target = Rules;
+
+    fn deref(&self) -> &Rules {
+        &self.0
+    }
+}
+
+/// Routes of the console.
+const CONSOLE: &str = "/v1/console/";
+
+/// Names under which keys are put into URLs, where logs, histories and referrers keep them; in any
+/// spelling.
+const KEY_NAMES: [&str; 6] = ["key", "token", "auth", "jwt", "password", "secret"];
+const IN_KEY_NAMES: [&str; 6] =
+    ["apikey", "accesstoken", "authtoken", "authorization", "bearer", "secretkey"];
+
+fn names_a_key(name: &str) -> bool {
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let plain = plain.to_ascii_lowercase();
+    KEY_NAMES.contains(&plain.as_str()) || IN_KEY_NAMES.iter().any(|part| plain.contains(part))
+}
+
+/// Finds out whose request it is, or refuses it. Whoever is refused for what they showed, here or
+/// further on, is noted.
+pub async fn authenticate(State(access): State<Access>, request: Request, next: Next) -> Response {
+    let (mut head, body) = request.into_parts();
+    let (method, path) = (head.method.clone(), head.uri.path().to_owned());
+    let (who, response) = match caller(&access, &head).await {
+        Ok(caller) => {
+            tracing::Span::current().record("tenant", caller.tenant.as_str());
+            let (who, tenant) = (Who::from(&caller), caller.tenant.clone());
+            Payer::name(&head.extensions, &tenant);
+            head.extensions.insert(caller);
+            let is_in_lane = access.engine.scheduler.enter(&tenant);
+            let answering = next.run(Request::from_parts(head, body));
+            let mut response = if is_in_lane {
+                TaskSlot::next_turn().await;
+                answering.await
+            } else {
+                // Somebody else's server knows nothing of lanes.
+                access.engine.of_tenant(&tenant, answering).await
+            };
+            response.extensions_mut().insert(OfTenant(tenant));
+            (who, response)
+        }
+        Err(fault) => (Who::stranger(shown(&head.headers)), Refusal::from(fault).into_response()),
+    };
+    if let Some(fault) = refused_by_credentials(&response) {
+        access.audit.refused(who, fault, &method, &path);
+    }
+    response
+}
+
+pub async fn caller(access: &Access, head: &Parts) -> Result<Caller, Fault> {
+    let query = query(&head.uri);
+    check_query(&query)?;
+    if access.is_local() {
+        return Ok(Caller::local());
+    }
+    let caller = match (shown(&head.headers), ticket(head, &query)) {
+        (Some(shown), _) => holder_of(access, shown)?,
+        (None, Some((stream, ticket))) => holder_of_ticket(access, stream, ticket).await?,
+        (None, None) => return Err(Fault::new(FaultKind::TenantRequired)),
+    };
+    match head.headers.get("x-tenant-id").map(HeaderValue::as_bytes) {
+        Some(claimed) if claimed != caller.tenant.as_bytes() => {
+            Err(Fault::new(FaultKind::TenantUnauthorized))
+        }
+        _ => Ok(caller),
+    }
+}
+
+/// Refuses a key in a URL.
+fn check_query(query: &[(String, String)]) -> Result<(), Fault> {
+    if query.iter().any(|(name, _)| names_a_key(name)) {
+        return Err(Fault::new(FaultKind::InvalidRequest).with_message(
+            "A key does not belong in a URL, which logs keep: send it as `Authorization: Bearer \
+             <key>`. \
+             For an EventSource, ask for a ticket with POST /v1/streams/{id}/ticket.",
+        ));
+    }
+    Ok(())
+}
+
+/// The same, for whoever is no tenant.
+pub fn check_url(uri: &http::Uri) -> Result<(), Fault> {
+    check_query(&query(uri))
+}
+
+/// Whose key or token this is.
+fn holder_of(access: &Access, shown: &str) -> Result<Caller, Fault> {
+    let tenants = &access.tenants;
+    if let Some((tenant, TenantKey { hash, scopes })) = tenants.holder_of(shown) {
+        return Ok(Caller { tenant, mark: mark_of(&hash), key: Some(hash), scopes });
+    }
+    let Some(jwt) = access.jwt.as_ref().filter(|_| is_token(shown)) else {
+        return Err(Fault::new(FaultKind::TenantUnauthorized));
+    };
+    let claims = jwt.check(shown, tenants, access.engine.wall.now())?;
+    let mark = format!("jwt:{}", mark_of(&claims.subject));
+    Ok(Caller { tenant: claims.tenant, key: Some(jwt.ticket_key()), scopes: claims.scopes, mark })
+}
+
+/// What cannot be read is not there; who needs it complains.
+fn query(uri: &http::Uri) -> Vec<(String, String)> {
+    Query::try_from_uri(uri).map(|Query(pairs)| pairs).unwrap_or_default()
+}
+
+/// A ticket counts where a stream is watched, and nowhere else.
+fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str, &'a str)> {
+    let route = head.extensions.get::<MatchedPath>()?;
+    // At its end: the routes may be mounted below others.
+    let shows_stream = tickets::OPENS.iter().any(|path| route.as_str().ends_with(path));
+    let is_watching = shows_stream && matches!(head.method, Method::GET | Method::HEAD);
+    let (_, ticket) = query.iter().find(|(name, _)| name == "ticket").filter(|_| is_watching)?;
+    Some((head.uri.path().rsplit('/').next()?, ticket))
+}
+
+/// The holder of a ticket, if it is valid for the stream and the tenant still has the key that it
+/// stands in for.
+async fn holder_of_ticket(access: &Access, stream: &str, ticket: &str) -> Result<Caller, Fault> {
+    let tickets = Tickets::of(&access.engine).await?;
+    let keys_of = |tenant: &str| {
+        let tenants = &access.tenants;
+        let names = |jwt: &&Jwt| jwt.takes_any_tenant() || tenants.has(tenant);
+        let of_tokens = access.jwt.iter().filter(names).map(Jwt::ticket_key);
+        tenants.reading_keys_of(tenant).into_iter().chain(of_tokens).collect()
+    };
+    let check = |stream| tickets.check(ticket, stream, access.engine.wall.unset(), keys_of);
+    let holder = stream.parse().ok().and_then(check);
+    let caller = |tenant| Caller {
+        tenant,
+        key: None,
+        scopes: [Scope::Read].into_iter().collect(),
+        mark: "ticket".into(),
+    };
+    holder.map(caller).ok_or_else(|| {
+        Fault::new(FaultKind::TenantUnauthorized).with_message(
+            "The ticket is not one for this stream, or has expired: ask for another with POST \
+             /v1/streams/{id}/ticket.",
+        )
+    })
+}
+
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, key) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim()).filter(|key| !key.is_empty())
+}
+
+/// What a caller shows of a key or token. Clients of Anthropic's have a header of their own for it.
+fn shown(headers: &HeaderMap) -> Option<&str> {
+    let own = || headers.get("x-api-key")?.to_str().ok().map(str::trim);
+    bearer(headers).or_else(own).filter(|key| !key.is_empty())
+}
+
+/// Without tenants only this machine may ask: a foreign Host is DNS rebinding, a foreign Origin
+/// another site's page. A server that is open to everybody has nothing to guard in this way;
+/// [`cors`] still holds.
+pub async fn guard_loopback(
+    State(access): State<Access>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if access.is_local() && !access.is_open {
+        let headers = request.headers();
+        let is_foreign_origin =
+            headers.get(header::ORIGIN).is_some_and(|origin| !access.allows_origin(origin));
+        if is_foreign_host(request.uri(), headers) || is_foreign_origin {
+            let fault = Fault::new(FaultKind::TenantUnauthorized).with_message(
+                "Without tenants this server answers only to this machine: check Host and Origin.",
+            );
+            return Refusal::from(fault).into_response();
+        }
+    }
+    next.run(request).await
+}
+
+/// Whether the request is for another name than this machine's own: a page that is somewhere else
+/// by its own word.
+fn is_foreign_host(uri: &http::Uri, headers: &HeaderMap) -> bool {
+    uri.host().is_some_and(|host| !is_loopback(host))
+        || headers.get_all(header::HOST).iter().any(|host| !names_loopback(host))
+}
+
+/// A name that cannot be read is a foreign one.
+fn names_loopback(host: &HeaderValue) -> bool {
+    let authority = host.to_str().ok().and_then(|host| host.parse::<http::uri::Authority>().ok());
+    authority.is_some_and(|authority| is_loopback(authority.host()))
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.eq_ignore_ascii_case("localhost")
+        || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+impl Access {
+    pub fn new(rules: Rules) -> Self {
+        Self(Arc::new(rules))
+    }
+
+    /// Whether there are no tenants: then everything belongs to one, who shows nothing.
+    pub fn is_local(&self) -> bool {
+        self.tenants.is_empty() && self.jwt.is_none()
+    }
+
+    /// Whether a page of this origin may call.
+    fn allows_origin(&self, origin: &HeaderValue) -> bool {
+        let Ok(origin) = origin.to_str() else { return false };
+        if self.cors_origins.iter().any(|known| known == origin || known == "*") {
+            return true;
+        }
+        let uri = origin.parse::<http::Uri>().ok();
+        self.is_local() && uri.as_ref().and_then(http::Uri::host).is_some_and(is_loopback)
+    }
+
+    /// Refuses whoever may not see how the server feels: it takes loopback, the metrics key, or an
+    /// operator who may look.
+    pub fn check_monitor(
+        &self,
+        peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+        uri: &http::Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), Refusal> {
+        let shown = bearer(headers);
+        let presented = shown.map(KeyHash::of);
+        let operator = shown.and_then(|key| self.operators.holder_of(key));
+        let has_key = (presented.is_some() && presented == self.metrics_key)
+            || operator.is_some_and(|operator| operator.may(Right::Look));
+        // A server that does not say who asks is taken at its least.
+        let is_near = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().is_loopback());
+        // A page elsewhere may name this machine as its own host: that is not this machine asking.
+        if !has_key && (!is_near || is_foreign_host(uri, headers)) {
+            let fault = Fault::new(FaultKind::TenantUnauthorized);
+            self.audit.refused(Who::stranger(shown), &fault, &Method::GET, uri.path());
+            return Err(fault.into());
+        }
+        Ok(())
+    }
+}
+
+const METHODS: &str = "GET, POST, DELETE";
+
+/// Answers preflights and marks responses, for allowed origins only.
+pub async fn cors(State(access): State<Access>, request: Request, next: Next) -> Response {
+    // No page of elsewhere has any business with the console.
+    let is_console = request.uri().path().contains(CONSOLE);
+    let origin =
+        request.headers().get(header::ORIGIN).filter(|origin| access.allows_origin(origin));
+    let origin = origin.filter(|_| !is_console).cloned();
+    let is_preflight = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = match (is_preflight, &origin) {
+        (true, Some(_)) => StatusCode::NO_CONTENT.into_response(),
+        _ => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    let Some(origin) = origin else { return response };
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    if is_preflight {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, access.cors.allowed.clone());
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    } else {
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, access.cors.exposed.clone());
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_in_a_url_is_known_in_any_spelling() {
+        for name in [
+            "key",
+            "KEY",
+            "token",
+            "Token",
+            "apikey",
+            "api_key",
+            "API-Key",
+            "x-api-key",
+            "access_token",
+            "accessToken",
+            "auth",
+            "Authorization",
+            "bearer",
+            "jwt",
+            "password",
+            "client_secret_key",
+            "k.e.y",
+        ] {
+            assert!(names_a_key(name), "{name}");
+        }
+        for name in [
+            "ticket", "after", "before", "limit", "profile", "face", "from", "purge", "monkey",
+            "keys",
+        ] {
+            assert!(!names_a_key(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for host in ["localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]", "LOCALHOST"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["example.org", "10.0.0.1", "localhost.example.org", "0.0.0.0", ""] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_cannot_be_read_is_foreign() {
+        for host in [&b"localhost"[..], b"127.0.0.1:8787", b"[::1]:8787"] {
+            assert!(names_loopback(&HeaderValue::from_bytes(host).unwrap()));
+        }
+        for host in [&b"\xff"[..], b"", b"localhost, example.org", b"local host", b"example.org:80"]
+        {
+            assert!(!names_loopback(&HeaderValue::from_bytes(host).unwrap()));
+        }
+    }
+}

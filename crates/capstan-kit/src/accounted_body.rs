@@ -1,0 +1,144 @@
+//! An answer in one piece that counts as memory of its tenant's until its reader has taken it,
+//! whichever route or face made it.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use capstan_protocol::Fault;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use http_body_util::BodyExt as _;
+use hyper::body::{Frame, SizeHint};
+use serde::Serialize;
+
+use crate::refusal::Refusal;
+use capstan_engine::Engine;
+use capstan_engine::cpu_offload;
+use capstan_engine::limits::MemoryReservation;
+
+/// What is handed to the connection at once: all of it would be its own from then on, however
+/// slowly it is read.
+const PIECE: usize = 64 * 1024;
+
+/// What is smaller takes no more than the connection itself does.
+const SMALL: u64 = 4 * 1024;
+
+/// Whose memory an answer is; nobody's until it is known whose request it answers.
+#[derive(Debug, Clone, Default)]
+pub struct Payer(Arc<OnceLock<String>>);
+
+impl Payer {
+    /// The answer to this request is this tenant's, or operator's.
+    pub fn name(head: &http::Extensions, name: &str) {
+        if let Some(Self(payer)) = head.get() {
+            payer.get_or_init(|| name.to_owned());
+        }
+    }
+}
+
+/// Marks an answer that counts already.
+#[derive(Debug, Clone, Copy)]
+struct Paid;
+
+/// A layer: what is answered to a tenant in one piece counts, and is refused if it is more than the
+/// tenant's requests may take. What everybody may see is made once, and counts for nobody.
+pub async fn count(State(engine): State<Engine>, mut request: Request, next: Next) -> Response {
+    let payer = Payer::default();
+    request.extensions_mut().insert(payer.clone());
+    let response = next.run(request).await;
+    let Some(name) = payer.0.get() else { return response };
+    let size = response.body().size_hint().exact().filter(|size| *size > SMALL);
+    let Some(size) = size.filter(|_| response.extensions().get::<Paid>().is_none()) else {
+        return response;
+    };
+    let mut load = engine.limiter.load(name);
+    if let Err(fault) = load.grow(size as usize, &engine.settings.limits) {
+        return Refusal::from(fault).into_response();
+    }
+    let (head, body) = response.into_parts();
+    // Its size is known, so that all of it is there.
+    let text = body.collect().await.map(|body| body.to_bytes());
+    let body = text.map_or_else(|_| Body::empty(), |rest| Body::new(AccountedBody { rest, load }));
+    Response::from_parts(head, body)
+}
+
+struct AccountedBody {
+    rest: Bytes,
+    load: MemoryReservation,
+}
+
+impl hyper::body::Body for AccountedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.rest.is_empty() {
+            self.load.shrink_to(0);
+            return Poll::Ready(None);
+        }
+        let piece = PIECE.min(self.rest.len());
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+/// An object as JSON. It takes its length from here on, and no longer what making it took.
+pub fn json(object: &(impl Serialize + Sync), load: MemoryReservation) -> Result<Response, Fault> {
+    let text = cpu_offload::run(load.held(), || serde_json::to_vec(object));
+    Ok(answer(text.map_err(Fault::from_error)?, load))
+}
+
+fn answer(text: Vec<u8>, mut load: MemoryReservation) -> Response {
+    load.shrink_to(text.len());
+    let mut response = Response::new(Body::new(AccountedBody { rest: text.into(), load }));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.extensions_mut().insert(Paid);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use hyper::body::Body as _;
+
+    use super::*;
+    use capstan_engine::limits::Limiter;
+    use capstan_engine::settings::Limits;
+
+    #[tokio::test]
+    async fn what_is_not_read_yet_counts_and_then_it_is_given_back() {
+        let (limiter, limits) = (Limiter::default(), Limits::default());
+        let free = |most: usize| {
+            let limits = Limits { bytes_in_flight_per_tenant: most, ..limits.clone() };
+            limiter.load("t").grow(0, &limits).is_ok()
+        };
+        let mut load = limiter.load("t");
+        load.grow(900_000, &limits).unwrap();
+        let mut body = answer(vec![b' '; 200_000], load).into_body();
+        assert_eq!(body.size_hint().exact(), Some(200_000));
+        let mut pieces = Vec::new();
+        while let Some(piece) = body.frame().await {
+            assert!(free(200_000) && !free(199_999), "its length, and no more");
+            pieces.push(piece.unwrap().into_data().unwrap().len());
+        }
+        assert_eq!(pieces, [65_536, 65_536, 65_536, 3_392]);
+        assert!(free(0));
+    }
+}

@@ -1,0 +1,223 @@
+//! The JSON objects that routes answer with. Their documentation is what `/openapi.json` says of
+//! them.
+
+use capstan_journal::{Run, RunState};
+use capstan_protocol::{ChatMessage, StreamPacket, Timestamp};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+/// What may be said of a run: not its body, not its hash.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Stream<'a> {
+    /// Its stream.
+    stream_id: Uuid,
+    /// The key under which it was started.
+    request_id: &'a str,
+    /// The agent's name.
+    agent: &'a str,
+    /// The conversation.
+    session_id: &'a str,
+    /// Where it stands.
+    state: RunState,
+    /// The attempt under way, or the last one; 1 is the first.
+    attempt: u32,
+    /// How many attempts it may take.
+    max_attempts: u32,
+    /// The last packet's seq; 0 before the first.
+    packets: u64,
+    /// The length of all frames together.
+    bytes: u64,
+    /// When the request came.
+    created_at: Timestamp,
+    /// When anything last changed.
+    updated_at: Timestamp,
+    /// When the stream ended.
+    closed_at: Option<Timestamp>,
+    /// The next attempt does not start before this.
+    not_before: Option<Timestamp>,
+    /// The fault that the last attempt ended with.
+    fault: Option<&'a str>,
+    /// The reason that CLOSE gives.
+    reason: Option<&'a str>,
+    /// The model that answered.
+    model: Option<&'a str>,
+    /// What the run used, as the agent reports it.
+    usage: Option<&'a Map<String, Value>>,
+}
+
+impl<'a> From<&'a Run> for Stream<'a> {
+    fn from(run: &'a Run) -> Self {
+        Self {
+            stream_id: run.stream_id,
+            request_id: &run.key,
+            agent: &run.agent,
+            session_id: &run.session,
+            state: run.state,
+            attempt: run.attempt,
+            max_attempts: run.max_attempts,
+            packets: run.last_seq,
+            bytes: run.bytes,
+            created_at: run.created_at,
+            updated_at: run.updated_at,
+            closed_at: run.closed_at,
+            not_before: run.not_before,
+            fault: run.fault.as_deref(),
+            reason: run.reason.as_deref(),
+            model: run.model.as_deref(),
+            usage: run.usage.as_ref(),
+        }
+    }
+}
+
+/// A page of streams, newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StreamPage<'a> {
+    pub streams: Vec<Stream<'a>>,
+    /// `before` of the next page, if there may be one.
+    pub next: Option<Uuid>,
+}
+
+/// A page of packets, oldest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PacketPage<'a> {
+    pub stream: Stream<'a>,
+    pub packets: Vec<StreamPacket>,
+    /// `after` of the next page, if there are more packets.
+    pub next: Option<u64>,
+}
+
+/// A read-only ticket for one stream.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StreamTicket<'a> {
+    pub stream_id: Uuid,
+    pub ticket: &'a str,
+    /// Until when it is valid.
+    pub expires_at: Timestamp,
+    /// What to open with it.
+    pub url: String,
+}
+
+/// What a conversation remembers.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Session<'a> {
+    pub session_id: &'a str,
+    /// Oldest first.
+    pub turns: Vec<SessionTurn>,
+    /// `from` of the next page, if there are more turns.
+    pub next: Option<u64>,
+}
+
+/// What one run added to a conversation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SessionTurn {
+    /// The stream of the run.
+    pub stream_id: Uuid,
+    /// What was asked, called, answered and said, oldest first.
+    pub messages: Vec<ChatMessage>,
+    /// What the run ended by asking, if nobody has answered it yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<Value>,
+    /// The run failed or was stopped: shown, but not sent to agents.
+    pub partial: bool,
+    /// When the run ended.
+    pub closed_at: Timestamp,
+}
+
+/// What was erased.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PurgedSession<'a> {
+    pub session_id: &'a str,
+    /// How many streams went with it.
+    pub streams: usize,
+}
+
+/// The agents that there are.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AgentList<'a> {
+    /// The default one first.
+    pub agents: Vec<ListedAgent<'a>>,
+}
+
+/// An agent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ListedAgent<'a> {
+    /// What stands in paths.
+    pub name: &'a str,
+    /// What `context.agent_id` may name.
+    pub id: Uuid,
+    /// Other names for it in paths and requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<&'a str>,
+}
+
+/// The processes that share the journal.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ReplicaList {
+    /// The oldest lease first.
+    pub replicas: Vec<ListedReplica>,
+}
+
+/// A process that shares the journal.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ListedReplica {
+    /// Of its lease; another one if it had to begin a new one.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Where the others reach it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Its version.
+    pub version: String,
+    /// `live`, `draining`, or `gone`: others take over its runs.
+    pub state: &'static str,
+    /// Whether it is the one who answers.
+    pub is_self: bool,
+    /// For how long it has had its lease.
+    pub age_seconds: f64,
+    /// How long ago it gave its last sign of life.
+    pub silent_seconds: f64,
+    /// How many runs it works on.
+    pub runs: u64,
+    /// How many responses are open there, as of its last sign of life; absent of a build that does
+    /// not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub responses: Option<u64>,
+    /// 95 in a hundred of its latest commits took no longer; absent without one, or of a build that
+    /// does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub append_p95_ms: Option<f64>,
+}
+
+/// `output` of a whole run in one object.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RunOutput<'a> {
+    /// All of the text, after resets.
+    pub text: String,
+    /// The events, as they were written.
+    pub events: Vec<Map<String, Value>>,
+    pub stream_id: Uuid,
+    /// The session.
+    pub conversation_id: &'a str,
+    /// How the stream was closed: a reason, or an object that holds one.
+    pub close: Value,
+}
+
+/// `metrics` of a whole run in one object.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RunMetrics<'a> {
+    /// What the run used, as the agent reports it.
+    pub usage: Option<&'a Map<String, Value>>,
+    /// The same by the members of a route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage_by_member: Option<Value>,
+    pub attempts: u32,
+    /// Calls of upstreams, over all attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Value>,
+    /// The member of a route that answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<Value>,
+}

@@ -1,0 +1,294 @@
+//! The way in: whatever its face, a POST becomes a question, starts a run or attaches to it, and is
+//! answered.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{Path, Request as HttpRequest, State};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use capstan_protocol::{Fault, FaultKind};
+use http::request::Parts;
+use http::{HeaderMap, header};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::face::FaceContext;
+use crate::face::reader::{self, ViewerKind};
+use crate::face::trace_context;
+use crate::face::{self, Face, RefusalTarget, Request, ViewRequest};
+use crate::identity::caller::Caller;
+use crate::openapi::{Routes, Row};
+use crate::refusal::{Refusal, RequestId};
+use capstan_engine::ask::{self, body_hash, body_values};
+use capstan_engine::cpu_offload;
+use capstan_engine::limits::MemoryReservation;
+use capstan_engine::relay::Origin;
+use capstan_engine::resume::ResumePoint;
+use capstan_engine::runs::{self, Start};
+use capstan_engine::settings::Limits;
+
+/// What may have come of bodies on a connection of HTTP/2 before they are read. It is here, not in
+/// the kernel; whoever reads them counts it. Enough for a picture of the largest size in three
+/// seconds from the other side of the world.
+pub const RECEIVE_WINDOW: u32 = 256 * 1024;
+
+/// Answers a POST to a face; `agent` is the one that the path names.
+pub async fn post(
+    cx: &FaceContext,
+    caller: &Caller,
+    face: &dyn Face,
+    agent: Option<&str>,
+    request: HttpRequest,
+) -> Result<Response, Refusal> {
+    let (parts, body) = request.into_parts();
+    let posted = read(cx, caller, face, &parts, body).await?;
+    answer(cx, caller, face, agent, &parts, posted).await
+}
+
+/// A body that was read, and the memory that it takes.
+pub struct Posted {
+    pub body: Bytes,
+    pub load: MemoryReservation,
+    /// The hash by which a repeat is known, if it is not the body's: the body has changed since it
+    /// came.
+    pub hash: Option<[u8; 32]>,
+}
+
+/// Reads the body of a request to a face, within the limits of every body.
+pub async fn read(
+    cx: &FaceContext,
+    caller: &Caller,
+    face: &dyn Face,
+    parts: &Parts,
+    body: Body,
+) -> Result<Posted, Refusal> {
+    let mut load = cx.engine.limiter.load(&caller.tenant);
+    let read = async {
+        check_content_type(face, &parts.headers)?;
+        let mut unread = cx.engine.limiter.load(&caller.tenant);
+        unread.grow(unread_bytes(parts, &body), &cx.engine.settings.limits)?;
+        let body = read_body(cx, &caller.tenant, body, &mut load).await?;
+        drop(unread);
+        let _begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
+        cpu_offload::run(body.len(), || {
+            body_values::check(&body, cx.engine.settings.limits.body_values)
+        })?;
+        // What is made of it: text, twice at most.
+        load.grow(body.len().saturating_mul(2), &cx.engine.settings.limits)?;
+        Ok(Posted { body, load, hash: None })
+    };
+    read.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Unread(parts)))
+}
+
+/// Answers a POST whose body is read. A route that serves more than one kind of request looks into
+/// the body first, and hands on what is to be kept of it: what the face decodes, and by which a
+/// repeat is known.
+pub async fn answer(
+    cx: &FaceContext,
+    caller: &Caller,
+    face: &dyn Face,
+    agent: Option<&str>,
+    parts: &Parts,
+    Posted { body, load, hash }: Posted,
+) -> Result<Response, Refusal> {
+    let begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
+    let decode = || face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
+    let decoded = cpu_offload::run(body.len(), decode);
+    let (point, mut ask) =
+        decoded.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Unread(parts)))?;
+    let completed = face.complete(cx, &caller.tenant, parts, &mut ask).await;
+    if let Err(fault) = completed.and_then(|()| ask.check()) {
+        return Err(face::refusal(cx, face, fault, RefusalTarget::Client(parts, &ask)));
+    }
+    let hash_now = || cpu_offload::run(body.len(), || body_hash(&body, agent, face.name()));
+    let hash = hash.unwrap_or_else(hash_now);
+    let ask = Arc::new(ask);
+    let request = Request { tenant: &caller.tenant, parts, body: &body, agent, hash, ask: &ask };
+    let answered = start(cx, face, &request, point, (load, begun)).await;
+    answered.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Client(parts, &ask)))
+}
+
+async fn start(
+    cx: &FaceContext,
+    face: &dyn Face,
+    request: &Request<'_>,
+    point: ResumePoint,
+    (load, begun): (MemoryReservation, Option<OwnedSemaphorePermit>),
+) -> Result<Response, Fault> {
+    let slot = cx.engine.limiter.take_reader(request.tenant, &cx.engine.settings.limits)?;
+    count_resume(cx, point);
+    let key = face.key(cx, request).await?;
+    ask::check_id("the request's id", &key)?;
+    let start = Start {
+        tenant: request.tenant,
+        key,
+        load,
+        ask: request.ask,
+        body: request.body.clone(),
+        hash: request.hash,
+        agent: request.agent,
+        face: face.name(),
+        accepts_reset: face.accepts_reset(request.parts),
+        is_unseen: face.wants_whole(request.parts),
+        armed_by: face.armed_by(request.parts),
+        point,
+        origin: origin_of(request.parts),
+        started_by: mark_of(request.parts),
+    };
+    // It is read until the answer is there, or its body begins to read by itself.
+    let (run, _reading) = runs::start_or_attach(&cx.engine, start).await?;
+    drop(begun);
+    if let Some(mut whole) = face.whole(cx, request, &run).await {
+        reader::name_stream(&run, &mut whole);
+        return Ok(whole);
+    }
+    point.in_run(&run)?;
+    let posted = Some(request.ask.as_ref());
+    let opening =
+        ViewRequest { run: &run, point, view: ViewerKind::Post, parts: request.parts, posted };
+    reader::respond(cx, face, opening, slot).await
+}
+
+fn count_resume(cx: &FaceContext, point: ResumePoint) {
+    if point.cursor.is_some() {
+        cx.engine.viewers.resumed();
+    }
+}
+
+fn origin_of(parts: &Parts) -> Origin {
+    let request_id = parts.extensions.get::<RequestId>().map(|RequestId(id)| id.clone());
+    Origin { request_id, trace: trace_context::context_of(&parts.headers) }
+}
+
+/// By what logs know the caller, if it showed anything.
+fn mark_of(parts: &Parts) -> Option<String> {
+    let caller = parts.extensions.get::<Caller>();
+    caller.map(|caller| caller.mark.clone()).filter(|mark| !mark.is_empty())
+}
+
+/// Answers a viewer that only looks.
+pub async fn watch(
+    cx: &FaceContext,
+    face: &dyn Face,
+    opening: ViewRequest<'_>,
+) -> Result<Response, Fault> {
+    count_resume(cx, opening.point);
+    opening.point.in_run(opening.run)?;
+    let slot = cx.engine.limiter.take_reader(&opening.run.tenant, &cx.engine.settings.limits)?;
+    reader::respond(cx, face, opening, slot).await
+}
+
+fn check_content_type(face: &dyn Face, headers: &HeaderMap) -> Result<(), Fault> {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    let is_read = face.reads(essence);
+    is_read.then_some(()).ok_or_else(|| Fault::new(FaultKind::UnsupportedMediaType))
+}
+
+/// How often the limit of a body is taken and thrown away, so that the one who sent it can read
+/// why.
+const SPILL: usize = 4;
+
+/// What may be here of a body before any of it is read: on HTTP/2 it does not stay in the kernel.
+fn unread_bytes(parts: &Parts, body: &Body) -> usize {
+    match parts.version {
+        http::Version::HTTP_2 => {
+            body.size_hint().upper().map_or(WINDOW, |most| most.min(WINDOW as u64) as usize)
+        }
+        _ => 0,
+    }
+}
+
+const WINDOW: usize = RECEIVE_WINDOW as usize;
+
+/// Reads a body, within the limit of every body and of its tenant's memory.
+pub async fn read_body(
+    cx: &FaceContext,
+    tenant: &str,
+    body: Body,
+    load: &mut MemoryReservation,
+) -> Result<Bytes, Fault> {
+    let limit = cx.engine.settings.limits.body_bytes;
+    let too_large = || {
+        Fault::new(FaultKind::PayloadTooLarge)
+            .with_message(format!("The request is larger than {limit} bytes."))
+    };
+    // Who announces far too much need not send it.
+    if body.size_hint().lower() > limit.saturating_mul(SPILL) as u64 {
+        return Err(too_large());
+    }
+    let taking = take(cx, tenant, body, load);
+    match tokio::time::timeout(cx.engine.settings.timeouts.request, taking).await {
+        Ok(Ok(Ok(bytes))) => bytes.ok_or_else(too_large),
+        Ok(Ok(Err(fault))) => Err(fault),
+        Ok(Err(_)) => {
+            Err(Fault::new(FaultKind::InvalidRequest).with_message("document: the body broke off"))
+        }
+        Err(_) => {
+            Err(Fault::new(FaultKind::Timeout).with_message("The request took too long to arrive."))
+        }
+    }
+}
+
+/// The body, or `None` if it is larger than the limit, or why there is no room for it. It is read
+/// on in that case, within reason: whoever still sends when the connection is closed meets a reset
+/// instead of the answer, and a proxy makes a 502 of it.
+async fn take(
+    cx: &FaceContext,
+    tenant: &str,
+    body: Body,
+    load: &mut MemoryReservation,
+) -> Result<Result<Option<Bytes>, Fault>, axum::Error> {
+    let Limits { body_bytes: limit, body_bytes_per_second, .. } = cx.engine.settings.limits;
+    let (mut kept, mut size, mut refused) = (BytesMut::new(), 0_usize, None);
+    let mut intake = cx.engine.limiter.cpu_offload.intake(
+        tenant,
+        body.into_data_stream(),
+        body_bytes_per_second,
+    );
+    while let Some(data) = intake.next().await {
+        let data = data?;
+        size = size.saturating_add(data.len());
+        if size <= limit && refused.is_none() {
+            refused = load.grow(data.len(), &cx.engine.settings.limits).err();
+            if refused.is_some() {
+                // What it took is another's from here on.
+                kept = BytesMut::new();
+                load.shrink_to(0);
+            } else {
+                kept.extend_from_slice(&data);
+            }
+        } else if size > limit.saturating_mul(SPILL) {
+            break;
+        }
+    }
+    Ok(match refused {
+        Some(fault) if size <= limit => Err(fault),
+        _ => Ok((size <= limit).then(|| kept.freeze())),
+    })
+}
+
+/// Whether a header that is a list has this item, parameters aside.
+pub fn header_lists(headers: &HeaderMap, name: &str, wanted: &str) -> bool {
+    let values = headers.get_all(name).into_iter().filter_map(|v| v.to_str().ok());
+    let mut items = values
+        .flat_map(|v| v.split(','))
+        .map(|item| item.split(';').next().unwrap_or_default().trim());
+    items.any(|item| item.eq_ignore_ascii_case(wanted))
+}
+
+impl Routes<FaceContext> {
+    /// The way in to a face: a POST that starts a run or attaches to it. The path may name the
+    /// agent.
+    pub fn start(self, path: &'static str, face: Arc<dyn Face>, row: &'static Row) -> Self {
+        let handler = async move |State(cx): State<FaceContext>,
+                                  Extension(caller): Extension<Caller>,
+                                  agent: Option<Path<String>>,
+                                  request: HttpRequest| {
+            let agent = agent.as_ref().map(|Path(name)| cx.engine.own_name(name));
+            post(&cx, &caller, &*face, agent, request).await
+        };
+        self.post(path, handler, row)
+    }
+}

@@ -1,0 +1,133 @@
+//! Operators: who looks after the gateway. No tenant's key is an operator's, and no operator starts
+//! a run.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::identity::tenants::KeyHash;
+
+/// What an operator may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Right {
+    /// See the shape of runs: times, sizes, codes. And the metrics.
+    Look,
+    /// See what was said.
+    Content,
+    /// Stop and erase.
+    Act,
+}
+
+impl Right {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Look, Self::Content, Self::Act];
+
+    /// Its word in files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Look => "look",
+            Self::Content => "content",
+            Self::Act => "act",
+        }
+    }
+
+    /// The right of a word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|right| right.word() == word)
+    }
+}
+
+/// Stands for every tenant.
+pub const EVERY_TENANT: &str = "*";
+
+/// An operator. Routes that are for operators take it as an argument: whoever has shown no
+/// operator's key is refused.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    /// By which the audit knows it.
+    pub name: String,
+    /// Its keys.
+    pub keys: Vec<KeyHash>,
+    /// The tenants that it looks after; [`EVERY_TENANT`] for all.
+    pub tenants: Vec<String>,
+    /// What it may do.
+    pub may: Vec<Right>,
+}
+
+impl Operator {
+    /// Whether it may do this at all.
+    pub fn may(&self, right: Right) -> bool {
+        self.may.contains(&right)
+    }
+
+    /// Whether it may do this to what is this tenant's.
+    pub fn may_to(&self, right: Right, tenant: &str) -> bool {
+        self.may(right) && self.tenants.iter().any(|known| known == tenant || known == EVERY_TENANT)
+    }
+}
+
+/// The operators of a gateway: a handle, cheap to clone. Whoever holds one can replace them while
+/// it serves.
+#[derive(Debug, Clone, Default)]
+pub struct Operators(Arc<RwLock<Arc<[Operator]>>>);
+
+impl From<Vec<Operator>> for Operators {
+    fn from(operators: Vec<Operator>) -> Self {
+        Self(Arc::new(RwLock::new(operators.into())))
+    }
+}
+
+impl Operators {
+    /// From here on these are the operators.
+    pub fn replace(&self, operators: Vec<Operator>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = operators.into();
+    }
+
+    /// The operators of this moment.
+    pub fn current(&self) -> Arc<[Operator]> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whose key this is: the operator, with this of its keys alone, so that the audit can tell by
+    /// which. Every key is compared, found or not, so that the time tells nothing.
+    pub fn holder_of(&self, key: &str) -> Option<Operator> {
+        let (presented, operators) = (KeyHash::of(key), self.current());
+        let mut found = None;
+        for operator in operators.iter() {
+            for known in &operator.keys {
+                if bool::from(known.matches(&presented)) {
+                    found = Some((operator, known));
+                }
+            }
+        }
+        found.map(|(operator, shown)| Operator { keys: vec![shown.clone()], ..operator.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operator_is_known_by_the_key_that_it_showed() {
+        let keys = ["old", "new"].map(KeyHash::of).to_vec();
+        let ada = Operator { name: "ada".into(), keys, tenants: Vec::new(), may: Vec::new() };
+        let operators = Operators::from(vec![ada]);
+        assert_eq!(operators.holder_of("new").unwrap().keys, [KeyHash::of("new")]);
+        assert_eq!(operators.holder_of("old").unwrap().keys, [KeyHash::of("old")]);
+    }
+
+    #[test]
+    fn an_operator_may_what_is_said_and_only_to_its_tenants() {
+        let (keys, may) = (vec![KeyHash::of("k")], vec![Right::Look]);
+        let some = Operator { name: "ada".into(), keys, tenants: vec!["acme".into()], may };
+        assert!(some.may_to(Right::Look, "acme") && !some.may_to(Right::Look, "other"));
+        assert!(!some.may_to(Right::Content, "acme") && !some.may(Right::Act));
+        let all = Operator { tenants: vec![EVERY_TENANT.into()], ..some };
+        let operators = Operators::from(vec![all]);
+        assert!(
+            operators.holder_of("k").is_some_and(|operator| operator.may_to(Right::Look, "other"))
+        );
+        assert!(operators.holder_of("").is_none() && operators.holder_of("kk").is_none());
+        operators.clone().replace(Vec::new());
+        assert!(operators.holder_of("k").is_none());
+    }
+}
