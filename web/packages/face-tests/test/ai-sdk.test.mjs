@@ -217,7 +217,9 @@ describe("AI SDK", { concurrency: true }, () => {
         });
         t.after(() => own.stop());
         const called = [];
-        const tools = [{ name: "weather", parameters: { type: "object" } }];
+        const tools = [
+          { name: "weather", description: "How it is", parameters: { type: "object" } },
+        ];
         const chat = chatAt(sdk, `${own.url}/v1/agents/m/ai-sdk/chat`, {
           body: { tools },
           onToolCall: ({ toolCall }) => void called.push(toolCall),
