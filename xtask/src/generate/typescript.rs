@@ -53,8 +53,10 @@ fn identifier(name: &str) -> String {
 fn declare(out: &mut String, name: &str, schema: &Value) {
     document(out, schema, "");
     if let Some(words) = words(schema) {
-        let members: Vec<_> =
-            words.iter().map(|w| format!("  {}: {w:?},", w.to_uppercase())).collect();
+        let members: Vec<_> = words
+            .iter()
+            .map(|w| format!("  {}: {w:?},", w.to_uppercase().replace('-', "_")))
+            .collect();
         let _ = writeln!(out, "export const {name} = {{\n{}\n}} as const;", members.join("\n"));
         let _ = writeln!(out, "export type {name} = (typeof {name})[keyof typeof {name}];\n");
         return;

@@ -368,9 +368,9 @@ export type Context = {
 
 /** A provider's protocol. */
 export const Dialect = {
-  OPENAI-CHAT: "openai-chat",
-  OPENAI-RESPONSES: "openai-responses",
-  ANTHROPIC-MESSAGES: "anthropic-messages",
+  OPENAI_CHAT: "openai-chat",
+  OPENAI_RESPONSES: "openai-responses",
+  ANTHROPIC_MESSAGES: "anthropic-messages",
 } as const;
 export type Dialect = (typeof Dialect)[keyof typeof Dialect];
 
