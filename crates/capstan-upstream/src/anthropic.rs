@@ -5,18 +5,20 @@ mod block;
 mod content;
 mod decoder;
 mod event;
+mod head;
 
 use capstan_agent::{About, Output, Turn};
 use capstan_protocol::{Dialect, Fault, NativeOrigin};
-use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::header::HeaderMap;
 use url::Url;
 
 pub use decoder::Decoder;
 
-use crate::call::{self, HttpAgent};
+use crate::call::{self, Counting, HttpAgent};
 use crate::callee::Callee;
 use crate::config::{ConfigError, read_keys};
 use crate::fates;
+use crate::http;
 use crate::kind::{Build, Common, Kind};
 use crate::native::{self, Lane};
 use crate::prefill::Prefill;
@@ -46,7 +48,7 @@ pub(crate) const DEFAULTS: Defaults = Defaults {
     known: &[ANTHROPIC],
     path: "v1/messages",
     key_header: "x-api-key",
-    ours: &["model", "messages", "stream", "system"],
+    ours: &["model", "messages", "stream", "system", "anthropic_version", "anthropic_beta"],
 };
 /// The protocol insists on a limit; this one holds a long answer.
 const MAX_TOKENS: u32 = 8192;
@@ -55,6 +57,9 @@ const DIALECT: Dialect = Dialect::AnthropicMessages;
 const VERSION: &str = "2023-06-01";
 /// Uploaded files are behind this switch.
 const FILES_BETA: &str = "files-api-2025-04-14";
+
+/// What tokens are counted in; other members would be refused.
+const COUNTED: [&str; 6] = ["model", "messages", "system", "tools", "tool_choice", "thinking"];
 
 struct Anthropic(Provider);
 
@@ -108,12 +113,7 @@ impl call::Dialect for Anthropic {
     }
 
     fn headers(&self, turn: &Turn) -> HeaderMap {
-        let mut headers = self.0.headers.clone();
-        headers.entry("anthropic-version").or_insert(HeaderValue::from_static(VERSION));
-        if content::has_files(turn) {
-            headers.append("anthropic-beta", HeaderValue::from_static(FILES_BETA));
-        }
-        headers
+        head::headers(turn, &self.0.headers)
     }
 
     fn body(&self, turn: &Turn) -> Result<RequestBody, Fault> {
@@ -132,6 +132,24 @@ impl call::Dialect for Anthropic {
             }
         };
         self.0.body(body, asked)
+    }
+
+    fn spoken(&self) -> Option<Dialect> {
+        Some(DIALECT)
+    }
+
+    fn counting(&self, turn: &Turn) -> Option<Result<Counting, Fault>> {
+        let counting = |mut body: RequestBody| {
+            let asked = native::request(turn, DIALECT).unwrap_or_default();
+            let is_known =
+                |name: &String| COUNTED.contains(&name.as_str()) || asked.get(name).is_some();
+            let names: Vec<String> = body.names().map(str::to_owned).collect();
+            for name in names.iter().filter(|name| !is_known(name) || *name == "stream") {
+                body.take(name);
+            }
+            Counting { url: http::join(&self.0.url, "count_tokens"), body }
+        };
+        Some(self.body(turn).map(counting))
     }
 
     fn left_out(&self, turn: &Turn) -> Option<Output> {

@@ -13,6 +13,7 @@ use capstan_protocol::fault::Upstream;
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 use url::Url;
@@ -89,7 +90,29 @@ pub(crate) trait Dialect: Send + Sync + 'static {
         None
     }
 
+    /// The protocol, if clients of the gateway may speak it as well.
+    fn spoken(&self) -> Option<capstan_protocol::Dialect> {
+        None
+    }
+
+    /// How tokens are counted without an answer, if the upstream does that.
+    fn counting(&self, _turn: &Turn) -> Option<Result<Counting, Fault>> {
+        None
+    }
+
     fn about(&self) -> About;
+}
+
+/// A request that only counts tokens.
+pub(crate) struct Counting {
+    pub(crate) url: Url,
+    pub(crate) body: RequestBody,
+}
+
+/// What a count is read from.
+#[derive(Deserialize)]
+struct Counted {
+    input_tokens: u64,
 }
 
 /// A request that reads an answer on.
@@ -133,9 +156,29 @@ impl<D: Dialect> HttpAgent<D> {
             Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
         let called = self.exchange(headers, body, times, turn, out, &mut seen).await;
         called.map_err(|failed| FailedCall {
-            fault: http::with_log_details(self.name_model(failed.fault), seen, &self.secret),
+            fault: http::with_log_details(
+                self.quote(self.name_model(failed.fault), turn),
+                seen,
+                &self.secret,
+            ),
             ..failed
         })
+    }
+
+    /// Lets a client of the upstream's own protocol read what is wrong with its request: it looks
+    /// for words in it. What is said about keys and accounts stays here.
+    fn quote(&self, fault: Fault, turn: &Turn) -> Fault {
+        let is_own = turn.dialect.is_some() && turn.dialect == self.dialect.spoken();
+        let is_of_account =
+            matches!(fault.kind(), FaultKind::UpstreamAuth | FaultKind::UpstreamQuota);
+        let status = fault.details().get("upstream_status").and_then(Value::as_u64);
+        let text = fault.cause().and_then(|cause| cause.chain.first()).cloned();
+        match text {
+            Some(text) if is_own && !is_of_account && matches!(status, Some(400 | 404 | 413)) => {
+                fault.with_detail("upstream_message", text)
+            }
+            _ => fault,
+        }
     }
 
     /// Says which model is not there and, to developers, where those that are can be listed.
@@ -200,6 +243,25 @@ impl<D: Dialect> HttpAgent<D> {
             }
         }
         read
+    }
+
+    /// What the upstream counts; nothing if it has no such address.
+    async fn count(&self, turn: &Turn, counting: Counting) -> Result<Option<u64>, FailedCall> {
+        let mut headers = self.dialect.headers(turn);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.extend(http::trace_headers(turn));
+        let request =
+            self.client.post(counting.url).headers(headers).body(counting.body.to_bytes());
+        let patience = self.times.first_token.min(self.times.total);
+        let response = self.clock.within(Timer::FirstToken, patience, request.send()).await;
+        let response = response.ok_or_else(|| timed_out(Timer::FirstToken))?.map_err(unsent)?;
+        if matches!(response.status().as_u16(), 404 | 405) {
+            return Ok(None);
+        }
+        let body = self.beginning(self.accept(response).await?).await;
+        let counted: Result<Counted, _> = serde_json::from_slice(&body);
+        let counted = counted.map_err(|error| malformed(format!("a count of tokens: {error}")))?;
+        Ok(Some(counted.input_tokens))
     }
 
     /// The rest of an answer that broke off, if its upstream can tell it. If not, the attempt ends
@@ -372,6 +434,14 @@ impl<D: Dialect> Agent for HttpAgent<D> {
             Some(far_runs) => far_runs.end(far_id).await,
             None => Ok(()),
         }
+    }
+
+    async fn count_tokens(&self, turn: Turn) -> Option<Result<u64, Fault>> {
+        let counted = match self.dialect.counting(&turn)? {
+            Ok(counting) => self.count(&turn, counting).await,
+            Err(fault) => Err(fault.into()),
+        };
+        counted.map_err(|failed| failed.fault).transpose()
     }
 
     fn max_attempts(&self) -> u32 {

@@ -105,6 +105,8 @@ const RESPONSES: &[Row] = &[
 ];
 
 const MESSAGES: &[Row] = &[
+    ("anthropic_beta", Fate::Gateway),
+    ("anthropic_version", Fate::Gateway),
     ("cache_control", NOWHERE),
     ("container", NOWHERE),
     ("context_management", NOWHERE),

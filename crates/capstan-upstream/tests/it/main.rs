@@ -10,6 +10,7 @@ mod end_to_end;
 mod errors;
 mod fixtures;
 mod headers;
+mod messages;
 mod models;
 mod native;
 mod operators;

@@ -1,0 +1,265 @@
+//! Anthropic's Messages through the gateway to a server of Anthropic's: the request as it came, the
+//! answer in its provider's own events, and cuts that nobody notices.
+
+use capstan_agent::Clock;
+use capstan_fake_provider::{Answer, Condition, FakeProvider, Script, ToolCall};
+use capstan_protocol::Exposure;
+use serde_json::{Map, Value, json};
+
+use crate::common::{agent_by, client, gateway_by};
+
+/// Thinks, speaks and calls; with the call's result it is done.
+fn thoughtful() -> Script {
+    let arguments = Map::from_iter([("content".to_owned(), json!("hello from the model"))]);
+    let call = ToolCall { name: "Write".into(), arguments, ..ToolCall::default() };
+    let thinks = Answer {
+        reasoning: Some("I should write it.\n\nThen I am done \u{2014} almost.".into()),
+        signed: true,
+        redacted: true,
+        text: "I will write the file.".into(),
+        tool_calls: vec![call],
+    };
+    let ends = Answer { text: "It is written.".into(), ..Answer::default() };
+    let after = |results| Condition { tool_results: Some(results), ..Condition::default() };
+    Script::default().reply(after(0), thinks).reply(after(1), ends)
+}
+
+async fn provider(script: Script) -> FakeProvider {
+    FakeProvider::start("127.0.0.1:0", script).await.unwrap()
+}
+
+async fn gateway(provider: &FakeProvider) -> String {
+    let clock = Clock::by_hand();
+    let config = json!({ "model": "claude-m", "url": provider.url() });
+    let agent = agent_by(clock.clone(), "anthropic", config);
+    gateway_by(clock, agent, Exposure::Production).await
+}
+
+/// As Claude Code asks.
+fn asked() -> Value {
+    let marked = |text: &str| json!({ "type": "text", "text": text, "cache_control": { "type": "ephemeral" } });
+    json!({
+        "model": "claude-m",
+        "messages": [
+            { "role": "user", "content": [{ "type": "text", "text": "Write hello to note.txt" }] },
+            { "role": "system", "content": [marked("# Environment")],
+                "output_config": { "effort": "medium" } },
+        ],
+        "system": [{ "type": "text", "text": "x-anthropic-billing-header: cc_version=1;" },
+            marked("You are an agent.")],
+        "tools": [
+            { "name": "Write", "description": "…", "input_schema": { "type": "object" } },
+            { "name": "Later", "description": "…", "input_schema": { "type": "object",
+                "properties": {} }, "defer_loading": true },
+        ],
+        "metadata": { "user_id": "{\"session_id\":\"s\"}" },
+        "max_tokens": 32000,
+        "thinking": { "type": "adaptive", "display": "omitted" },
+        "context_management": { "edits": [{ "type": "clear_thinking_20251015", "keep": "all" }] },
+        "output_config": { "effort": "medium" },
+        "a_member_of_tomorrow": [1, "two"],
+        "stream": true,
+    })
+}
+
+const HEAD: [(&str, &str); 3] = [
+    ("anthropic-version", "2026-10-21"),
+    ("anthropic-beta", "claude-code-20250219,a-beta-of-tomorrow"),
+    ("x-claude-code-session-id", "s"),
+];
+
+async fn post(url: &str, path: &str, body: &Value) -> reqwest::Response {
+    let mut request = client().post(format!("{url}{path}")).json(body);
+    for (name, value) in HEAD {
+        request = request.header(name, value);
+    }
+    request.send().await.unwrap()
+}
+
+async fn events(url: &str, body: &Value) -> Vec<Value> {
+    let response = post(url, "/v1/messages?beta=true", body).await;
+    assert_eq!(response.status(), 200);
+    let text = response.text().await.unwrap();
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let all = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
+    all.filter(|event| event["type"] != "ping").collect()
+}
+
+/// What a client makes of events: whole blocks, in order, each started and stopped once.
+fn message(events: &[Value]) -> Value {
+    let mut message = Value::Null;
+    let mut blocks: Vec<Value> = Vec::new();
+    let mut pieces = String::new();
+    let mut is_open = false;
+    for event in events {
+        match event["type"].as_str().unwrap() {
+            "message_start" => {
+                assert!(message.is_null(), "one message_start");
+                message = event["message"].clone();
+            }
+            "content_block_start" => {
+                assert!(!is_open && event["index"] == blocks.len(), "{event}");
+                is_open = true;
+                blocks.push(event["content_block"].clone());
+            }
+            "content_block_delta" => {
+                assert!(is_open && event["index"] == blocks.len() - 1, "{event}");
+                let block = blocks.last_mut().unwrap();
+                for name in ["text", "thinking", "signature"] {
+                    if let Some(piece) = event["delta"][name].as_str() {
+                        let known = block[name].as_str().unwrap_or_default().to_owned();
+                        block[name] = (known + piece).into();
+                    }
+                }
+                pieces += event["delta"]["partial_json"].as_str().unwrap_or_default();
+            }
+            "content_block_stop" => {
+                is_open = false;
+                if !pieces.is_empty() {
+                    blocks.last_mut().unwrap()["input"] =
+                        serde_json::from_str(&std::mem::take(&mut pieces)).unwrap();
+                }
+            }
+            "message_delta" => {
+                message["stop_reason"] = event["delta"]["stop_reason"].clone();
+                message["last_usage"] = event["usage"].clone();
+            }
+            "message_stop" => assert!(!is_open, "a block that never stopped"),
+            other => panic!("{other}"),
+        }
+    }
+    message["content"] = blocks.into();
+    message
+}
+
+/// Without what is another's in every call.
+fn comparable(mut message: Value) -> Value {
+    message["id"] = Value::Null;
+    for block in message["content"].as_array_mut().unwrap() {
+        if block["type"] == "tool_use" {
+            block["id"] = Value::Null;
+        }
+    }
+    message
+}
+
+#[tokio::test]
+async fn a_request_reaches_its_provider_as_it_came_with_its_head() {
+    let provider = provider(thoughtful()).await;
+    let url = gateway(&provider).await;
+    events(&url, &asked()).await;
+    let calls = provider.calls();
+    assert_eq!(calls[0].body, asked());
+    let head = |name: &str| {
+        let found = calls[0].headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    };
+    assert_eq!((head(HEAD[0].0), head(HEAD[1].0)), (Some(HEAD[0].1), Some(HEAD[1].1)));
+}
+
+#[tokio::test]
+async fn an_answer_is_its_providers_own_and_comes_back_to_it_as_it_was() {
+    let provider = provider(thoughtful()).await;
+    let url = gateway(&provider).await;
+    let direct = message(&events(&provider.url(), &asked()).await);
+    let told = message(&events(&url, &asked()).await);
+    assert_eq!(comparable(told.clone()), comparable(direct.clone()));
+    let kinds: Vec<_> =
+        told["content"].as_array().unwrap().iter().map(|block| block["type"].clone()).collect();
+    assert_eq!(kinds, ["thinking", "redacted_thinking", "text", "tool_use"]);
+    let mut whole = asked();
+    whole["stream"] = false.into();
+    let mut whole: Value = post(&url, "/v1/messages", &whole).await.json().await.unwrap();
+    assert_eq!(whole["usage"]["output_tokens"], told["last_usage"]["output_tokens"]);
+    whole["last_usage"] = told["last_usage"].clone();
+    whole["usage"] = told["usage"].clone();
+    assert_eq!(comparable(whole), comparable(direct));
+
+    let mut next = asked();
+    let messages = next["messages"].as_array_mut().unwrap();
+    let call = told["content"][3]["id"].clone();
+    messages.push(json!({ "role": "assistant", "content": told["content"] }));
+    messages.push(json!({ "role": "user", "content": [{ "type": "tool_result",
+        "tool_use_id": call, "content": "done" }] }));
+    let ended = message(&events(&url, &next).await);
+    assert_eq!(ended["content"][0]["text"], "It is written.");
+    let complaints: Vec<_> =
+        provider.calls().into_iter().filter_map(|call| call.complaint).collect();
+    assert_eq!(complaints, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_cut_below_the_gateway_is_noticed_by_nobody() {
+    for place in [
+        "before-events",
+        "after-start",
+        "mid-thinking",
+        "after-thinking",
+        "mid-text",
+        "after-text",
+        "mid-arguments",
+        "before-finish",
+        "before-end",
+    ] {
+        for fault in ["close-mid-stream", "reset-mid-stream", "overloaded-in-stream"] {
+            let rule = format!("{fault}:{place}@1");
+            let provider = provider(thoughtful().fault(rule.parse().unwrap())).await;
+            let url = gateway(&provider).await;
+            let told = message(&events(&url, &asked()).await);
+            let healthy = message(&events(&provider.url(), &asked()).await);
+            assert_eq!(comparable(told)["content"], comparable(healthy)["content"], "{rule}");
+            assert!(provider.calls().len() <= 3, "{rule}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_providers_own_error_is_told_in_its_words() {
+    for (rule, status, kind) in [
+        ("status-529", 529, "overloaded_error"),
+        ("status-500", 500, "api_error"),
+        ("status-401", 500, "api_error"),
+    ] {
+        let provider = provider(thoughtful().fault(rule.parse().unwrap())).await;
+        let url = gateway(&provider).await;
+        let response = post(&url, "/v1/messages", &asked()).await;
+        assert_eq!(response.status(), status, "{rule}");
+        let told: Value = response.json().await.unwrap();
+        assert_eq!(told["error"]["type"], kind, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_request_is_told_in_the_providers_words() {
+    let provider = provider(thoughtful()).await;
+    let url = gateway(&provider).await;
+    let mut body = asked();
+    let forged = json!({ "type": "thinking", "thinking": "Hm.", "signature": "forged" });
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(json!({ "role": "assistant", "content": [forged,
+        { "type": "text", "text": "a" }] }));
+    messages.push(json!({ "role": "user", "content": "Go on." }));
+    let response = post(&url, "/v1/messages", &body).await;
+    assert_eq!(response.status(), 400);
+    let told: Value = response.json().await.unwrap();
+    let complaint = provider.calls()[0].complaint.clone().unwrap();
+    assert_eq!(told["error"]["type"], "invalid_request_error");
+    assert_eq!(told["error"]["message"], complaint);
+}
+
+#[tokio::test]
+async fn the_provider_counts_tokens() {
+    let provider = provider(thoughtful()).await;
+    let url = gateway(&provider).await;
+    let mut body = asked();
+    for name in ["max_tokens", "stream", "metadata"] {
+        body.as_object_mut().unwrap().remove(name);
+    }
+    let count = async |url: &str| {
+        let response = post(url, "/v1/messages/count_tokens?beta=true", &body).await;
+        response.json::<Value>().await.unwrap()
+    };
+    assert_eq!(count(&url).await, count(&provider.url()).await);
+    let calls = provider.calls();
+    assert_eq!((calls[0].api, &calls[0].body), ("count-tokens", &body));
+}
