@@ -40,24 +40,29 @@ pub(super) enum Shown {
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// The number of the first that waits.
-    next: usize,
     queue: VecDeque<Block>,
-    /// So many the client has, and none of them is sent again.
+    /// How many are over.
+    over: usize,
+    /// The number of the next, as the client counts.
+    index: usize,
+    /// So many the client has.
     behind: usize,
     shown: Shown,
     has_calls: bool,
 }
 
 impl Blocks {
+    /// Those behind the first ones, which the client has. Thoughts among them are told again: what
+    /// follows counts as a message of its own, and a provider wants it to begin with them.
     pub(super) fn behind(behind: usize) -> Self {
         let shown = if behind > 0 { Shown::More } else { Shown::Nothing };
         Self { behind, shown, ..Self::default() }
     }
 
-    /// The number of the first that waits, as the client counts; none if it has that one.
+    /// The number of the first in the queue, as the client counts; none if it has that one.
     fn index(&self) -> Option<usize> {
-        self.next.checked_sub(self.behind)
+        let is_thinking = self.queue.front().is_some_and(Block::is_thinking);
+        (is_thinking || self.over >= self.behind).then_some(self.index)
     }
 
     pub(super) fn shown(&self) -> Shown {
@@ -70,7 +75,7 @@ impl Blocks {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.next == 0 && self.queue.is_empty()
+        self.over == 0 && self.queue.is_empty()
     }
 
     /// Whether the last block is of this kind and goes on.
@@ -155,7 +160,8 @@ impl Blocks {
                 return;
             }
             self.queue.pop_front();
-            self.next += 1;
+            self.over += 1;
+            self.index += usize::from(index.is_some());
         }
     }
 }
@@ -173,8 +179,11 @@ impl Block {
         if self.is_done {
             sink.take(Event::ContentBlockStop { index });
         }
+        if self.is_thinking() { Shown::Thinking } else { Shown::More }
+    }
+
+    fn is_thinking(&self) -> bool {
         let kind = self.start.get("type").and_then(Value::as_str);
-        let is_thinking = kind.is_some_and(|kind| kind.ends_with("thinking"));
-        if is_thinking { Shown::Thinking } else { Shown::More }
+        kind.is_some_and(|kind| kind.ends_with("thinking"))
     }
 }

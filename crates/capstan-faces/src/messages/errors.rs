@@ -84,7 +84,7 @@ impl ErrorBody {
             kind: told(fault, kind).kind,
             message: message_of(fault, kind),
             code: fault.code().to_owned(),
-            retryable: fault.is_retryable(),
+            retryable: may_be_repeated(fault, kind),
             details: fault.to_problem(exposure).details.unwrap_or_default(),
         };
         Self { kind: "error", error, request_id: None }
@@ -161,6 +161,12 @@ fn own_word(fault: &Fault) -> Option<Told> {
     Some(Told { status: status.filter(|status| *status >= 400).unwrap_or(*usual), kind })
 }
 
+/// Whether a new request may succeed. One that is wrong does not, whatever its kind allows.
+fn may_be_repeated(fault: &Fault, kind: FaultKind) -> bool {
+    let status = told(fault, kind).status;
+    fault.is_retryable() && (status >= 500 || matches!(status, 408 | 429))
+}
+
 /// With the words that clients look for.
 fn message_of(fault: &Fault, kind: FaultKind) -> String {
     if let Some(own) = fault.details().get(UPSTREAM_MESSAGE).and_then(Value::as_str) {
@@ -195,7 +201,7 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
     let mut response = (status, Json(body)).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let should_retry = if fault.is_retryable() { "true" } else { "false" };
+    let should_retry = if may_be_repeated(fault, kind) { "true" } else { "false" };
     headers.insert(SHOULD_RETRY.name, HeaderValue::from_static(should_retry));
     if let Some(seconds) = fault.retry_after() {
         // A client waits as it is told, and the run that it repeats must still be there.

@@ -168,7 +168,8 @@ fn spliced(body: &Bytes, members: serde_json::Map<String, Value>) -> Option<Byte
 }
 
 /// What a body asks, without what a client changes when it asks the same once more: where caches
-/// are to end, whether a text stands in a list, whether and how long the answer comes in one piece.
+/// are to end, whether a text stands in a list and ends its line, whether and how long the answer
+/// comes in one piece.
 pub(super) fn meaning(body: &[u8]) -> Option<Vec<u8>> {
     let mut body: Value = serde_json::from_slice(body).ok()?;
     let members = body.as_object_mut()?;
@@ -185,13 +186,16 @@ pub(super) fn meaning(body: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&body).ok()
 }
 
-/// A list of blocks, or of tools, without marks of a cache.
+/// A list of blocks, or of tools, without marks of a cache and blanks at the end of texts.
 fn plain(list: &mut Value) {
     if let Value::String(text) = list {
         *list = json!([{ "type": "text", "text": text }]);
     }
     for block in list.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
         block.remove("cache_control");
+        if let Some(Value::String(text)) = block.get_mut("text") {
+            text.truncate(text.trim_end().len());
+        }
         if block.get("type").is_some_and(|kind| kind == "tool_result") {
             block.get_mut("content").into_iter().for_each(plain);
         }

@@ -95,7 +95,9 @@ impl CutOff {
         }
         let mut body: Value = serde_json::from_str(text).ok()?;
         let messages = body.get_mut("messages")?.as_array_mut()?;
-        let last = messages.last_mut().filter(|message| is_by(message, "user"))?;
+        // Instructions may stand behind it.
+        let at = messages.iter().rposition(|message| !is_by(message, "system"))?;
+        let last = messages.get_mut(at).filter(|message| is_by(message, "user"))?;
         let is_alone = match last.get_mut("content")? {
             Value::String(text) if text.starts_with(GO_ON) => true,
             Value::Array(blocks) => {
@@ -110,9 +112,10 @@ impl CutOff {
         };
         let mut seen = Vec::new();
         if is_alone {
-            messages.pop();
-            if messages.last().is_some_and(|message| is_by(message, "assistant")) {
-                seen = blocks_of(messages.pop()?);
+            messages.remove(at);
+            let before = at.checked_sub(1)?;
+            if messages.get(before).is_some_and(|message| is_by(message, "assistant")) {
+                seen = blocks_of(messages.remove(before));
             }
         }
         Some(Self { body: serde_json::to_vec(&body).ok()?, seen })
@@ -158,7 +161,8 @@ mod tests {
         }
         let beside = json!({ "role": "user", "content": [{ "type": "text", "text": "Hi" },
             { "type": "text", "text": go_on }] });
-        assert_eq!(cut_off(json!([beside])), Some((json!([asked]), 0)));
+        let rules = json!({ "role": "system", "content": "Be brief." });
+        assert_eq!(cut_off(json!([beside, rules])), Some((json!([asked, rules]), 0)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::common::{Server, client, demo, start, stream_of};
 use capstan_agent::{Agent, Outcome, Timer, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, KeyHash, Settings, Tenant};
+use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -51,6 +52,27 @@ impl Agent for Halting {
     }
 }
 
+/// Thinks, and breaks off when it may; then it thinks something else.
+struct Wavering(Arc<Semaphore>);
+
+#[async_trait]
+impl Agent for Wavering {
+    async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
+        let thought = format!("Thought {}.", turn.attempt);
+        out.event("THOUGHT_TRACE", &json!({ "thought": thought })).await?;
+        if turn.attempt == 1 {
+            self.0.acquire().await?.forget();
+            return Err(Fault::new(FaultKind::UpstreamTruncated).into());
+        }
+        out.delta("So be it.").await?;
+        Ok(())
+    }
+
+    fn max_attempts(&self) -> u32 {
+        2
+    }
+}
+
 async fn serve() -> Server {
     serve_halting(Arc::new(Semaphore::new(0))).await
 }
@@ -59,7 +81,8 @@ async fn serve_halting(go_on: Arc<Semaphore>) -> Server {
     let gateway = Gateway::new(crate::common::journal())
         .agent("demo", demo())
         .agent("caller", Caller)
-        .agent("halting", Halting(go_on));
+        .agent("halting", Halting(Arc::clone(&go_on)))
+        .agent("wavering", Wavering(go_on));
     crate::common::serve_gateway(gateway).await
 }
 
@@ -376,6 +399,30 @@ async fn what_was_seen_is_never_taken_back() {
 }
 
 #[tokio::test]
+async fn thoughts_that_are_taken_back_are_followed_by_an_error_that_is_retried() {
+    let go_on = Arc::new(Semaphore::new(0));
+    let server = serve_halting(Arc::clone(&go_on)).await;
+    let mut body = streamed(asked("Think."));
+    body["model"] = "wavering".into();
+    let mut response = post(&server, &body, &[(SESSION, "s1")]).await;
+    let stream = stream_of(&response);
+    let mut said = String::new();
+    while !said.contains("thinking_delta") {
+        said += std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap();
+    }
+    go_on.add_permits(1);
+    said += &response.text().await.unwrap();
+    let told = events(&said);
+    assert_eq!(told.last().unwrap()["error"]["type"], "overloaded_error", "{said}");
+    assert!(said.contains("Thought 1.") && !said.contains("Thought 2."), "{said}");
+    let again = post(&server, &body, &[(SESSION, "s1")]).await;
+    assert_eq!(stream_of(&again), stream);
+    let again = again.text().await.unwrap();
+    assert!(again.contains("Thought 2.") && again.contains("message_stop"), "{again}");
+    assert!(!again.contains("Thought 1."), "{again}");
+}
+
+#[tokio::test]
 async fn who_asks_for_the_rest_of_an_answer_gets_that_of_the_run() {
     let go_on = Arc::new(Semaphore::new(0));
     let server = serve_halting(Arc::clone(&go_on)).await;
@@ -401,7 +448,8 @@ async fn who_asks_for_the_rest_of_an_answer_gets_that_of_the_run() {
         .filter(|event| event["type"] == "content_block_start")
         .map(|event| (event["index"].as_u64().unwrap(), event["content_block"]["type"].clone()))
         .collect();
-    assert_eq!(starts, [(0, json!("text"))]);
+    // Thoughts are told again: what follows is a message of its own, which begins with them.
+    assert_eq!(starts, [(0, json!("thinking")), (1, json!("text"))]);
     let text: String = told.iter().filter_map(|event| event["delta"]["text"].as_str()).collect();
     assert_eq!(text, "one two");
     // What the run did not say is no part of it: that is another question.
@@ -424,11 +472,11 @@ async fn the_models_are_the_agents_page_by_page() {
         data.map(|model| model["id"].as_str().unwrap().to_owned()).collect()
     };
     let all = list("?limit=1000").await;
-    assert_eq!(ids(&all), ["demo", "caller", "halting"]);
-    assert_eq!((&all["has_more"], &all["last_id"]), (&json!(false), &json!("halting")));
+    assert_eq!(ids(&all), ["demo", "caller", "halting", "wavering"]);
+    assert_eq!((&all["has_more"], &all["last_id"]), (&json!(false), &json!("wavering")));
     let first = list("?limit=2").await;
     assert_eq!((ids(&first).len(), &first["has_more"]), (2, &json!(true)));
-    assert_eq!(ids(&list("?limit=2&after_id=caller").await), ["halting"]);
+    assert_eq!(ids(&list("?limit=2&after_id=caller").await), ["halting", "wavering"]);
     assert_eq!(ids(&list("?limit=1&before_id=caller").await), ["demo"]);
     assert_eq!(list("/caller").await["type"], "model");
     assert_eq!(list("/gpt-9").await["error"]["type"], "not_found_error");

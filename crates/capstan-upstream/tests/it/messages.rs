@@ -18,6 +18,7 @@ fn thoughtful() -> Script {
         redacted: true,
         text: "I will write the file.".into(),
         tool_calls: vec![call],
+        ..Answer::default()
     };
     let ends = Answer { text: "It is written.".into(), ..Answer::default() };
     let after = |results| Condition { tool_results: Some(results), ..Condition::default() };
