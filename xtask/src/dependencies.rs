@@ -17,7 +17,7 @@ use std::path::Path;
 use crates::{Crate, Crates};
 use modules::{Edges, Modules, Witness};
 use paths::Names;
-use rules::{RULES, Rule};
+use rules::{APART, RULES, Rule};
 
 pub(crate) use graph::with_graph;
 
@@ -31,6 +31,9 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
         };
         wrong.extend(forbidden(rule, member, &crates));
         wrong.extend(in_circles(name, &cycles_of(member)?, root));
+        if let Some((_, shared)) = APART.iter().find(|(apart, _)| apart == name) {
+            wrong.extend(known_to_each_other(name, member, shared)?);
+        }
     }
     match wrong.is_empty() {
         true => Ok(format!("{} crates depend as they may; no module is in a cycle", crates.len())),
@@ -110,6 +113,17 @@ fn in_circles(name: &str, cycles: &[Cycle], root: &Path) -> Option<String> {
     (!cycles.is_empty()).then(|| format!("{name}: {} modules in cycles:\n{edges}", size(cycles)))
 }
 
+/// Edges between modules that must not know each other.
+fn known_to_each_other(name: &str, member: &Crate, shared: &[&str]) -> Result<Vec<String>, String> {
+    let levels = all_modules(member)?.iter().map(Modules::edges).collect::<Vec<_>>();
+    let top = levels.iter().flatten().filter(|(place, _)| place.is_empty());
+    let edges = top.flat_map(|(_, edges)| edges.keys());
+    let wrong = edges.filter(|(_, to)| !shared.contains(&to.as_str()));
+    Ok(wrong
+        .map(|(from, to)| format!("{name}: {from} must not know {to}: move what both need below"))
+        .collect())
+}
+
 impl Cycle {
     /// Its modules, and below them each edge with the first place that makes it.
     fn describe(&self, root: &Path) -> String {
@@ -129,16 +143,20 @@ mod tests {
 
     use super::*;
 
-    /// A crate with these files, and the modules in its cycles.
-    fn cycles_in(files: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
-        let folder = tempfile::tempdir().unwrap();
+    /// A crate with these files.
+    fn written(folder: &Path, files: &[(&str, &str)]) -> Crate {
         for (name, text) in files {
-            let path = folder.path().join(name);
+            let path = folder.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let roots = vec![folder.path().join("lib.rs")];
-        let found = cycles_of(&Crate { dependencies: Default::default(), roots }).unwrap();
+        Crate { dependencies: Default::default(), roots: vec![folder.join("lib.rs")] }
+    }
+
+    /// The modules in the cycles of a crate with these files.
+    fn cycles_in(files: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
+        let folder = tempfile::tempdir().unwrap();
+        let found = cycles_of(&written(folder.path(), files)).unwrap();
         found.into_iter().map(|cycle| (cycle.place.join("::"), cycle.modules)).collect()
     }
 
@@ -188,6 +206,19 @@ mod tests {
             ("b.rs", "use other::a::A; pub struct B; #[cfg(test)] mod tests { use crate::a::A; }"),
         ];
         assert_eq!(cycles_in(&files), []);
+    }
+
+    #[test]
+    fn modules_that_are_apart_know_only_what_all_of_them_share() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [
+            ("lib.rs", "mod a; mod b; mod shared;"),
+            ("a.rs", "use crate::shared::S; use crate::b::B;"),
+            ("b.rs", "use crate::shared::S; pub struct B;"),
+            ("shared.rs", "pub struct S;"),
+        ];
+        let wrong = known_to_each_other("x", &written(folder.path(), &files), &["shared"]).unwrap();
+        assert_eq!(wrong, ["x: a must not know b: move what both need below"]);
     }
 
     #[test]

@@ -15,6 +15,9 @@ impl Rule {
     }
 }
 
+/// Crates whose modules must not know each other, and the modules that all of them may know.
+pub(crate) const APART: &[(&str, &[&str])] = &[("capstan-faces", &["text_or"])];
+
 const EVERYTHING: &[&str] = &["*"];
 
 /// Serving HTTP.
