@@ -13,10 +13,10 @@ use http::{HeaderValue, StatusCode, header};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::console::{Console, Refused};
 use crate::face::{FaceContext, Faces, RefusalTarget};
 use crate::metrics::{Metrics, NO_AGENT};
 use crate::refusal::{OfARun, OfTenant, PassedOn, RequestId, Shaped};
+use capstan_console::{Console, Refused};
 
 /// What refusals are made from, and who counts them.
 #[derive(Clone)]

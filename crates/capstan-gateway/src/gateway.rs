@@ -9,7 +9,6 @@ use tokio::net::TcpListener;
 
 use crate::access::{self, Access};
 use crate::asset::Asset;
-use crate::console::{self, Console, Memory};
 use crate::face::passthrough::Passthrough;
 use crate::face::{self, FaceContext};
 use crate::faces;
@@ -23,6 +22,7 @@ use crate::services::Services;
 use crate::settings::Settings;
 use crate::webhook::WebhookSender;
 use crate::webhooks::Courier;
+use capstan_console::{self as console, Console, Memory};
 use capstan_engine::traces::TraceCollector;
 use capstan_engine::{Engine, EngineBuilder, Registered};
 use capstan_kit::CorsHeaders;

@@ -5,7 +5,6 @@
 )]
 
 mod asset;
-mod console;
 mod edge;
 mod error_responses;
 mod faces;
@@ -32,6 +31,7 @@ use capstan_kit::{access, accounted_body, answers, face, html, identity, query, 
 
 pub use asset::Asset;
 pub use axum::body::Body;
+pub use capstan_console::{ConsoleSettings, ContentRule};
 pub use capstan_engine::traces::{SPANS, TraceCollector};
 pub use capstan_faces::faces;
 pub use capstan_journal::{Retention, TenantRetention};
@@ -49,5 +49,5 @@ pub use gateway::Gateway;
 pub use replica_forwarding::ReplicaForwarder;
 pub use router::openapi;
 pub use serve::{Drained, Service, serve};
-pub use settings::{ConsoleSettings, ContentRule, Limits, Settings, Timeouts};
+pub use settings::{Limits, Settings, Timeouts};
 pub use tls::Tls;

@@ -10,7 +10,6 @@ use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use crate::access::Access;
-use crate::console::patience;
 use crate::face::FaceContext;
 use crate::faces;
 use crate::identity::tickets as ticket;
@@ -18,9 +17,7 @@ use crate::refusal::Refusal;
 use crate::routes::health::Monitor;
 use crate::routes::page::Pages;
 use crate::routes::streams::Streams;
-use crate::routes::{
-    agents, console, docs, errors, health, page, replicas, sessions, streams, tickets,
-};
+use crate::routes::{agents, docs, errors, health, page, replicas, sessions, streams, tickets};
 use crate::services::Services;
 use crate::{access, accounted_body, error_responses, replica_forwarding};
 use capstan_engine::Engine;
@@ -104,7 +101,7 @@ fn described() -> Vec<Described> {
         .chain(of_sessions().described(true))
         .chain(of_faces)
         .chain(list_of_agents().described(true))
-        .chain(console::routes().described(true))
+        .chain(capstan_console::routes().described(true))
         .chain(of_errors().described(false))
         .chain(of_monitor().described(false))
         .chain(list_of_replicas().described(false))
@@ -146,10 +143,10 @@ pub(crate) fn router(services: &Services, behind: Behind) -> Router {
 /// What the console asks, and its page. Each question asks for itself who looks.
 fn of_console(services: &Services) -> Router {
     let console = services.console.clone();
-    let questions = console::routes().with_state(console.clone()).into_router();
+    let questions = capstan_console::routes().with_state(console.clone()).into_router();
     questions
         // Nobody looks at an empty page until a database is back.
-        .route_layer(from_fn_with_state(console, patience::limit))
+        .route_layer(from_fn_with_state(console, capstan_console::limit))
         .merge(console_pages().with_state(services.pages.clone()).into_router())
 }
 

@@ -1,7 +1,6 @@
 //! The routes, a file each.
 
 pub(crate) mod agents;
-pub(crate) mod console;
 pub(crate) mod docs;
 pub(crate) mod errors;
 pub(crate) mod health;

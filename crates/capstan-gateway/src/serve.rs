@@ -17,7 +17,7 @@ use crate::edge::server::{LAST_WORDS, Routers, listen};
 use crate::gateway::Gateway;
 use crate::router::Behind;
 use crate::services::Services;
-use crate::{console, face, router};
+use crate::{face, router};
 
 /// How serving ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Service {
         let counting = tokio::spawn(async move { metrics.journal.watch(&**journal.store()).await });
         let counting = AbortOnDropHandle::new(counting);
         if !engine.journal.store().is_shared() {
-            console::rollups::remember(console).await;
+            capstan_console::remember(console).await;
         }
         let recovered = recovery::recover(engine).await.map_err(io::Error::other)?;
         let sweeper = AbortOnDropHandle::new(tokio::spawn(keep_house(services.clone())));
@@ -70,7 +70,7 @@ impl Service {
         let Services { engine, console, .. } = &*self.services;
         drain(engine, connections).await;
         drop(self.keepers);
-        console::rollups::save(console).await;
+        capstan_console::save(console).await;
         engine.journal.store().close().await.map_err(io::Error::other)?;
         Ok(Drained { recovered: self.recovered })
     }
@@ -161,8 +161,8 @@ async fn keep_house(services: Arc<Services>) {
     let Services { engine, cx, faces, console, .. } = &*services;
     tokio::select! {
         () = recovery::sweep(engine.clone()) => {}
-        () = console::keep_house(console) => {}
-        () = console::tell_load(console) => {}
+        () = capstan_console::keep_house(console) => {}
+        () = capstan_console::tell_load(console) => {}
         () = face::keep_house(cx, faces) => {}
     }
 }

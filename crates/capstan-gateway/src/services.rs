@@ -5,7 +5,6 @@ use std::sync::Arc;
 use capstan_engine::Engine;
 
 use crate::access::Access;
-use crate::console::Console;
 use crate::edge::server::{Edge, Rules};
 use crate::error_responses::ErrorResponses;
 use crate::face::{FaceContext, Faces};
@@ -15,6 +14,7 @@ use crate::routes::health::Monitor;
 use crate::routes::page::Pages;
 use crate::routes::streams::Streams;
 use crate::tls::Tls;
+use capstan_console::Console;
 
 /// What a gateway is made of once it is built.
 pub(crate) struct Services {

@@ -1,12 +1,18 @@
 //! The JSON objects that routes answer with. Their documentation is what `/openapi.json` says of
 //! them.
 
-use capstan_journal::{Run, RunState};
+use std::time::Duration;
+
+use capstan_engine::conversation::TurnRecord;
+use capstan_engine::{Engine, cpu_offload};
+use capstan_journal::{ReplicaState, Run, RunState, Standing, StoredTurn};
 use capstan_protocol::{ChatMessage, StreamPacket, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
+
+use crate::refusal::Refusal;
 
 /// What may be said of a run: not its body, not its hash.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -220,4 +226,47 @@ pub struct RunMetrics<'a> {
     /// The member of a route that answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<Value>,
+}
+
+/// To the microsecond.
+pub fn millis(took: Duration) -> f64 {
+    took.as_micros() as f64 / 1000.0
+}
+
+impl From<ReplicaState> for ListedReplica {
+    fn from(replica: ReplicaState) -> Self {
+        let state = match replica.standing {
+            Standing::Live => "live",
+            Standing::Draining => "draining",
+            Standing::Gone => "gone",
+        };
+        Self {
+            id: replica.id,
+            name: replica.name,
+            url: replica.url,
+            version: replica.version,
+            state,
+            is_self: replica.is_self,
+            age_seconds: replica.age.as_secs_f64(),
+            silent_seconds: replica.silent_for.as_secs_f64(),
+            runs: replica.runs,
+            responses: replica.load.map(|load| load.responses),
+            append_p95_ms: replica.load.and_then(|load| load.append_p95).map(millis),
+        }
+    }
+}
+
+impl SessionTurn {
+    /// A turn as it is told: what it asks only as long as nobody has answered.
+    pub async fn of(engine: &Engine, turn: StoredTurn) -> Result<Self, Refusal> {
+        let (stream_id, closed_at, bytes) = (turn.stream_id, turn.closed_at, turn.said_bytes());
+        let mut said = cpu_offload::run(bytes, || TurnRecord::of(turn));
+        let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));
+        if !interrupts.is_empty() {
+            let asked = engine.journal.store().run(stream_id).await?.and_then(|run| run.asked);
+            interrupts.retain(|_| asked.as_ref().is_some_and(|asked| asked.answered_by.is_none()));
+        }
+        let messages = cpu_offload::run(bytes, || said.into_messages());
+        Ok(Self { stream_id, messages, interrupts, partial, closed_at })
+    }
 }

@@ -66,9 +66,22 @@ pub(crate) const RULES: &[Rule] = &[
         never: &["prometheus-client", "reqwest", "tokio-postgres"],
     },
     Rule {
+        name: "capstan-console",
+        knows: &[
+            "capstan-agent",
+            "capstan-engine",
+            "capstan-faces",
+            "capstan-journal",
+            "capstan-kit",
+            "capstan-protocol",
+        ],
+        never: &["prometheus-client", "reqwest", "tokio-postgres"],
+    },
+    Rule {
         name: "capstan-gateway",
         knows: &[
             "capstan-agent",
+            "capstan-console",
             "capstan-engine",
             "capstan-faces",
             "capstan-journal",

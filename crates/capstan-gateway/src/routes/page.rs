@@ -9,8 +9,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::health;
 use crate::asset::Asset;
-use crate::console::Console;
 use crate::refusal::Refusal;
+use capstan_console::Console;
 use capstan_kit::openapi::{self, Answer, Content, Row, Tag};
 
 /// The pages that the gateway's builder handed in.

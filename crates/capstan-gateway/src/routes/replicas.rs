@@ -1,16 +1,14 @@
 //! `GET /v1/replicas`: the processes that share the journal, for operators.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use axum::extract::{ConnectInfo, State};
 use axum::{Extension, Json};
-use capstan_journal::{ReplicaState, Standing};
 use capstan_protocol::FaultKind;
 use http::{HeaderMap, Uri};
 
 use crate::access::Access;
-use crate::answers::{ListedReplica, ReplicaList};
+use crate::answers::ReplicaList;
 use crate::refusal::Refusal;
 use capstan_engine::faults::journal_fault;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
@@ -35,31 +33,5 @@ pub(crate) async fn list(
 ) -> Result<Json<ReplicaList>, Refusal> {
     access.check_monitor(peer, &uri, &headers)?;
     let replicas = access.engine.journal.store().replicas().await.map_err(journal_fault)?;
-    Ok(Json(ReplicaList { replicas: replicas.into_iter().map(listed).collect() }))
-}
-
-/// To the microsecond.
-pub(super) fn millis(took: Duration) -> f64 {
-    took.as_micros() as f64 / 1000.0
-}
-
-pub(super) fn listed(replica: ReplicaState) -> ListedReplica {
-    let state = match replica.standing {
-        Standing::Live => "live",
-        Standing::Draining => "draining",
-        Standing::Gone => "gone",
-    };
-    ListedReplica {
-        id: replica.id,
-        name: replica.name,
-        url: replica.url,
-        version: replica.version,
-        state,
-        is_self: replica.is_self,
-        age_seconds: replica.age.as_secs_f64(),
-        silent_seconds: replica.silent_for.as_secs_f64(),
-        runs: replica.runs,
-        responses: replica.load.map(|load| load.responses),
-        append_p95_ms: replica.load.and_then(|load| load.append_p95).map(millis),
-    }
+    Ok(Json(ReplicaList { replicas: replicas.into_iter().map(Into::into).collect() }))
 }

@@ -17,8 +17,7 @@ use crate::identity::scopes::Operation;
 use crate::query::Query;
 use crate::refusal::Refusal;
 use capstan_engine::ask::check_id;
-use capstan_engine::conversation::TurnRecord;
-use capstan_engine::{Engine, cpu_offload, purge};
+use capstan_engine::{Engine, purge};
 use capstan_kit::openapi::{self, Answer, Content, Does, Row, Tag, model};
 
 /// The most turns of a page.
@@ -116,21 +115,9 @@ pub(crate) async fn turns(
     let next = Some(last).filter(|_| has_more);
     let mut turns = Vec::new();
     for turn in page {
-        turns.push(shown(&cx.engine, turn).await?);
+        turns.push(SessionTurn::of(&cx.engine, turn).await?);
     }
     Ok(accounted_body::json(&Session { session_id: &id, turns, next }, load)?)
-}
-
-pub(super) async fn shown(engine: &Engine, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
-    let (stream_id, closed_at, bytes) = (turn.stream_id, turn.closed_at, turn.said_bytes());
-    let mut said = cpu_offload::run(bytes, || TurnRecord::of(turn));
-    let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));
-    if !interrupts.is_empty() {
-        let asked = engine.journal.store().run(stream_id).await?.and_then(|run| run.asked);
-        interrupts.retain(|_| asked.as_ref().is_some_and(|asked| asked.answered_by.is_none()));
-    }
-    let messages = cpu_offload::run(bytes, || said.into_messages());
-    Ok(SessionTurn { stream_id, messages, interrupts, partial, closed_at })
 }
 
 /// `DELETE /v1/sessions/{id}`: its runs are stopped, its turns and streams erased.

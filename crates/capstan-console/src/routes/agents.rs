@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::numbers::{DAY, FAULTS_OF_ANY, HOUR, before, sees};
-use crate::console::Console;
-use crate::console::rollups::percentile;
-use crate::console::visitor::Visitor;
+use crate::Console;
+use crate::rollups::percentile;
+use crate::visitor::Visitor;
 use capstan_engine::Registered;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 

@@ -20,8 +20,8 @@ use tokio::time::Instant;
 
 use super::answers::{Health, Refusal, RunRow};
 use super::visitor::Visitor;
-use crate::console::Console;
-use crate::face::reader::sse_response;
+use crate::Console;
+use capstan_kit::face::reader::sse_response;
 
 /// Who is further behind is told so, and asks anew.
 const LENGTH: usize = 1024;

@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::numbers::{DAY, FAULTS_OF_ANY, before};
-use crate::console::Console;
-use crate::console::visitor::Visitor;
-use crate::refusal::Refusal;
+use crate::Console;
+use crate::visitor::Visitor;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
+use capstan_kit::refusal::Refusal;
 
 /// Tenants that are told of.
 const MOST_TENANTS: usize = 200;

@@ -9,9 +9,9 @@ use axum::response::{IntoResponse as _, Response};
 use capstan_protocol::{Fault, FaultKind};
 use http::Method;
 
-use crate::console::Console;
-use crate::refusal::Refusal;
+use crate::Console;
 use capstan_engine::faults::JOURNAL_RETRY;
+use capstan_kit::refusal::Refusal;
 
 /// Twice as long as the server is without a sign of life while all is well.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -20,11 +20,7 @@ const AWAY: &str = "The journal's database does not answer. See whether it runs 
 
 /// Answers what is asked, or that the store is away. What changes something is answered once it is
 /// done.
-pub(crate) async fn limit(
-    State(console): State<Console>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub async fn limit(State(console): State<Console>, request: Request, next: Next) -> Response {
     if request.method() != Method::GET {
         return next.run(request).await;
     }

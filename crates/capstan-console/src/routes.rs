@@ -11,11 +11,11 @@ mod runs;
 mod sessions;
 mod tenants;
 
-use crate::console::Console;
+use crate::Console;
 use capstan_kit::openapi::Routes;
 
 /// All of them. Each asks for itself who looks: a tenant, an operator, or this machine.
-pub(crate) fn routes() -> Routes<Console> {
+pub fn routes() -> Routes<Console> {
     Routes::default()
         .get("/v1/console/me", about::me, &about::ME)
         .get("/v1/console/health", about::health, &about::HEALTH)

@@ -9,18 +9,18 @@ use http::request::Parts;
 use http::{Method, header};
 use uuid::Uuid;
 
-use crate::access::{self, bearer};
-use crate::accounted_body::Payer;
-use crate::console::Console;
-use crate::identity::audit::{Target, Who};
-use crate::identity::caller::{Caller, LOCAL};
-use crate::identity::operators::{EVERY_TENANT, Operator, Right};
-use crate::identity::scopes::Operation;
-use crate::identity::tenants::{deliveries_of, owner_of};
-use crate::refusal::Refusal;
+use crate::Console;
 use crate::settings::ContentRule;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::tenant_scheduler::TaskSlot;
+use capstan_kit::access::{self, bearer};
+use capstan_kit::accounted_body::Payer;
+use capstan_kit::identity::audit::{Target, Who};
+use capstan_kit::identity::caller::{Caller, LOCAL};
+use capstan_kit::identity::operators::{EVERY_TENANT, Operator, Right};
+use capstan_kit::identity::scopes::Operation;
+use capstan_kit::identity::tenants::{deliveries_of, owner_of};
+use capstan_kit::refusal::Refusal;
 
 /// Whoever looks.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::answers::RunRow;
 use super::visitor::Visitor;
-use crate::console::Console;
+use crate::Console;
 
 /// Runs of each kind that are looked at.
 const MOST: usize = 100;

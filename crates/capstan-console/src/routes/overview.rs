@@ -9,11 +9,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::numbers::{FAULTS_OF_ANY, HOUR, all_faults, before, sees, title_of};
-use crate::console::Console;
-use crate::console::attention::{self, Attention};
-use crate::console::visitor::Visitor;
-use crate::refusal::Refusal;
+use crate::Console;
+use crate::attention::{self, Attention};
+use crate::visitor::Visitor;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
+use capstan_kit::refusal::Refusal;
 
 /// What to look at first.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -1,18 +1,23 @@
-//! The console: what runs, and why it failed. Nothing is done per packet for its sake, no question
-//! is without bounds, and what was said is shown to those alone who may see it, and asked for it.
+#![doc = include_str!("../README.md")]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
-pub(crate) mod answers;
+mod answers;
 mod appends;
-pub(crate) mod attention;
-pub(crate) mod feed;
-pub(crate) mod find;
-pub(crate) mod frames;
-pub(crate) mod marks;
-pub(crate) mod patience;
+mod attention;
+mod feed;
+mod find;
+mod frames;
+mod marks;
+mod patience;
 mod refusals;
-pub(crate) mod rollups;
+mod rollups;
+mod routes;
 mod sentence;
-pub(crate) mod visitor;
+mod settings;
+mod visitor;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -26,17 +31,20 @@ use appends::Appends;
 use feed::{Feed, What};
 use rollups::Rollups;
 
-use crate::access::Access;
-use crate::face::{FaceContext, Faces};
-use crate::settings::{ConsoleSettings, ContentRule};
 use capstan_engine::Engine;
 use capstan_engine::events::{Happened, RunEvent, RunObserver};
+use capstan_kit::access::Access;
+use capstan_kit::face::{FaceContext, Faces};
+pub use patience::limit;
 use refusals::Refusals;
-pub(crate) use refusals::Refused;
+pub use refusals::Refused;
+pub use rollups::{remember, save};
+pub use routes::routes;
+pub use settings::{ConsoleSettings, ContentRule};
 
 /// What this process remembers for the console: an observer of runs.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub struct Memory {
     pub(crate) refusals: Refusals,
     pub(crate) feed: Feed,
     pub(crate) rollups: Rollups,
@@ -54,19 +62,26 @@ impl Memory {
 
 /// The console. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Console(Arc<Parts>);
+pub struct Console(Arc<Parts>);
 
 /// The parts of a [`Console`].
-pub(crate) struct Parts {
-    pub(crate) engine: Engine,
-    pub(crate) access: Access,
-    pub(crate) cx: FaceContext,
-    pub(crate) faces: Faces,
-    pub(crate) settings: ConsoleSettings,
-    pub(crate) memory: Arc<Memory>,
-    pub(crate) started: Instant,
+pub struct Parts {
+    /// Whose runs it shows.
+    pub engine: Engine,
+    /// Who may look.
+    pub access: Access,
+    /// What faces get, which tell frames here.
+    pub cx: FaceContext,
+    /// The faces that can tell frames.
+    pub faces: Faces,
+    /// What is set.
+    pub settings: ConsoleSettings,
+    /// What this process remembers.
+    pub memory: Arc<Memory>,
+    /// When this process began to serve.
+    pub started: Instant,
     /// Counts what the console showed or did.
-    pub(crate) count: Box<dyn Fn(&'static str) + Send + Sync>,
+    pub count: Box<dyn Fn(&'static str) + Send + Sync>,
 }
 
 impl Deref for Console {
@@ -78,12 +93,13 @@ impl Deref for Console {
 }
 
 impl Console {
-    pub(crate) fn new(parts: Parts) -> Self {
+    /// The console of a gateway.
+    pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
     }
 
     /// Whether there is one.
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.settings.is_on(self.access.is_local(), self.access.is_open, &self.access.operators)
     }
 
@@ -109,7 +125,7 @@ impl Console {
     }
 
     /// A request was refused.
-    pub(crate) fn refused(&self, refused: Refused, fault: &Fault) {
+    pub fn refused(&self, refused: Refused, fault: &Fault) {
         let is_of_console = refused.is_of_console;
         let (memory, refusal) = (&self.memory, refused.told(fault, self.engine.wall.now()));
         memory.feed.refused(&refusal);
@@ -165,7 +181,7 @@ impl RunObserver for Memory {
 const LOAD_EVERY: Duration = Duration::from_secs(1);
 
 /// Tells them, for as long as it is awaited.
-pub(crate) async fn tell_load(console: &Console) {
+pub async fn tell_load(console: &Console) {
     if !console.engine.journal.store().is_shared() {
         return std::future::pending().await;
     }
@@ -179,7 +195,7 @@ pub(crate) async fn tell_load(console: &Console) {
 const KEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// Does so, for as long as it is awaited.
-pub(crate) async fn keep_house(console: &Console) {
+pub async fn keep_house(console: &Console) {
     loop {
         tokio::time::sleep(KEEP_EVERY).await;
         console.memory.appends.turn();

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::answers::{Findings, Hit, Looked, Refusal};
 use super::visitor::Visitor;
-use crate::console::Console;
+use crate::Console;
 
 /// Hits of one kind, at most.
 const MOST: usize = 20;

@@ -12,10 +12,10 @@ use capstan_protocol::{Fault, FaultKind};
 use futures_util::stream;
 use http::request::Parts;
 
-use crate::console::Console;
-use crate::face::reader::{ViewerKind, name_stream, sse_response};
-use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest};
+use crate::Console;
 use capstan_engine::resume::ResumePoint;
+use capstan_kit::face::reader::{ViewerKind, name_stream, sse_response};
+use capstan_kit::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest};
 
 /// How much is read at once, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);

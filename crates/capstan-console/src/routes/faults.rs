@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::numbers::{DAY, FAULTS_OF_ANY, HOUR, MINUTE, before, sees, title_of};
-use crate::console::Console;
-use crate::console::visitor::Visitor;
-use crate::query::Query;
-use crate::refusal::Refusal;
+use crate::Console;
+use crate::visitor::Visitor;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
+use capstan_kit::query::Query;
+use capstan_kit::refusal::Refusal;
 
 /// From when, until when.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -3,8 +3,8 @@
 use capstan_journal::{Counts, RollupKey};
 use capstan_protocol::{CATALOGUE, FaultKind, Timestamp};
 
-use crate::console::Console;
-use crate::console::visitor::Visitor;
+use crate::Console;
+use crate::visitor::Visitor;
 
 pub(super) const FAULTS_OF_ANY: &[FaultKind] =
     &[FaultKind::RouteNotFound, FaultKind::JournalUnavailable];

@@ -8,7 +8,7 @@ use capstan_protocol::{Payload, StreamPacket, sse};
 use serde::Deserialize;
 
 use super::answers::{Mark, Marks};
-use crate::console::Console;
+use crate::Console;
 
 /// Up to so many packets all are told.
 const ALL: u64 = 20_000;

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::sentence;
 use super::visitor::{Act, Visitor};
-use crate::console::Console;
+use crate::Console;
 use capstan_engine::live::{Parting, Viewer};
 
 /// Who looks, and what they may do.

@@ -5,11 +5,11 @@ use axum::response::Response;
 use capstan_protocol::FaultKind;
 
 use super::about;
-use crate::console::Console;
-use crate::console::feed::{self, FeedEvent};
-use crate::console::visitor::Visitor;
-use crate::refusal::Refusal;
+use crate::Console;
+use crate::feed::{self, FeedEvent};
+use crate::visitor::Visitor;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
+use capstan_kit::refusal::Refusal;
 
 pub(crate) const EVENTS: Row = Row {
     tag: &Tag::CONSOLE,

@@ -5,12 +5,11 @@ use axum::extract::State;
 use capstan_protocol::FaultKind;
 
 use super::numbers::FAULTS_OF_ANY;
-use crate::answers::ReplicaList;
-use crate::console::Console;
-use crate::console::visitor::Visitor;
-use crate::refusal::Refusal;
-use crate::routes::replicas::listed;
+use crate::Console;
+use crate::visitor::Visitor;
+use capstan_kit::answers::ReplicaList;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
+use capstan_kit::refusal::Refusal;
 
 pub(crate) const REPLICAS: Row = Row {
     tag: &Tag::CONSOLE,
@@ -29,5 +28,5 @@ pub(crate) async fn replicas(
         return Err(FaultKind::RouteNotFound.into());
     }
     let replicas = console.engine.journal.store().replicas().await?;
-    Ok(Json(ReplicaList { replicas: replicas.into_iter().map(listed).collect() }))
+    Ok(Json(ReplicaList { replicas: replicas.into_iter().map(Into::into).collect() }))
 }

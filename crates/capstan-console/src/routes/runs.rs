@@ -12,17 +12,17 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::numbers::{HOUR, before};
-use crate::console::Console;
-use crate::console::answers::{Findings, Marks, RunDetails, RunRow, RunRows, StoppedRun};
-use crate::console::marks::Span;
-use crate::console::visitor::{Act, Look, Visitor};
-use crate::console::{find as search, frames as telling, marks as packets};
-use crate::identity::audit::Target;
-use crate::query::Query;
-use crate::refusal::Refusal;
+use crate::Console;
+use crate::answers::{Findings, Marks, RunDetails, RunRow, RunRows, StoppedRun};
+use crate::marks::Span;
+use crate::visitor::{Act, Look, Visitor};
+use crate::{find as search, frames as telling, marks as packets};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::{purge as erase, stopping};
+use capstan_kit::identity::audit::Target;
 use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
+use capstan_kit::query::Query;
+use capstan_kit::refusal::Refusal;
 
 /// What may stand in the way of whoever looks at one run.
 const OF_ONE: &[FaultKind] = &[

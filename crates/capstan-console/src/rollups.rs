@@ -8,7 +8,7 @@ use capstan_journal::{Counts, FIRST_PACKET_MS, Rollup, RollupKey, Run, Status};
 use capstan_protocol::Timestamp;
 
 use super::answers::ms_between;
-use crate::console::Console;
+use crate::Console;
 
 /// Minutes that are remembered.
 const MINUTES: i64 = 24 * 60;
@@ -221,7 +221,7 @@ impl Rollups {
 
 /// Tells the store what was counted since the last time. What it cannot take is lost: these are
 /// numbers for people.
-pub(crate) async fn save(console: &Console) {
+pub async fn save(console: &Console) {
     let unsaved = console.memory.rollups.take_unsaved();
     if unsaved.is_empty() {
         return;
@@ -234,7 +234,7 @@ pub(crate) async fn save(console: &Console) {
 /// After a restart the last day is known as before, by the hour. Where others write the same
 /// journal it holds their numbers as well, so there only what this process counts is told by the
 /// minute.
-pub(crate) async fn remember(console: &Console) {
+pub async fn remember(console: &Console) {
     let (store, now) = (console.engine.journal.store(), console.engine.wall.now());
     let a_day_ago = Timestamp::from_micros(now.as_micros().saturating_sub(MINUTES * MINUTE));
     match store.rollups(Rollup::hour_of(a_day_ago), Rollup::hour_of(now)).await {

@@ -6,13 +6,13 @@ use capstan_journal::{Health as JournalHealth, ReplicaState, Standing};
 use capstan_protocol::FaultKind;
 
 use super::numbers::faults_lately;
-use crate::console::Console;
-use crate::console::answers::{Health, Me, ReplicaPlace};
-use crate::console::visitor::{Act, Visitor};
-use crate::identity::operators::{EVERY_TENANT, Right};
-use crate::refusal::Refusal;
-use crate::routes::replicas::millis;
+use crate::Console;
+use crate::answers::{Health, Me, ReplicaPlace};
+use crate::visitor::{Act, Visitor};
+use capstan_kit::answers::millis;
+use capstan_kit::identity::operators::{EVERY_TENANT, Right};
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
+use capstan_kit::refusal::Refusal;
 
 pub(crate) const ME: Row = Row {
     tag: &Tag::CONSOLE,

@@ -15,16 +15,20 @@ const MOST: usize = 2000;
 const LONGEST_PATH: usize = 100;
 
 /// A request that was refused. Nothing of what it sent: no body, no key, no query.
-pub(crate) struct Refused {
-    pub(crate) request_id: String,
-    pub(crate) tenant: Option<String>,
+pub struct Refused {
+    /// Its X-Request-ID.
+    pub request_id: String,
+    /// Whose request it was, if that is known.
+    pub tenant: Option<String>,
     /// The route as it is written down, without what stood in its braces.
-    pub(crate) route: Option<String>,
-    pub(crate) status: u16,
-    pub(crate) ms: u64,
+    pub route: Option<String>,
+    /// The status of the answer.
+    pub status: u16,
+    /// How long it took.
+    pub ms: u64,
     /// Whether the console asked. What it is refused is no fault of a client's, and would hide
     /// those that are.
-    pub(crate) is_of_console: bool,
+    pub is_of_console: bool,
 }
 
 impl Refused {

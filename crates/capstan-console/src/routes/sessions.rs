@@ -10,17 +10,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::runs::check_session;
-use crate::accounted_body;
-use crate::answers::SessionTurn;
-use crate::console::Console;
-use crate::console::answers::RunRow;
-use crate::console::visitor::{Act, Look, Visitor};
-use crate::identity::audit::Target;
-use crate::query::Query;
-use crate::refusal::Refusal;
-use crate::routes::sessions::shown;
+use crate::Console;
+use crate::answers::RunRow;
+use crate::visitor::{Act, Look, Visitor};
 use capstan_engine::purge as erase;
+use capstan_kit::accounted_body;
+use capstan_kit::answers::SessionTurn;
+use capstan_kit::identity::audit::Target;
 use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
+use capstan_kit::query::Query;
+use capstan_kit::refusal::Refusal;
 
 /// Turns and runs of a page.
 const PAGE: usize = 100;
@@ -104,7 +103,10 @@ pub(crate) async fn read(
         .is_empty();
     let mut turns = Vec::new();
     for turn in page {
-        turns.push(NumberedTurn { n: turn.number, turn: shown(&console.engine, turn).await? });
+        turns.push(NumberedTurn {
+            n: turn.number,
+            turn: SessionTurn::of(&console.engine, turn).await?,
+        });
     }
     let runs = store
         .named(Named { limit: PAGE, ..Named::all(&tenant, NameKind::Session, &session) })

@@ -1,0 +1,72 @@
+//! What can be set of the console.
+
+use capstan_kit::identity::operators::Operators;
+
+/// The console: what runs, and why it failed.
+#[derive(Debug, Clone)]
+pub struct ConsoleSettings {
+    /// Whether there is one. Without tenants and open to everybody there is none in any case,
+    /// unless there is an operator.
+    pub enabled: bool,
+    /// Whether runs can be stopped and erased there.
+    pub actions: bool,
+    /// Whether it shows what was said; asked for unless said, and shown at once on a gateway
+    /// without tenants.
+    pub content: Option<ContentRule>,
+    /// Where a trace is looked at, with `{trace_id}` in it.
+    pub trace_url: Option<String>,
+    /// Where the log of a request is looked at, with `{request_id}` in it.
+    pub logs_url: Option<String>,
+}
+
+impl Default for ConsoleSettings {
+    fn default() -> Self {
+        // On: it shows nobody more than their key lets them see.
+        Self { enabled: true, actions: true, content: None, trace_url: None, logs_url: None }
+    }
+}
+
+impl ConsoleSettings {
+    /// Whether there is one: not on a gateway that is open to everybody without tenants, unless it
+    /// has an operator.
+    pub fn is_on(&self, is_local: bool, is_open: bool, operators: &Operators) -> bool {
+        let is_for_all = is_local && is_open;
+        self.enabled && (!is_for_all || !operators.current().is_empty())
+    }
+
+    /// Whether it shows what was said: on a gateway without tenants at once, unless set otherwise.
+    pub fn content_rule(&self, is_local: bool) -> ContentRule {
+        let usual = if is_local { ContentRule::Shown } else { ContentRule::Asked };
+        self.content.unwrap_or(usual)
+    }
+}
+
+/// Whether the console shows what was said, to whom it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentRule {
+    /// To nobody.
+    Never,
+    /// When they ask for it.
+    Asked,
+    /// At once.
+    Shown,
+}
+
+impl ContentRule {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Never, Self::Asked, Self::Shown];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Asked => "asked",
+            Self::Shown => "shown",
+        }
+    }
+
+    /// The rule of a word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.word() == word)
+    }
+}
