@@ -8,11 +8,11 @@ use capstan_protocol::Fault;
 use capstan_protocol::fault::Upstream;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use reqwest::{Body, Client, Method, Response};
-use serde::Deserialize;
 use url::Url;
 
 use crate::api_key::ApiKey;
 use crate::config::ConfigError;
+use crate::group::Group;
 use crate::http::{self, timed_out, unsent};
 use crate::kind::Common;
 use crate::provider::Provider;
@@ -20,38 +20,6 @@ use crate::upstream_failure::UpstreamFailure;
 
 /// What is read of a refusal, to take secrets out of it.
 const REFUSAL_BYTES: usize = 64 * 1024;
-
-/// A group of routes that can be passed on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Group {
-    /// `/v1/audio/…`
-    Audio,
-    /// `/v1/completions`
-    Completions,
-    /// `/v1/embeddings`
-    Embeddings,
-    /// `/v1/files`
-    Files,
-    /// `/v1/images/…`
-    Images,
-    /// `/v1/moderations`
-    Moderations,
-}
-
-impl Group {
-    /// As it stands in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Audio => "audio",
-            Self::Completions => "completions",
-            Self::Embeddings => "embeddings",
-            Self::Files => "files",
-            Self::Images => "images",
-            Self::Moderations => "moderations",
-        }
-    }
-}
 
 /// The way to an agent's provider.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use url::Url;
 
 use crate::api_key::{ApiKey, in_variable};
 use crate::config::{ConfigError, Keys};
+use crate::group::Group;
 use crate::headers::{Pairs, set_query};
 use crate::http;
 use crate::members::{LIMITS, Members};
-use crate::passthrough::Group;
 use crate::prefill::Prefill;
 use crate::preset::Preset;
 use crate::request_body::{Raw, RequestBody};

@@ -340,7 +340,7 @@ async fn an_answer_is_erased_and_its_input_listed() {
     );
     let gone: Value = server.delete(&path).await.json().await.unwrap();
     assert_eq!(gone, json!({ "id": answer["id"], "object": "response", "deleted": true }));
-    for path in [path.as_str(), "/v1/responses/resp_x", "/v1/conversations/c", "/v1/embeddings"] {
+    for path in [path.as_str(), "/v1/responses/resp_x", "/v1/conversations/c", "/v1/batches"] {
         let refused = server.get(path).await;
         assert_eq!(
             (refused.status().as_u16(), header(&refused, "x-should-retry")),
