@@ -5,7 +5,7 @@
 //! A call of a tool that the request offers is the caller's, and told as it is written. Whose any
 //! other is, is known at the end.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
@@ -13,6 +13,7 @@ use capstan_protocol::{
 };
 use serde_json::{Map, Value, json};
 
+use super::parameters::ToolSpec;
 use crate::face::reader::Fold;
 
 /// An item, and the packet that began it.
@@ -32,13 +33,6 @@ pub(super) struct Message {
     pub(super) text: String,
     /// For each packet with text: its seq, and where its text ends.
     marks: Vec<(u64, usize)>,
-    annotations: Vec<(u64, Value)>,
-}
-
-impl Message {
-    pub(super) fn annotations(&self) -> Vec<&Value> {
-        self.annotations.iter().map(|(_, annotation)| annotation).collect()
-    }
 }
 
 #[derive(Debug)]
@@ -67,28 +61,42 @@ impl Call {
         self.is_ended || serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
     }
 
-    /// Whether its end was told.
-    pub(super) fn is_ended(&self) -> bool {
-        self.is_ended
-    }
-
     /// Whether it is told as it is written.
     pub(super) fn is_streamed(&self, offered: &Offered) -> bool {
         !self.is_question && offered.has(&self.name)
     }
 }
 
-/// The tools that a request offers, by their names.
+/// The tools that a request offers, by the names under which an agent knows them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Offered(BTreeSet<String>);
+pub(super) struct Offered(BTreeMap<String, OfferedTool>);
+
+/// A tool as the request has it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OfferedTool {
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+    /// It takes a text and no object.
+    pub(super) is_free_text: bool,
+}
 
 impl Offered {
     pub(super) fn new(names: impl Iterator<Item = String>) -> Self {
-        Self(names.collect())
+        let tool = |name: String| (name.clone(), OfferedTool { name, ..OfferedTool::default() });
+        Self(names.map(tool).collect())
+    }
+
+    /// The tools of a request, those within namespaces too.
+    pub(super) fn of(specs: impl Iterator<Item = ToolSpec>) -> Self {
+        Self(specs.flat_map(ToolSpec::offered).collect())
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
-        self.0.contains(name)
+        self.0.contains_key(name)
+    }
+
+    pub(super) fn tool(&self, name: &str) -> Option<&OfferedTool> {
+        self.0.get(name)
     }
 }
 
@@ -102,11 +110,6 @@ impl Output {
         self.calls.iter().filter(|call| !call.is_answered && call.is_complete())
     }
 
-    /// The calls that are told as they are written.
-    pub(super) fn streamed(&self, offered: &Offered) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(|call| call.is_streamed(offered))
-    }
-
     /// The calls that are told at the end.
     pub(super) fn late(&self, offered: &Offered) -> impl Iterator<Item = &Call> {
         self.calls().filter(|call| !call.is_streamed(offered))
@@ -118,12 +121,7 @@ impl Output {
     }
 
     fn message(&mut self, seq: u64) -> &mut Message {
-        self.message.get_or_insert_with(|| Message {
-            seq,
-            text: String::new(),
-            marks: Vec::new(),
-            annotations: Vec::new(),
-        })
+        self.message.get_or_insert_with(|| Message { seq, text: String::new(), marks: Vec::new() })
     }
 
     fn say(&mut self, seq: u64, text: &str) {
@@ -142,12 +140,6 @@ impl Output {
                 self.say(seq, &block);
             }
             Said::Thought(text) => self.thoughts.push(Thought { seq, text }),
-            Said::Citations(sources) => {
-                let message = self.message(seq);
-                let at = message.text.chars().count();
-                let annotations = sources.into_iter().map(|source| (seq, source.annotation(at)));
-                message.annotations.extend(annotations);
-            }
             Said::Call { id, name } => {
                 let arguments = String::new();
                 let (is_answered, is_ended, is_question) = (false, false, false);
@@ -171,7 +163,7 @@ impl Output {
             }
             Said::Interrupt(interrupt) => self.ask(seq, &interrupt),
             Said::Reset(reset) => self.reset(reset.after_seq),
-            Said::Other => {}
+            Said::Citations(_) | Said::Other => {}
         }
     }
 
@@ -195,7 +187,6 @@ impl Output {
         self.message = self.message.take().filter(|message| message.seq <= after);
         if let Some(message) = &mut self.message {
             message.marks.retain(|(seq, _)| *seq <= after);
-            message.annotations.retain(|(seq, _)| *seq <= after);
             message.text.truncate(message.marks.last().map_or(0, |(_, end)| *end));
         }
     }
@@ -217,7 +208,7 @@ impl Fold for Output {
 }
 
 /// The tool by whose name a run asks a person.
-const INTERRUPT: &str = "interrupt";
+pub(super) const INTERRUPT: &str = "interrupt";
 
 /// What an event is to OpenAI.
 pub(super) enum Said {
@@ -378,7 +369,7 @@ mod tests {
         let output = output(vec![call("a"), arguments("a"), call("b")]);
         assert_eq!(output.calls().count(), 0);
         let offered = Offered::new(std::iter::once("f".to_owned()));
-        assert_eq!((output.streamed(&offered).count(), output.late(&offered).count()), (2, 0));
+        assert_eq!(output.late(&offered).count(), 0);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use capstan_protocol::{
 use serde::Deserialize;
 use serde_json::json;
 
+use super::output::OfferedTool;
+
 use crate::face::FaceContext;
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, invalid};
@@ -28,6 +30,30 @@ pub(super) struct ToolSpec {
     format: Option<RawJson>,
     /// The tools of a namespace.
     tools: Option<Vec<ToolSpec>>,
+}
+
+impl ToolSpec {
+    /// Under which names an agent knows it, and what it is in the request.
+    pub(super) fn offered(self) -> Vec<(String, OfferedTool)> {
+        let is_free_text = self.kind == "custom";
+        let inside = self.function.map(|function| function.name);
+        let name = inside.or(self.custom.map(|custom| custom.name)).or(self.name);
+        let name = name.unwrap_or_default();
+        match self.kind.as_str() {
+            "function" | "custom" => {
+                vec![(name.clone(), OfferedTool { name, namespace: None, is_free_text })]
+            }
+            "namespace" => {
+                let inner = self.tools.into_iter().flatten().flat_map(Self::offered);
+                let within = |(own, tool): (String, OfferedTool)| {
+                    let tool = OfferedTool { namespace: Some(name.clone()), ..tool };
+                    (name_within(Some(&name), &own), tool)
+                };
+                inner.map(within).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// A tool that takes a free text.

@@ -1,7 +1,9 @@
 //! Responses: answers that can be read again, read on, stopped and erased by their id, and that
 //! form a tree.
 
+mod answer;
 mod ask;
+mod item;
 mod items;
 mod object;
 mod references;
@@ -19,9 +21,9 @@ use capstan_protocol::{DecodeError, Fault};
 use http::request::Parts;
 use uuid::Uuid;
 
+use self::answer::Answer;
 use self::object::{Echo, ResponseObject};
 use self::writer::{Manner, ResponseEvent, ResponsesWriter, StartingAfter};
-use super::output::Output;
 use super::request::{self, Wants};
 use super::{errors, parameters};
 use crate::face::FaceContext;
@@ -139,9 +141,9 @@ impl Face for Responses {
             // Whoever does not wait is told how it stands, be it failed; else a failure is a
             // status.
             let whole = if wants.background {
-                reader::so_far::<Output>(cx, run).await?
+                reader::so_far::<Answer>(cx, run).await?
             } else {
-                let whole = reader::follow::<Output>(cx, run).await?;
+                let whole = reader::follow::<Answer>(cx, run).await?;
                 whole.fault().map_or(Ok(whole), Err)?
             };
             Ok(whole.told(|whole| {

@@ -277,7 +277,7 @@ catalogue! {
         "The model or its content filter refused.";
         "Ask differently; the same request is refused again.";
 
-    NotTranslated, "not_translated", UpstreamError, 502, "not-translated", Fatal, Llm, false,
+    NotTranslated, "not_translated", InvalidRequest, 400, "not-translated", Fatal, Client, false,
     None;
         "Something was left out"; "Parts of this could not be translated.";
         "The request or the answer has parts that only one provider's protocol knows, and the other \

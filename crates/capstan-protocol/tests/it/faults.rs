@@ -581,7 +581,7 @@ const TABLE: &[Columns] = &[
     ("model_not_found", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
     ("context_length_exceeded", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
     ("content_refused", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
-    ("not_translated", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
+    ("not_translated", "INVALID_REQUEST", 400, "FATAL", "client", false, None),
     ("attempt_diverged", "AGENT_EXECUTION_ERROR", 500, "FATAL", "system", true, None),
     ("stream_too_long", "AGENT_EXECUTION_ERROR", 500, "FATAL", "system", false, None),
     ("agent_execution_error", "AGENT_EXECUTION_ERROR", 500, "FATAL", "system", false, None),

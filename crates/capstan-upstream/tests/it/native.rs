@@ -249,3 +249,115 @@ async fn nobody_else_gets_what_a_model_thought() {
     let said = other.calls()[0].body["messages"].to_string();
     assert!(said.contains("Let me look.") && !said.contains("thinking"), "{said}");
 }
+
+/// The items that a provider streams, as it tells them at their ends.
+fn provider_items() -> Vec<Value> {
+    vec![
+        json!({ "type": "reasoning", "id": "rs_9", "encrypted_content": "xyz",
+            "summary": [{ "type": "summary_text", "text": "I look it up." }] }),
+        json!({ "type": "web_search_call", "id": "ws_9", "status": "completed",
+            "action": { "type": "search", "query": "capstan" } }),
+        json!({ "type": "message", "id": "msg_9", "role": "assistant", "status": "completed",
+            "phase": "commentary", "content": [{ "type": "output_text", "text": "I patch it.",
+                "annotations": [], "logprobs": [] }] }),
+        json!({ "type": "custom_tool_call", "id": "ctc_9", "call_id": "c9", "name": "patch",
+            "status": "completed", "input": "*** Begin Patch\n+\"x\"\n" }),
+        json!({ "type": "function_call", "id": "fc_9", "call_id": "c10", "name": "now",
+            "namespace": "clock", "status": "completed", "arguments": "{}" }),
+    ]
+}
+
+fn responses_of_items() -> Vec<Value> {
+    let mut events = vec![json!({ "type": "response.created", "response": { "id": "resp_9" } })];
+    for (index, item) in provider_items().into_iter().enumerate() {
+        let mut begun = item.clone();
+        for name in ["summary", "content", "input", "arguments", "action", "encrypted_content"] {
+            begun.as_object_mut().unwrap().remove(name);
+        }
+        events.push(json!({ "type": "response.output_item.added", "output_index": index,
+            "item": begun }));
+        let delta = |kind: &str, delta: &Value| json!({ "type": kind, "output_index": index, "item_id": item["id"], "delta": delta });
+        events.push(match item["type"].as_str().unwrap() {
+            "reasoning" => {
+                delta("response.reasoning_summary_text.delta", &item["summary"][0]["text"])
+            }
+            "message" => delta("response.output_text.delta", &item["content"][0]["text"]),
+            "custom_tool_call" => delta("response.custom_tool_call_input.delta", &item["input"]),
+            "function_call" => delta("response.function_call_arguments.delta", &item["arguments"]),
+            _ => delta("response.web_search_call.searching", &Value::Null),
+        });
+        events.push(json!({ "type": "response.output_item.done", "output_index": index,
+            "item": item }));
+    }
+    let end = json!({ "status": "completed", "service_tier": "flex",
+        "usage": { "input_tokens": 3, "output_tokens": 4 } });
+    events.push(json!({ "type": "response.completed", "response": end }));
+    events
+}
+
+#[tokio::test]
+async fn what_a_provider_says_reaches_a_client_of_the_same_protocol_as_it_came() {
+    let provider = provider(responses_of_items).await;
+    let config = json!({ "model": "m", "api": "responses", "url": provider.url });
+    let told = ask("openai", config, "/v1/responses", &responses()).await;
+    let events: Vec<Value> = told
+        .lines()
+        .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
+        .collect();
+    let done: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["type"] == "response.output_item.done")
+        .map(|event| &event["item"])
+        .collect();
+    let expected = provider_items();
+    assert_eq!(done, expected.iter().collect::<Vec<_>>(), "{told}");
+    let last = &events.last().unwrap()["response"];
+    assert_eq!(last["output"], json!(expected));
+    assert_eq!((&last["service_tier"], &last["model"]), (&json!("flex"), &json!("a")));
+    for kind in [
+        "response.reasoning_summary_text.delta",
+        "response.web_search_call.searching",
+        "response.custom_tool_call_input.delta",
+        "response.custom_tool_call_input.done",
+        "response.function_call_arguments.delta",
+    ] {
+        let of_kind = events.iter().find(|event| event["type"] == kind);
+        let index = of_kind.unwrap_or_else(|| panic!("{kind}: {told}"))["output_index"].as_u64();
+        let added = events.iter().find(|event| {
+            event["type"] == "response.output_item.added" && event["output_index"].as_u64() == index
+        });
+        assert!(added.is_some(), "{kind}");
+    }
+}
+
+fn messages_calls() -> Vec<Value> {
+    let call = |index: u64, name: &str, piece: &str| {
+        vec![
+            json!({ "type": "content_block_start", "index": index,
+                "content_block": { "type": "tool_use", "id": format!("t{index}"), "name": name } }),
+            json!({ "type": "content_block_delta", "index": index,
+                "delta": { "type": "input_json_delta", "partial_json": piece } }),
+            json!({ "type": "content_block_stop", "index": index }),
+        ]
+    };
+    let end = json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" } });
+    let calls = [call(0, "patch", r#"{"input":"*** Begin\n"}"#), call(1, "clock__now", "{}")];
+    calls.concat().into_iter().chain([end]).collect()
+}
+
+#[tokio::test]
+async fn another_protocols_calls_come_back_as_the_tools_that_were_offered() {
+    let provider = provider(messages_calls).await;
+    let config = json!({ "model": "m", "url": provider.url });
+    let told = ask("anthropic", config, "/v1/responses", &responses()).await;
+    let last = told.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    let output = &last["response"]["output"];
+    assert_eq!(
+        (&output[0]["type"], &output[0]["name"], &output[0]["input"]),
+        (&json!("custom_tool_call"), &json!("patch"), &json!("*** Begin\n")),
+        "{told}"
+    );
+    assert_eq!((&output[1]["name"], &output[1]["namespace"]), (&json!("now"), &json!("clock")));
+    assert_eq!(told.matches("event: response.custom_tool_call_input.delta").count(), 1);
+}

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::object::item_id;
+use super::item::item_id;
 use crate::text_or::TextOr;
 use capstan_engine::ask::invalid;
 

@@ -1,15 +1,20 @@
 //! A response: the object that its events and every answer about it hold.
 
+use std::collections::BTreeMap;
+
 use capstan_journal::{Run, RunState};
 use capstan_protocol::{Close, Exposure, Fault, FaultKind, RawJson, Timestamp, decode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::super::errors::ApiError;
-use super::super::output::{Call, Offered, Output, Usage};
+use super::super::output::{Offered, Usage};
+use super::super::parameters::ToolSpec;
+use super::answer::Answer;
 use super::id_of;
+use super::item::{Item, items};
 use crate::face::reader::Whole;
 
 /// What a request said that its answer repeats, as it was said.
@@ -31,23 +36,32 @@ pub(super) struct Echo {
     conversation: Option<RawJson>,
     store: Option<bool>,
     background: Option<bool>,
+    /// Looked through for tools, and not kept.
+    input: Option<RawJson>,
+    #[serde(skip)]
+    pub(super) offered: Offered,
 }
 
 impl Echo {
     /// Of a body; of another face's, nothing.
     pub(super) fn of(body: &str) -> Self {
-        decode::from_str(body).unwrap_or_default()
+        let mut echo: Self = decode::from_str(body).unwrap_or_default();
+        echo.find_offered();
+        echo
     }
 
-    /// The tools that the request offers.
-    pub(super) fn offered(&self) -> Offered {
+    /// The tools that the request offers, those among its items too.
+    fn find_offered(&mut self) {
         #[derive(Deserialize)]
-        struct Tool {
+        struct Item {
             #[serde(default)]
-            name: Option<String>,
+            tools: Vec<ToolSpec>,
         }
-        let tools: Option<Vec<Tool>> = self.tools.as_ref().and_then(|tools| tools.decode().ok());
-        Offered::new(tools.into_iter().flatten().filter_map(|tool| tool.name))
+        let items: Option<Vec<Item>> = self.input.take().and_then(|input| input.decode().ok());
+        let specs: Option<Vec<ToolSpec>> =
+            self.tools.as_ref().and_then(|tools| tools.decode().ok());
+        let more = items.into_iter().flatten().flat_map(|item| item.tools);
+        self.offered = Offered::of(specs.into_iter().flatten().chain(more));
     }
 }
 
@@ -82,7 +96,47 @@ pub(super) struct ResponseObject<'a> {
     truncation: RawOr<'a>,
     usage: Option<TokenUsage>,
     user: Option<&'a RawJson>,
+    /// What only the provider knows of it.
+    #[serde(flatten)]
+    more: BTreeMap<&'a str, &'a Value>,
 }
+
+/// Members of a provider's response that are not told in our own words.
+fn unknown(members: &Map<String, Value>) -> BTreeMap<&str, &Value> {
+    let known = |name: &str| KNOWN.contains(&name);
+    let unknown = members.iter().filter(|(name, value)| !known(name) && !value.is_null());
+    unknown.map(|(name, value)| (name.as_str(), value)).collect()
+}
+
+/// The members of [`ResponseObject`].
+const KNOWN: &[&str] = &[
+    "id",
+    "object",
+    "created_at",
+    "completed_at",
+    "status",
+    "background",
+    "error",
+    "incomplete_details",
+    "instructions",
+    "max_output_tokens",
+    "metadata",
+    "model",
+    "output",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "conversation",
+    "reasoning",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_p",
+    "truncation",
+    "usage",
+    "user",
+];
 
 /// What was said, or what goes without saying.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -116,89 +170,6 @@ pub(super) enum Status {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Incomplete {
     reason: &'static str,
-}
-
-/// One thing in an answer.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Item<'a> {
-    Message {
-        id: String,
-        status: &'static str,
-        role: &'static str,
-        content: Vec<TextPart<'a>>,
-    },
-    Reasoning {
-        id: String,
-        summary: Vec<Summary<'a>>,
-    },
-    FunctionCall {
-        id: String,
-        status: &'static str,
-        call_id: &'a str,
-        name: &'a str,
-        arguments: &'a str,
-    },
-}
-
-impl<'a> Item<'a> {
-    /// A call in an answer of this status.
-    fn call(stream: Uuid, call: &'a Call, status: &'static str) -> Self {
-        let is_over = call.is_ended() || status == "completed";
-        let is_complete = is_over && call.is_complete();
-        let status = match status {
-            _ if is_complete => "completed",
-            "completed" => "incomplete",
-            status => status,
-        };
-        Self::FunctionCall {
-            id: item_id("fc", stream, call.seq),
-            status,
-            call_id: &call.id,
-            name: &call.name,
-            arguments: &call.arguments,
-        }
-    }
-}
-
-impl Item<'_> {
-    pub(super) fn id(&self) -> &str {
-        match self {
-            Self::Message { id, .. }
-            | Self::Reasoning { id, .. }
-            | Self::FunctionCall { id, .. } => id,
-        }
-    }
-}
-
-/// A text with its sources.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct TextPart<'a> {
-    #[serde(rename = "type")]
-    pub(super) kind: &'static str,
-    pub(super) text: &'a str,
-    pub(super) annotations: Vec<&'a Value>,
-    pub(super) logprobs: [(); 0],
-}
-
-impl<'a> TextPart<'a> {
-    pub(super) fn new(text: &'a str, annotations: Vec<&'a Value>) -> Self {
-        Self { kind: "output_text", text, annotations, logprobs: [] }
-    }
-}
-
-/// A thought, in short.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Summary<'a> {
-    #[serde(rename = "type")]
-    pub(super) kind: &'static str,
-    pub(super) text: &'a str,
-}
-
-impl<'a> Summary<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        Self { kind: "summary_text", text }
-    }
 }
 
 /// Tokens; all zero where the agent counts none.
@@ -235,18 +206,19 @@ impl From<Usage> for TokenUsage {
 
 impl<'a> ResponseObject<'a> {
     /// A run as it stands.
-    pub(super) fn of(whole: &'a Whole<Output>, echo: &'a Echo, exposure: Exposure) -> Self {
-        let (run, output) = (&whole.run, &whole.transcript);
-        let status = Status::of(run, whole.state, output.close.as_ref());
+    pub(super) fn of(whole: &'a Whole<Answer>, echo: &'a Echo, exposure: Exposure) -> Self {
+        let (run, answer) = (&whole.run, &whole.transcript);
+        let status = Status::of(whole);
         let mut told = Self::begun(run, echo);
         told.status = status;
-        told.output = items(run.stream_id, output, &echo.offered(), status.of_items());
+        told.output = items(run.stream_id, answer, &echo.offered, status.of_items());
+        told.more = unknown(&answer.more);
         if status == Status::Failed {
             let fault = whole.fault().unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError));
             told.error = Some(ApiError::of(&fault, exposure));
         }
         told.incomplete_details = (status == Status::Incomplete)
-            .then(|| Incomplete { reason: incomplete(output.close.as_ref()) });
+            .then(|| Incomplete { reason: incomplete(answer.close.as_ref()) });
         if status != Status::InProgress {
             told.completed_at = run.closed_at.filter(|_| status == Status::Completed).map(seconds);
             told.usage = Some(Usage::of(run.usage.as_ref()).into());
@@ -289,6 +261,7 @@ impl<'a> ResponseObject<'a> {
             truncation: raw_or(echo.truncation.as_ref(), "disabled".into()),
             usage: None,
             user: echo.user.as_ref(),
+            more: BTreeMap::new(),
         }
     }
 
@@ -300,8 +273,18 @@ impl<'a> ResponseObject<'a> {
 }
 
 impl Status {
-    fn of(run: &Run, state: RunState, close: Option<&Close>) -> Self {
-        if state != RunState::Closed {
+    /// The type of the event that tells of the end. A cancelled one has none of its own in any SDK.
+    pub(super) fn last_event(self) -> &'static str {
+        match self {
+            Self::InProgress | Self::Completed => "response.completed",
+            Self::Incomplete | Self::Cancelled => "response.incomplete",
+            Self::Failed => "response.failed",
+        }
+    }
+
+    pub(super) fn of(whole: &Whole<Answer>) -> Self {
+        let (run, close) = (&whole.run, whole.transcript.close.as_ref());
+        if whole.state != RunState::Closed {
             return Self::InProgress;
         }
         if run.fault.is_some() {
@@ -314,7 +297,7 @@ impl Status {
         }
     }
 
-    fn of_items(self) -> &'static str {
+    pub(super) fn of_items(self) -> &'static str {
         match self {
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
@@ -330,49 +313,6 @@ fn incomplete(close: Option<&Close>) -> &'static str {
     }
 }
 
-/// All items in the order of their indices: as they began, then the calls that are told at the end.
-pub(super) fn items<'a>(
-    stream: Uuid,
-    output: &'a Output,
-    offered: &Offered,
-    status: &'static str,
-) -> Vec<Item<'a>> {
-    let thoughts = output.thoughts.iter().map(|thought| {
-        let summary = vec![Summary::new(&thought.text)];
-        (thought.seq, Item::Reasoning { id: item_id("rs", stream, thought.seq), summary })
-    });
-    let message = output.message.iter().map(|message| {
-        let content = vec![TextPart::new(&message.text, message.annotations())];
-        let id = item_id("msg", stream, message.seq);
-        (message.seq, Item::Message { id, status, role: "assistant", content })
-    });
-    let calls = output.streamed(offered).map(|call| (call.seq, Item::call(stream, call, status)));
-    let mut items: Vec<_> = thoughts.chain(message).chain(calls).collect();
-    items.sort_by_key(|(seq, _)| *seq);
-    let late = output.late(offered).map(|call| Item::call(stream, call, status));
-    items.into_iter().map(|(_, item)| item).chain(late).collect()
-}
-
-/// The same whenever it is told: the packet that began the item.
-pub(super) fn item_id(kind: &str, stream: Uuid, seq: u64) -> String {
-    format!("{kind}_{}_{seq}", stream.simple())
-}
-
 fn seconds(at: Timestamp) -> i64 {
     at.as_micros().div_euclid(1_000_000)
-}
-
-impl ResponseObject<'_> {
-    /// The type of the event that tells of its end. A cancelled one has none of its own in any SDK.
-    pub(super) fn last_event(&self) -> &'static str {
-        match self.status {
-            Status::InProgress | Status::Completed => "response.completed",
-            Status::Incomplete | Status::Cancelled => "response.incomplete",
-            Status::Failed => "response.failed",
-        }
-    }
-
-    pub(super) fn status_of_items(&self) -> &'static str {
-        self.status.of_items()
-    }
 }

@@ -11,10 +11,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::super::output::Output;
 use super::NAME;
+use super::answer::Answer;
+use super::item::items;
 use super::items::inputs;
-use super::object::{Echo, items};
+use super::object::Echo;
 use crate::face::FaceContext;
 use crate::face::post::Posted;
 use crate::face::reader;
@@ -118,10 +119,10 @@ async fn items_in(
 ) -> Result<HashMap<String, Box<RawValue>>, Fault> {
     let found = lookup::by_stream(&cx.engine, tenant, &stream.to_string()).await.ok();
     let Some(run) = found.filter(|run| run.face == NAME) else { return Ok(HashMap::new()) };
-    let whole = reader::so_far::<Output>(cx, &run).await?;
+    let whole = reader::so_far::<Answer>(cx, &run).await?;
     let body =
         cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
-    let offered = Echo::of(&String::from_utf8_lossy(&body)).offered();
+    let offered = Echo::of(&String::from_utf8_lossy(&body)).offered;
     let said = items(stream, &whole.transcript, &offered, "completed");
     let said = said.iter().filter_map(|item| {
         Some((item.id().to_owned(), serde_json::value::to_raw_value(item).ok()?))

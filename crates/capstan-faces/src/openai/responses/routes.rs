@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::super::errors::REFUSALS;
 use super::super::members;
 use super::super::models::TAG;
-use super::super::output::Output;
 use super::super::request::{self, EVENTS};
+
 use super::items::{ItemPage, PageParams};
 use super::object::ResponseObject;
 use super::writer::{ResponseEvent, StartingAfter};
@@ -100,7 +100,7 @@ impl About {
     /// A run as it stands.
     async fn told(&self, run: &Run) -> Result<Response, Fault> {
         let echo = echo_of(&self.cx, run).await?;
-        let whole = reader::so_far::<Output>(&self.cx, run).await?;
+        let whole = reader::so_far::<super::answer::Answer>(&self.cx, run).await?;
         let exposure = self.cx.engine.settings.exposure;
         let mut response =
             whole.told(|whole| Json(ResponseObject::of(whole, &echo, exposure)).into_response());

@@ -5,15 +5,17 @@
 use bytes::Bytes;
 use capstan_journal::{Frames, JournalError, Run, RunState};
 use capstan_protocol::{
-    ErrorSeverity, Exposure, Fault, FaultKind, Payload, RawObject, StreamPacket, sse,
+    ErrorSeverity, Exposure, Fault, FaultKind, NATIVE, Payload, RawObject, StreamPacket, sse,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::errors::ApiError;
-use super::super::output::{Offered, Output, Said, Source, block};
-use super::object::{Echo, Item, ResponseObject, Summary, TextPart, item_id, items};
+use super::super::output::Said;
+use super::answer::{Answer, Change, Entry, What};
+use super::item::{Item, Summary, TextPart, entry_id, is_late, is_streamed, item};
+use super::object::{Echo, ResponseObject, Status};
 use crate::face::FaceContext;
 use crate::face::reader::{self, ViewerKind, Whole};
 use crate::face::taken_back::TakenBack;
@@ -56,26 +58,12 @@ pub(super) struct ResponsesWriter {
     manner: Manner,
     /// The number of the next event.
     next: u64,
-    /// How many items have begun.
-    items: u32,
-    /// The text's place among them, and the packet that began it.
-    message: Option<(u32, u64)>,
-    /// How long the text is: where a source belongs.
-    chars: usize,
-    /// The tools whose calls are told as they are written.
-    offered: Offered,
-    /// Such calls that were not told to their end.
-    calls: Vec<OpenCall>,
-}
-
-/// A call that is being written.
-struct OpenCall {
-    index: u32,
-    /// The packet that began it.
-    seq: u64,
-    id: String,
-    name: String,
-    arguments: String,
+    answer: Answer,
+    /// The index of each item, if it has one yet.
+    indices: Vec<Option<u32>>,
+    /// How many have one.
+    told: u32,
+    changes: Vec<Change>,
 }
 
 /// How a response is told.
@@ -91,18 +79,16 @@ pub(super) struct Manner {
 
 impl ResponsesWriter {
     pub(super) fn new(run: &Run, echo: Echo, manner: Manner, exposure: Exposure) -> Self {
-        let offered = echo.offered();
         Self {
             run: run.clone(),
             echo,
             exposure,
             manner,
             next: 0,
-            items: 0,
-            message: None,
-            chars: 0,
-            offered,
-            calls: Vec::new(),
+            answer: Answer::default(),
+            indices: Vec::new(),
+            told: 0,
+            changes: Vec::new(),
         }
     }
 
@@ -135,22 +121,21 @@ impl ResponsesWriter {
         if self.manner.taken_back.has(packet.seq) {
             return None;
         }
-        match packet.payload {
-            Payload::Delta(text) => self.say(packet.seq, &text, out),
-            Payload::Event(raw) => match Said::of(&raw) {
-                Said::Block(content) => self.say(packet.seq, &block(&content, self.chars > 0), out),
-                Said::Thought(text) => self.think(packet.seq, &text, out),
-                Said::Citations(sources) => self.cite(packet.seq, &sources, out),
+        if let Payload::Event(raw) = &packet.payload {
+            match Said::of(raw) {
                 // What was said cannot be taken back.
                 Said::Reset(_) => return Some(End::Diverged),
-                Said::Call { id, name } => self.begin_call(packet.seq, id, name, out),
-                Said::Arguments { id, more } => self.go_on_with_call(&id, &more, out),
-                Said::End { id } => self.end_call(&id, out),
-                // Calls that the caller did not offer are told at the end: then it is known which
-                // of them are the caller's to answer.
-                Said::Result { .. } | Said::Interrupt(_) => {}
-                Said::Other => self.tell_ours("capstan.event", &Ours { event: &raw }, out),
-            },
+                Said::Other if !raw.get().contains(NATIVE) => {
+                    self.tell_ours("capstan.event", &Ours { event: raw }, out);
+                }
+                _ => {}
+            }
+        }
+        let mut changes = std::mem::take(&mut self.changes);
+        self.answer.take(&packet, &mut changes);
+        changes.drain(..).for_each(|change| self.change(change, out));
+        self.changes = changes;
+        match packet.payload {
             Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
                 self.fail(&Fault::from(*error), out);
             }
@@ -160,6 +145,7 @@ impl ResponsesWriter {
                 self.tell_ours(kind, &json!({ "error": error }), out);
             }
             Payload::Close(_) => return Some(End::Closed),
+            Payload::Delta(_) | Payload::Event(_) => {}
         }
         None
     }
@@ -171,76 +157,187 @@ impl ResponsesWriter {
         }
     }
 
-    /// The text's item and its place, begun if it is not there yet.
-    fn open_message(&mut self, seq: u64, out: &mut Vec<u8>) -> (u32, String) {
-        let (index, began) = self.message.unwrap_or((self.items, seq));
-        let id = item_id("msg", self.run.stream_id, began);
-        if self.message.is_none() {
-            (self.message, self.items) = (Some((index, began)), self.items + 1);
-            let item = Item::Message {
-                id: id.clone(),
-                status: "in_progress",
-                role: "assistant",
-                content: Vec::new(),
-            };
-            self.tell(
-                "response.output_item.added",
-                &OfItem { output_index: index, item: &item },
-                out,
-            );
+    fn change(&mut self, change: Change, out: &mut Vec<u8>) {
+        match change {
+            Change::Begun(at) => {
+                let is_streamed =
+                    self.answer.items.get(at).is_some_and(|e| is_streamed(e, &self.echo.offered));
+                self.indices.resize(at + 1, None);
+                if is_streamed {
+                    self.begin_item(at, out);
+                }
+            }
+            Change::Text(at, from) => self.text(at, from, out),
+            Change::Source(at, nth) => self.source(at, nth, out),
+            Change::Done(at) => self.end_item(at, "in_progress", out),
+            Change::Event(at, event) => {
+                let Some(index) = self.index(at) else { return };
+                let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+                let mut body = event;
+                ["type", "sequence_number"].iter().for_each(|name| drop(body.remove(*name)));
+                body.insert("output_index".into(), index.into());
+                self.tell(&kind, &body, out);
+            }
+        }
+    }
+
+    fn index(&self, at: usize) -> Option<u32> {
+        self.indices.get(at).copied().flatten()
+    }
+
+    fn begin_item(&mut self, at: usize, out: &mut Vec<u8>) {
+        let index = self.told;
+        self.told += 1;
+        if let Some(place) = self.indices.get_mut(at) {
+            *place = Some(index);
+        }
+        let Some(entry) = self.answer.items.get(at).map(Entry::begun) else { return };
+        let echo = std::mem::take(&mut self.echo);
+        let item = item(self.run.stream_id, &entry, &echo.offered, "in_progress");
+        let body = OfItem { output_index: index, item: &item };
+        self.tell("response.output_item.added", &body, out);
+        if matches!(entry.what, What::Message) {
             let part = TextPart::new("", Vec::new());
-            let body = OfPart { output_index: index, item_id: &id, content_index: 0, part: &part };
+            let item_id = item.id();
+            let body = OfPart { output_index: index, item_id, content_index: 0, part: &part };
             self.tell("response.content_part.added", &body, out);
         }
-        (index, id)
+        drop(item);
+        self.echo = echo;
     }
 
-    fn say(&mut self, seq: u64, text: &str, out: &mut Vec<u8>) {
-        if text.is_empty() {
-            return;
+    /// Calls with an item as it stands. The answer is put back behind it.
+    fn with_item(
+        &mut self,
+        at: usize,
+        status: &'static str,
+        tell: impl FnOnce(&mut Self, &Entry, &Item<'_>),
+    ) {
+        let (answer, echo) = (std::mem::take(&mut self.answer), std::mem::take(&mut self.echo));
+        if let Some(entry) = answer.items.get(at) {
+            tell(self, entry, &item(self.run.stream_id, entry, &echo.offered, status));
         }
-        let (index, id) = self.open_message(seq, out);
-        self.chars += text.chars().count();
-        let body = Delta {
-            output_index: index,
-            item_id: &id,
-            content_index: 0,
-            delta: text,
-            logprobs: [],
-        };
-        self.tell("response.output_text.delta", &body, out);
+        (self.answer, self.echo) = (answer, echo);
     }
 
-    fn cite(&mut self, seq: u64, sources: &[Source], out: &mut Vec<u8>) {
-        let (index, id) = self.open_message(seq, out);
-        for (n, source) in sources.iter().take(MOST_SOURCES).enumerate() {
-            let body = json!({ "output_index": index, "item_id": id, "content_index": 0,
-            "annotation_index": n,
-                "annotation": source.annotation(self.chars) });
+    /// The id under which an item is told.
+    fn id_of(&self, entry: &Entry) -> String {
+        entry_id(self.run.stream_id, entry, &self.echo.offered)
+    }
+
+    /// What is new of a text, of thoughts, or of the arguments of a call.
+    fn text(&mut self, at: usize, from: usize, out: &mut Vec<u8>) {
+        let Some(index) = self.index(at) else { return };
+        let answer = std::mem::take(&mut self.answer);
+        if let Some(entry) = answer.items.get(at) {
+            let delta = entry.text.get(from..).unwrap_or_default();
+            let item_id = &*self.id_of(entry);
+            match &entry.what {
+                What::Message => {
+                    let body = Delta {
+                        output_index: index,
+                        item_id,
+                        content_index: 0,
+                        delta,
+                        logprobs: [],
+                    };
+                    self.tell("response.output_text.delta", &body, out);
+                }
+                What::Reasoning => {
+                    let place = Place { output_index: index, item_id, summary_index: 0 };
+                    if from == 0 {
+                        let part = SummaryPart { place, part: Summary::new("") };
+                        self.tell("response.reasoning_summary_part.added", &part, out);
+                    }
+                    let body = SummaryText { place, delta: Some(delta), text: None };
+                    self.tell("response.reasoning_summary_text.delta", &body, out);
+                }
+                What::Call { name, .. } => {
+                    self.arguments(Piece { index, item_id, name, delta }, entry, out)
+                }
+                What::Native => {}
+            }
+        }
+        self.answer = answer;
+    }
+
+    /// A piece of a call. What a tool of free text is told is a text within the arguments, which is
+    /// known at their end.
+    fn arguments(&mut self, piece: Piece<'_>, entry: &Entry, out: &mut Vec<u8>) {
+        let Piece { index, item_id, name, delta } = piece;
+        let body = CallDelta { output_index: index, item_id, delta };
+        if entry.native.word("type") == "custom_tool_call" {
+            self.tell("response.custom_tool_call_input.delta", &body, out);
+        } else if !self.echo.offered.tool(name).is_some_and(|tool| tool.is_free_text) {
+            self.tell("response.function_call_arguments.delta", &body, out);
+        }
+    }
+
+    fn source(&mut self, at: usize, nth: usize, out: &mut Vec<u8>) {
+        let Some(index) = self.index(at).filter(|_| nth < MOST_SOURCES) else { return };
+        let answer = std::mem::take(&mut self.answer);
+        if let Some(entry) = answer.items.get(at) {
+            let body = json!({ "output_index": index, "item_id": self.id_of(entry),
+                "content_index": 0, "annotation_index": nth, "annotation": entry.source(nth) });
             self.tell("response.output_text.annotation.added", &body, out);
         }
+        self.answer = answer;
     }
 
-    /// A thought comes whole, so its item begins and ends at once.
-    fn think(&mut self, seq: u64, text: &str, out: &mut Vec<u8>) {
-        let (index, id) = (self.items, item_id("rs", self.run.stream_id, seq));
-        self.items += 1;
-        let empty = Item::Reasoning { id: id.clone(), summary: Vec::new() };
-        self.tell("response.output_item.added", &OfItem { output_index: index, item: &empty }, out);
-        let place = |more: Value| {
-            let mut body = json!({ "output_index": index, "item_id": id, "summary_index": 0 });
-            if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {
-                body.extend(more);
+    /// The end of an item. One that broke off has no whole arguments.
+    fn end_item(&mut self, at: usize, status: &'static str, out: &mut Vec<u8>) {
+        let Some(index) = self.index(at) else { return };
+        self.with_item(at, status, |writer, entry, item| {
+            writer.end_parts(index, entry, item, out);
+            writer.tell("response.output_item.done", &OfItem { output_index: index, item }, out);
+        });
+    }
+
+    fn end_parts(&mut self, index: u32, entry: &Entry, item: &Item<'_>, out: &mut Vec<u8>) {
+        let item_id = item.id();
+        match &entry.what {
+            What::Message => {
+                let text = entry.text.as_str();
+                let done =
+                    Text { output_index: index, item_id, content_index: 0, text, logprobs: [] };
+                self.tell("response.output_text.done", &done, out);
+                let part = TextPart::of(entry);
+                let body = OfPart { output_index: index, item_id, content_index: 0, part: &part };
+                self.tell("response.content_part.done", &body, out);
             }
-            body
-        };
-        let part = |text: &str| json!({ "part": { "type": "summary_text", "text": text } });
-        self.tell("response.reasoning_summary_part.added", &place(part("")), out);
-        self.tell("response.reasoning_summary_text.delta", &place(json!({ "delta": text })), out);
-        self.tell("response.reasoning_summary_text.done", &place(json!({ "text": text })), out);
-        self.tell("response.reasoning_summary_part.done", &place(part(text)), out);
-        let item = Item::Reasoning { id, summary: vec![Summary::new(text)] };
-        self.tell("response.output_item.done", &OfItem { output_index: index, item: &item }, out);
+            What::Reasoning if !entry.text.is_empty() => {
+                let place = Place { output_index: index, item_id, summary_index: 0 };
+                let text = SummaryText { place, delta: None, text: Some(&entry.text) };
+                self.tell("response.reasoning_summary_text.done", &text, out);
+                let part = SummaryPart { place, part: Summary::new(&entry.text) };
+                self.tell("response.reasoning_summary_part.done", &part, out);
+            }
+            What::Call { .. } if entry.is_complete() => self.end_call(index, entry, item, out),
+            What::Call { .. } | What::Reasoning | What::Native => {}
+        }
+    }
+
+    fn end_call(&mut self, index: u32, entry: &Entry, item: &Item<'_>, out: &mut Vec<u8>) {
+        let item_id = item.id();
+        match item {
+            Item::CustomToolCall { input, .. } => {
+                let body = CallDelta { output_index: index, item_id, delta: input };
+                self.tell("response.custom_tool_call_input.delta", &body, out);
+                let body = json!({ "output_index": index, "item_id": item_id, "input": input });
+                self.tell("response.custom_tool_call_input.done", &body, out);
+            }
+            Item::Native(members) if entry.native.word("type") == "custom_tool_call" => {
+                let body = json!({ "output_index": index, "item_id": item_id,
+                    "input": members.get("input") });
+                self.tell("response.custom_tool_call_input.done", &body, out);
+            }
+            _ => {
+                let What::Call { name, .. } = &entry.what else { return };
+                let body = json!({ "output_index": index, "item_id": item_id, "name": name,
+                    "arguments": entry.text });
+                self.tell("response.function_call_arguments.done", &body, out);
+            }
+        }
     }
 
     /// Flat, as it is documented, and nested, as both SDKs need it to raise.
@@ -258,7 +355,7 @@ impl ResponsesWriter {
         mut out: Vec<u8>,
     ) -> Result<BodyStep, JournalError> {
         let whole = match end {
-            End::Closed => reader::so_far::<Output>(cx, &self.run).await,
+            End::Closed => reader::so_far::<Answer>(cx, &self.run).await,
             End::Diverged => Err(Fault::new(FaultKind::AttemptDiverged)),
         };
         match whole {
@@ -275,107 +372,31 @@ impl ResponsesWriter {
         Ok(BodyStep::Last(out.into()))
     }
 
-    fn finish(&mut self, whole: &Whole<Output>, out: &mut Vec<u8>) {
+    fn finish(&mut self, whole: &Whole<Answer>, out: &mut Vec<u8>) {
+        let status = Status::of(whole);
+        if status != Status::Failed {
+            self.finish_items(status.of_items(), out);
+        }
         let echo = std::mem::take(&mut self.echo);
         let response = ResponseObject::of(whole, &echo, self.exposure);
-        let kind = response.last_event();
-        if kind != "response.failed" {
-            self.finish_items(&whole.transcript, response.status_of_items(), out);
-        }
-        self.tell(kind, &Told { response: &response }, out);
+        self.tell(status.last_event(), &Told { response: &response }, out);
     }
 
-    fn finish_items(&mut self, output: &Output, status: &'static str, out: &mut Vec<u8>) {
-        let all = items(self.run.stream_id, output, &self.offered, status);
-        if let (Some((index, _)), Some(message)) = (self.message, &output.message) {
-            let id = item_id("msg", self.run.stream_id, message.seq);
-            let done = Text {
-                output_index: index,
-                item_id: &id,
-                content_index: 0,
-                text: &message.text,
-                logprobs: [],
-            };
-            self.tell("response.output_text.done", &done, out);
-            let part = TextPart::new(&message.text, message.annotations());
-            let body = OfPart { output_index: index, item_id: &id, content_index: 0, part: &part };
-            self.tell("response.content_part.done", &body, out);
-            if let Some(item) = all.get(index as usize) {
-                self.tell("response.output_item.done", &OfItem { output_index: index, item }, out);
-            }
-        }
-        for call in std::mem::take(&mut self.calls) {
-            if let Some(item) = all.get(call.index as usize) {
-                self.finish_call(&call, item, out);
-            }
-        }
-        let late: Vec<_> = output.late(&self.offered).collect();
-        let first = self.items as usize;
-        for (call, item) in late.into_iter().zip(all.iter().skip(first)) {
-            let call = self.open_call(call.seq, call.id.clone(), call.name.clone(), out);
-            self.finish_call(&call, item, out);
-        }
-    }
-
-    /// A call of a tool that the caller offers.
-    fn begin_call(&mut self, seq: u64, id: String, name: String, out: &mut Vec<u8>) {
-        if self.offered.has(&name) {
-            let call = self.open_call(seq, id, name, out);
-            self.calls.push(call);
-        }
-    }
-
-    fn open_call(&mut self, seq: u64, id: String, name: String, out: &mut Vec<u8>) -> OpenCall {
-        let (index, arguments) = (self.items, String::new());
-        self.items += 1;
-        let item = Item::FunctionCall {
-            id: item_id("fc", self.run.stream_id, seq),
-            status: "in_progress",
-            call_id: &id,
-            name: &name,
-            arguments: "",
+    /// The end of what is still being made, and the calls that are told late.
+    fn finish_items(&mut self, status: &'static str, out: &mut Vec<u8>) {
+        let is_open = |at: &usize| {
+            self.index(*at).is_some() && self.answer.items.get(*at).is_some_and(|e| !e.is_done())
         };
-        self.tell("response.output_item.added", &OfItem { output_index: index, item: &item }, out);
-        OpenCall { index, seq, id, name, arguments }
-    }
-
-    fn go_on_with_call(&mut self, id: &str, more: &str, out: &mut Vec<u8>) {
-        let call = self.calls.iter_mut().rfind(|call| call.id == id);
-        let Some(call) = call.filter(|_| !more.is_empty()) else { return };
-        call.arguments.push_str(more);
-        let (index, id) = (call.index, item_id("fc", self.run.stream_id, call.seq));
-        let body = json!({ "output_index": index, "item_id": id, "delta": more });
-        self.tell("response.function_call_arguments.delta", &body, out);
-    }
-
-    fn end_call(&mut self, id: &str, out: &mut Vec<u8>) {
-        let Some(at) = self.calls.iter().rposition(|call| call.id == id) else { return };
-        let call = self.calls.remove(at);
-        let item = Item::FunctionCall {
-            id: item_id("fc", self.run.stream_id, call.seq),
-            status: "completed",
-            call_id: &call.id,
-            name: &call.name,
-            arguments: &call.arguments,
-        };
-        self.finish_call(&call, &item, out);
-    }
-
-    /// What was not told of a call yet, and its end. One that broke off has no whole arguments.
-    fn finish_call(&mut self, call: &OpenCall, item: &Item<'_>, out: &mut Vec<u8>) {
-        let Item::FunctionCall { id, status, arguments, .. } = item else { return };
-        let rest = arguments.get(call.arguments.len()..).unwrap_or_default();
-        if !rest.is_empty() {
-            let body = json!({ "output_index": call.index, "item_id": id, "delta": rest });
-            self.tell("response.function_call_arguments.delta", &body, out);
+        let open: Vec<usize> = (0..self.answer.items.len()).filter(is_open).collect();
+        open.into_iter().for_each(|at| self.end_item(at, status, out));
+        let offered = &self.echo.offered;
+        let late = self.answer.items.iter().enumerate().filter(|(_, e)| is_late(e, offered));
+        let late: Vec<usize> = late.map(|(at, _)| at).collect();
+        for at in late {
+            self.begin_item(at, out);
+            self.text(at, 0, out);
+            self.end_item(at, status, out);
         }
-        if *status == "completed" {
-            let body = json!({ "output_index": call.index, "item_id": id, "name": call.name,
-            "arguments": arguments });
-            self.tell("response.function_call_arguments.done", &body, out);
-        }
-        let done = OfItem { output_index: call.index, item };
-        self.tell("response.output_item.done", &done, out);
     }
 }
 
@@ -407,6 +428,45 @@ struct OfPart<'a> {
     item_id: &'a str,
     content_index: u32,
     part: &'a TextPart<'a>,
+}
+
+/// A piece of a call.
+struct Piece<'a> {
+    index: u32,
+    item_id: &'a str,
+    name: &'a str,
+    delta: &'a str,
+}
+
+#[derive(Serialize)]
+struct CallDelta<'a> {
+    output_index: u32,
+    item_id: &'a str,
+    delta: &'a str,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Place<'a> {
+    output_index: u32,
+    item_id: &'a str,
+    summary_index: u32,
+}
+
+#[derive(Serialize)]
+struct SummaryPart<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    part: Summary<'a>,
+}
+
+#[derive(Serialize)]
+struct SummaryText<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
 }
 
 #[derive(Serialize)]

@@ -1,0 +1,444 @@
+//! What a run amounts to as a response: items in the order in which they began.
+//!
+//! The events of a stream and the object at its end are told from the same items, so that they say
+//! the same. What only OpenAI's models know (ids, encrypted reasoning, calls of built-in tools)
+//! comes in the native lane and is told as it came.
+
+use capstan_protocol::agui::Interrupt;
+use capstan_protocol::{
+    Close, Dialect, Event, NATIVE, NativeEvent, Payload, RawObject, StreamError, StreamPacket,
+};
+use serde_json::{Map, Value};
+
+use super::super::output::{INTERRUPT, Said, Source, block};
+use crate::face::reader::Fold;
+
+/// The items of a response, and how it ended.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) items: Vec<Entry>,
+    /// The text and the thoughts that are being said.
+    message: Option<usize>,
+    reasoning: Option<usize>,
+    /// What the provider says of the next item, beside what it says.
+    template: Template,
+    has_text: bool,
+    /// Members of the response that only the provider knows.
+    pub(super) more: Map<String, Value>,
+    pub(super) error: Option<Box<StreamError>>,
+    pub(super) close: Option<Close>,
+}
+
+/// An item.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The packet that began it.
+    pub(super) seq: u64,
+    pub(super) what: What,
+    /// What it says: a text, thoughts, arguments.
+    pub(super) text: String,
+    /// For each packet with text: its seq, and where its text ends.
+    marks: Vec<(u64, usize)>,
+    /// Sources of a text, each with its packet.
+    sources: Vec<(u64, Value)>,
+    /// Its members in the provider's own words, but for what it says.
+    pub(super) native: Template,
+    /// The packet that ended it.
+    done: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum What {
+    Message,
+    Reasoning,
+    Call {
+        id: String,
+        name: String,
+        /// The agent itself brought the result.
+        is_answered: bool,
+        /// The run asks a person.
+        is_question: bool,
+    },
+    /// CAP has no word for it.
+    Native,
+}
+
+/// An item in the provider's own words.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Template {
+    pub(super) members: Map<String, Value>,
+    /// Where its text belongs.
+    pub(super) text_at: Option<String>,
+}
+
+impl Template {
+    fn new(members: Map<String, Value>) -> Self {
+        Self { members, text_at: None }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    fn kind(&self) -> &str {
+        self.word("type")
+    }
+
+    pub(super) fn word(&self, name: &str) -> &str {
+        self.members.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// What a packet changed, by the place of the item.
+#[derive(Debug)]
+pub(super) enum Change {
+    Begun(usize),
+    /// Its text from here on is new.
+    Text(usize, usize),
+    /// Its source at this place is new.
+    Source(usize, usize),
+    Done(usize),
+    /// An event of the provider's about an item.
+    Event(usize, Map<String, Value>),
+}
+
+impl Entry {
+    pub(super) fn is_done(&self) -> bool {
+        self.done.is_some()
+    }
+
+    pub(super) fn sources(&self) -> impl Iterator<Item = &Value> {
+        self.sources.iter().map(|(_, source)| source)
+    }
+
+    pub(super) fn source(&self, at: usize) -> Option<&Value> {
+        self.sources.get(at).map(|(_, source)| source)
+    }
+
+    /// Whether a call can be acted upon. Some agents tell no end.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_done() || serde_json::from_str::<serde::de::IgnoredAny>(&self.text).is_ok()
+    }
+
+    /// The same, of which nothing was said yet.
+    pub(super) fn begun(&self) -> Self {
+        Self {
+            seq: self.seq,
+            what: self.what.clone(),
+            text: String::new(),
+            marks: Vec::new(),
+            sources: Vec::new(),
+            native: self.native.clone(),
+            done: None,
+        }
+    }
+
+    /// Drops what came after a packet.
+    fn reset(&mut self, after: u64) {
+        self.marks.retain(|(seq, _)| *seq <= after);
+        self.sources.retain(|(seq, _)| *seq <= after);
+        self.text.truncate(self.marks.last().map_or(0, |(_, end)| *end));
+        self.done = self.done.filter(|seq| *seq <= after);
+    }
+}
+
+impl Answer {
+    /// Takes a packet, and says what it changed.
+    pub(super) fn take(&mut self, packet: &StreamPacket, changes: &mut Vec<Change>) {
+        let seq = packet.seq;
+        match &packet.payload {
+            Payload::Delta(text) => self.say(seq, text, changes),
+            Payload::Event(raw) => self.event(seq, raw, changes),
+            Payload::Error(error) => self.error = Some(error.clone()),
+            Payload::Close(close) => self.close = Some(close.clone()),
+        }
+    }
+
+    fn event(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
+        match Said::of(raw) {
+            Said::Block(content) => self.say(seq, &block(&content, self.has_text), changes),
+            Said::Thought(text) => {
+                let at =
+                    self.reasoning.unwrap_or_else(|| self.begin(seq, What::Reasoning, changes));
+                self.reasoning = Some(at);
+                self.add(at, seq, &text, changes);
+            }
+            Said::Citations(sources) => self.cite(seq, &sources, changes),
+            Said::Call { id, name } => {
+                let (is_answered, is_question) = (false, false);
+                self.begin(seq, What::Call { id, name, is_answered, is_question }, changes);
+            }
+            Said::Arguments { id, more } => {
+                if let Some(at) = self.call(&id) {
+                    self.add(at, seq, &more, changes);
+                }
+            }
+            Said::End { id } => {
+                if let Some(at) = self.call(&id) {
+                    self.end(at, seq, changes);
+                }
+            }
+            Said::Result { id } => self.answered(&id),
+            Said::Interrupt(interrupt) => self.ask(seq, &interrupt, changes),
+            Said::Reset(reset) => self.reset(reset.after_seq),
+            Said::Other if raw.get().contains(NATIVE) => self.native(seq, raw, changes),
+            Said::Other => {}
+        }
+    }
+
+    fn say(&mut self, seq: u64, text: &str, changes: &mut Vec<Change>) {
+        if text.is_empty() {
+            return;
+        }
+        self.has_text = true;
+        let at = self.open_message(seq, changes);
+        self.add(at, seq, text, changes);
+    }
+
+    fn open_message(&mut self, seq: u64, changes: &mut Vec<Change>) -> usize {
+        self.end_reasoning(seq, changes);
+        let at = self.message.unwrap_or_else(|| self.begin(seq, What::Message, changes));
+        self.message = Some(at);
+        at
+    }
+
+    fn cite(&mut self, seq: u64, sources: &[Source], changes: &mut Vec<Change>) {
+        let at = self.open_message(seq, changes);
+        let Some(entry) = self.items.get_mut(at) else { return };
+        let chars = entry.text.chars().count();
+        for source in sources {
+            changes.push(Change::Source(at, entry.sources.len()));
+            entry.sources.push((seq, source.annotation(chars)));
+        }
+    }
+
+    fn begin(&mut self, seq: u64, what: What, changes: &mut Vec<Change>) -> usize {
+        let is_call = matches!(what, What::Call { .. });
+        let wanted: &[&str] = match &what {
+            What::Message => &["message"],
+            What::Reasoning => &["reasoning"],
+            What::Call { .. } => &["function_call", "custom_tool_call"],
+            What::Native => &[],
+        };
+        let native = match wanted.contains(&self.template.kind()) {
+            true => std::mem::take(&mut self.template),
+            false => Template::default(),
+        };
+        if is_call && !native.is_empty() {
+            self.end_message(seq, changes);
+        }
+        self.push(seq, what, native, changes)
+    }
+
+    fn push(&mut self, seq: u64, what: What, native: Template, changes: &mut Vec<Change>) -> usize {
+        if !matches!(what, What::Reasoning) {
+            self.end_reasoning(seq, changes);
+        }
+        let at = self.items.len();
+        let (text, marks, sources, done) = (String::new(), Vec::new(), Vec::new(), None);
+        self.items.push(Entry { seq, what, text, marks, sources, native, done });
+        changes.push(Change::Begun(at));
+        at
+    }
+
+    fn add(&mut self, at: usize, seq: u64, text: &str, changes: &mut Vec<Change>) {
+        let Some(entry) = self.items.get_mut(at).filter(|_| !text.is_empty()) else { return };
+        changes.push(Change::Text(at, entry.text.len()));
+        entry.text.push_str(text);
+        entry.marks.push((seq, entry.text.len()));
+    }
+
+    fn end(&mut self, at: usize, seq: u64, changes: &mut Vec<Change>) {
+        if let Some(entry) = self.items.get_mut(at).filter(|entry| !entry.is_done()) {
+            entry.done = Some(seq);
+            changes.push(Change::Done(at));
+        }
+    }
+
+    fn end_reasoning(&mut self, seq: u64, changes: &mut Vec<Change>) {
+        if let Some(at) = self.reasoning.take() {
+            self.end(at, seq, changes);
+        }
+    }
+
+    fn end_message(&mut self, seq: u64, changes: &mut Vec<Change>) {
+        if let Some(at) = self.message.take() {
+            self.end(at, seq, changes);
+        }
+    }
+
+    fn call(&self, wanted: &str) -> Option<usize> {
+        self.items.iter().rposition(
+            |entry| matches!(&entry.what, What::Call { id, .. } if id.as_str() == wanted),
+        )
+    }
+
+    fn answered(&mut self, wanted: &str) {
+        let at = self.call(wanted);
+        let entry = at.and_then(|at| self.items.get_mut(at));
+        if let Some(Entry { what: What::Call { is_answered, .. }, .. }) = entry {
+            *is_answered = true;
+        }
+    }
+
+    /// A question to a person is a call whose output is the answer. One about a call of the agent's
+    /// own stands for it.
+    fn ask(&mut self, seq: u64, interrupt: &Interrupt, changes: &mut Vec<Change>) {
+        if let Some(id) = &interrupt.tool_call_id {
+            self.answered(id);
+        }
+        let (id, name) = (interrupt.id.clone(), INTERRUPT.to_owned());
+        let what = What::Call { id, name, is_answered: false, is_question: true };
+        let at = self.push(seq, what, Template::default(), changes);
+        self.add(at, seq, &serde_json::to_string(interrupt).unwrap_or_default(), changes);
+        self.end(at, seq, changes);
+    }
+
+    fn reset(&mut self, after: u64) {
+        self.items.retain(|entry| entry.seq <= after);
+        self.items.iter_mut().for_each(|entry| entry.reset(after));
+        let is_open = |at: &usize| self.items.get(*at).is_some_and(|entry| !entry.is_done());
+        (self.message, self.reasoning) =
+            (self.message.filter(is_open), self.reasoning.filter(is_open));
+        self.has_text = self.items.iter().any(|e| matches!(e.what, What::Message));
+    }
+
+    /// What comes in the native lane.
+    fn native(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
+        let Ok(said) = serde_json::from_value::<NativeEvent>(Event::of(raw).data) else { return };
+        if said.origin.dialect != Dialect::OpenaiResponses {
+            return;
+        }
+        if let Some(Value::Object(part)) = said.part.map(|part| part.to_value()) {
+            self.part(seq, Template { members: part, text_at: said.text_at }, changes);
+        }
+        if let Some(Value::Object(event)) = said.event.map(|event| event.to_value()) {
+            self.native_event(seq, event, changes);
+        }
+    }
+
+    fn part(&mut self, seq: u64, part: Template, changes: &mut Vec<Change>) {
+        match part.kind() {
+            "reasoning" => {
+                let at =
+                    self.reasoning.unwrap_or_else(|| self.begin(seq, What::Reasoning, changes));
+                if let Some(entry) = self.items.get_mut(at) {
+                    entry.native = part;
+                }
+                self.reasoning = Some(at);
+                self.end_reasoning(seq, changes);
+            }
+            "message" => {
+                self.end_message(seq, changes);
+                self.template = part;
+            }
+            "function_call" | "custom_tool_call" => self.template = part,
+            _ => {
+                let at = self.by_id(part.word("id")).unwrap_or_else(|| {
+                    self.end_message(seq, changes);
+                    self.push(seq, What::Native, part.clone(), changes)
+                });
+                if let Some(entry) = self.items.get_mut(at) {
+                    entry.native = part;
+                }
+                self.end(at, seq, changes);
+            }
+        }
+    }
+
+    fn native_event(&mut self, seq: u64, mut event: Map<String, Value>, changes: &mut Vec<Change>) {
+        if let Some(Value::Object(response)) = event.remove("response") {
+            self.more = response;
+            return;
+        }
+        if let Some(Value::Object(item)) = event.remove("item") {
+            let item = Template::new(item);
+            if item.kind() == "reasoning" {
+                self.template = item;
+            } else {
+                self.end_message(seq, changes);
+                self.push(seq, What::Native, item, changes);
+            }
+            return;
+        }
+        let id = event.get("item_id").and_then(Value::as_str).unwrap_or_default();
+        if let Some(at) = self.by_id(id) {
+            changes.push(Change::Event(at, event));
+        }
+    }
+
+    /// The item that is being made under an id of the provider's.
+    fn by_id(&self, id: &str) -> Option<usize> {
+        let is_it =
+            |entry: &Entry| matches!(entry.what, What::Native) && entry.native.word("id") == id;
+        self.items.iter().rposition(is_it).filter(|_| !id.is_empty())
+    }
+}
+
+impl Fold for Answer {
+    fn take(&mut self, packet: &StreamPacket) {
+        self.take(packet, &mut Vec::new());
+    }
+
+    fn error(&self) -> Option<&StreamError> {
+        self.error.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_protocol::{Timestamp, event};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn answer(payloads: Vec<Payload>) -> Answer {
+        let mut answer = Answer::default();
+        for (seq, payload) in (1..).zip(payloads) {
+            let t = Timestamp::now();
+            Fold::take(&mut answer, &StreamPacket { stream_id: Uuid::nil(), seq, t, payload });
+        }
+        answer
+    }
+
+    fn said(kind: &str, data: Value) -> Payload {
+        Payload::Event(event::envelope(kind, &data).unwrap())
+    }
+
+    fn native(more: Value) -> Payload {
+        let mut data = json!({ "dialect": "openai-responses", "provider": "p", "model": "m" });
+        data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        said(NATIVE, data)
+    }
+
+    #[test]
+    fn thoughts_are_one_item_with_what_proves_it() {
+        let part = json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "x",
+            "summary": [{ "type": "summary_text", "text": null }] });
+        let answer = answer(vec![
+            said("THOUGHT_TRACE", json!({ "thought": "a" })),
+            said("THOUGHT_TRACE", json!({ "thought": "b" })),
+            native(json!({ "part": part, "text_at": "/summary/0/text" })),
+            Payload::Delta("Hi".into()),
+        ]);
+        let kinds: Vec<_> = answer.items.iter().map(|entry| entry.text.as_str()).collect();
+        assert_eq!(kinds, ["ab", "Hi"]);
+        assert!(answer.items[0].is_done() && !answer.items[1].is_done());
+        assert_eq!(answer.items[0].native.word("encrypted_content"), "x");
+    }
+
+    #[test]
+    fn a_reset_takes_back_what_followed_its_place() {
+        let answer = answer(vec![
+            Payload::Delta("a".into()),
+            said("THOUGHT_TRACE", json!({ "thought": "hm" })),
+            Payload::Delta("b".into()),
+            said("THOUGHT_TRACE", json!({ "thought": "no" })),
+            said(event::STREAM_RESET, json!({ "attempt": 2, "after_seq": 2 })),
+            Payload::Delta("c".into()),
+        ]);
+        let texts: Vec<_> = answer.items.iter().map(|entry| entry.text.as_str()).collect();
+        assert_eq!(texts, ["ac", "hm"]);
+    }
+}

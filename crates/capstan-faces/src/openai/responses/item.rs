@@ -1,0 +1,245 @@
+//! The items of a response as JSON: ours, or in the provider's own words.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::super::output::Offered;
+use super::super::parameters::INPUT;
+use super::answer::{Answer, Entry, What};
+
+/// One thing in an answer.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Item<'a> {
+    Message {
+        id: String,
+        status: &'static str,
+        role: &'static str,
+        content: Vec<TextPart<'a>>,
+    },
+    Reasoning {
+        id: String,
+        summary: Vec<Summary<'a>>,
+    },
+    FunctionCall {
+        id: String,
+        status: &'static str,
+        call_id: &'a str,
+        name: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<&'a str>,
+        arguments: &'a str,
+    },
+    CustomToolCall {
+        id: String,
+        status: &'static str,
+        call_id: &'a str,
+        name: &'a str,
+        input: Cow<'a, str>,
+    },
+    /// One that only OpenAI's models make, as it came.
+    #[serde(untagged)]
+    Native(Map<String, Value>),
+}
+
+impl Item<'_> {
+    pub(super) fn id(&self) -> &str {
+        match self {
+            Self::Message { id, .. }
+            | Self::Reasoning { id, .. }
+            | Self::FunctionCall { id, .. }
+            | Self::CustomToolCall { id, .. } => id,
+            Self::Native(members) => members.get("id").and_then(Value::as_str).unwrap_or_default(),
+        }
+    }
+}
+
+/// A text with its sources.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct TextPart<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    text: &'a str,
+    annotations: Vec<&'a Value>,
+    logprobs: [(); 0],
+}
+
+impl<'a> TextPart<'a> {
+    pub(super) fn new(text: &'a str, annotations: Vec<&'a Value>) -> Self {
+        Self { kind: "output_text", text, annotations, logprobs: [] }
+    }
+
+    pub(super) fn of(entry: &'a Entry) -> Self {
+        Self::new(&entry.text, entry.sources().collect())
+    }
+}
+
+/// Thoughts, in short.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Summary<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    text: &'a str,
+}
+
+impl<'a> Summary<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { kind: "summary_text", text }
+    }
+}
+
+/// All items in the order of their indices: as they began, then the calls of which it is known at
+/// the end only whose they are to answer.
+pub(super) fn items<'a>(
+    stream: Uuid,
+    answer: &'a Answer,
+    offered: &'a Offered,
+    status: &'static str,
+) -> Vec<Item<'a>> {
+    let all = answer.items.iter();
+    let early = all.clone().filter(|entry| is_streamed(entry, offered));
+    let late = all.filter(|entry| is_late(entry, offered));
+    early.chain(late).map(|entry| item(stream, entry, offered, status)).collect()
+}
+
+/// Whether an item is told as it is made. A call is if the caller offers its tool.
+pub(super) fn is_streamed(entry: &Entry, offered: &Offered) -> bool {
+    match &entry.what {
+        What::Call { name, is_question, .. } => {
+            !is_question && (offered.has(name) || !entry.native.is_empty())
+        }
+        What::Message | What::Reasoning | What::Native => true,
+    }
+}
+
+/// A call that is the caller's to answer, though its tool was not offered.
+pub(super) fn is_late(entry: &Entry, offered: &Offered) -> bool {
+    let is_open = matches!(entry.what, What::Call { is_answered: false, .. });
+    is_open && entry.is_complete() && !is_streamed(entry, offered)
+}
+
+/// An item in an answer of this status.
+pub(super) fn item<'a>(
+    stream: Uuid,
+    entry: &'a Entry,
+    offered: &'a Offered,
+    status: &'static str,
+) -> Item<'a> {
+    let status = status_of(entry, status);
+    match &entry.what {
+        What::Message => message(stream, entry, status),
+        What::Reasoning => reasoning(stream, entry),
+        What::Call { id, name, .. } => call(Place { stream, entry, status }, id, name, offered),
+        What::Native => Item::Native(entry.native.members.clone()),
+    }
+}
+
+fn status_of(entry: &Entry, status: &'static str) -> &'static str {
+    let is_call = matches!(entry.what, What::Call { .. });
+    let is_over = entry.is_done() || status == "completed";
+    match status {
+        _ if is_over && (!is_call || entry.is_complete()) => "completed",
+        "completed" => "incomplete",
+        status => status,
+    }
+}
+
+fn message<'a>(stream: Uuid, entry: &'a Entry, status: &'static str) -> Item<'a> {
+    let id = id_of_entry("msg", stream, entry);
+    // While it is being said its parts are told one by one.
+    let is_begun = !entry.text.is_empty() || entry.sources().next().is_some();
+    let content = if is_begun { vec![TextPart::of(entry)] } else { Vec::new() };
+    if entry.native.is_empty() {
+        return Item::Message { id, status, role: "assistant", content };
+    }
+    let mut members = entry.native.members.clone();
+    members.insert("id".into(), id.into());
+    members.insert("status".into(), status.into());
+    members.insert("content".into(), serde_json::to_value(content).unwrap_or_default());
+    Item::Native(members)
+}
+
+fn reasoning(stream: Uuid, entry: &Entry) -> Item<'_> {
+    if entry.native.is_empty() {
+        let is_begun = !entry.text.is_empty();
+        let summary = if is_begun { vec![Summary::new(&entry.text)] } else { Vec::new() };
+        return Item::Reasoning { id: item_id("rs", stream, entry.seq), summary };
+    }
+    let mut members = Value::Object(entry.native.members.clone());
+    let place = entry.native.text_at.as_deref().and_then(|at| members.pointer_mut(at));
+    if let Some(place) = place {
+        *place = entry.text.as_str().into();
+    }
+    let Value::Object(members) = members else { return Item::Native(Map::new()) };
+    Item::Native(members)
+}
+
+/// Where a call stands, and how.
+struct Place<'a> {
+    stream: Uuid,
+    entry: &'a Entry,
+    status: &'static str,
+}
+
+fn call<'a>(place: Place<'a>, call_id: &'a str, name: &'a str, offered: &'a Offered) -> Item<'a> {
+    let Place { stream, entry, status } = place;
+    if !entry.native.is_empty() {
+        let is_custom = entry.native.word("type") == "custom_tool_call";
+        let mut members = entry.native.members.clone();
+        let prefix = if is_custom { "ctc" } else { "fc" };
+        members.insert("id".into(), id_of_entry(prefix, stream, entry).into());
+        members.insert("status".into(), status.into());
+        members.insert("call_id".into(), call_id.into());
+        let said = if is_custom { "input" } else { "arguments" };
+        members.insert(said.into(), entry.text.as_str().into());
+        return Item::Native(members);
+    }
+    let tool = offered.tool(name);
+    let name = tool.map_or(name, |tool| &tool.name);
+    if tool.is_some_and(|tool| tool.is_free_text) {
+        let (id, input) = (item_id("ctc", stream, entry.seq), free_text(&entry.text));
+        return Item::CustomToolCall { id, status, call_id, name, input };
+    }
+    let namespace = tool.and_then(|tool| tool.namespace.as_deref());
+    let (id, arguments) = (item_id("fc", stream, entry.seq), entry.text.as_str());
+    Item::FunctionCall { id, status, call_id, name, namespace, arguments }
+}
+
+/// What a model wrote for a tool of free text, out of the function that the tool became.
+fn free_text(arguments: &str) -> Cow<'_, str> {
+    let members: Option<Map<String, Value>> = serde_json::from_str(arguments).ok();
+    match members.and_then(|mut members| members.remove(INPUT)) {
+        Some(Value::String(input)) => input.into(),
+        Some(_) | None => arguments.into(),
+    }
+}
+
+/// The id under which an item is told.
+pub(super) fn entry_id(stream: Uuid, entry: &Entry, offered: &Offered) -> String {
+    let kind = match &entry.what {
+        What::Message => "msg",
+        What::Reasoning => "rs",
+        What::Call { name, .. } => {
+            let is_custom = entry.native.word("type") == "custom_tool_call";
+            let is_free_text = offered.tool(name).is_some_and(|tool| tool.is_free_text);
+            if is_custom || is_free_text { "ctc" } else { "fc" }
+        }
+        What::Native => "item",
+    };
+    id_of_entry(kind, stream, entry)
+}
+
+/// The provider's id, or ours.
+fn id_of_entry(kind: &str, stream: Uuid, entry: &Entry) -> String {
+    let own = Some(entry.native.word("id")).filter(|id| !id.is_empty());
+    own.map_or_else(|| item_id(kind, stream, entry.seq), str::to_owned)
+}
+
+/// The same whenever it is told: the packet that began the item.
+pub(super) fn item_id(kind: &str, stream: Uuid, seq: u64) -> String {
+    format!("{kind}_{}_{seq}", stream.simple())
+}
