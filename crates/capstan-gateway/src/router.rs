@@ -83,7 +83,7 @@ fn of_page() -> Routes<Pages> {
     Routes::default().get("/", page::index, &page::INDEX).merge(of_assets())
 }
 
-fn of_docs() -> Routes<()> {
+fn of_docs() -> Routes<docs::Document> {
     Routes::default()
         .get("/openapi.json", docs::openapi, &docs::OPENAPI)
         .get("/docs", docs::page, &docs::PAGE)
@@ -175,7 +175,7 @@ fn for_all(services: &Services) -> Router {
         .route_layer(from_fn_with_state(forwarding.clone(), replica_forwarding::pass_on))
         .route_layer(from_fn_with_state(access.clone(), access::authenticate));
     let open = of_errors()
-        .merge(of_docs())
+        .merge(of_docs().with_state(openapi as docs::Document))
         .merge(of_monitor().with_state(services.monitor.clone()))
         .merge(list_of_replicas().with_state(access.clone()))
         .merge(of_page().with_state(services.pages.clone()));

@@ -9,7 +9,7 @@ use std::ops::Range;
 use capstan_protocol::{Event, RawObject};
 use serde_json::Value;
 
-use super::text_diff::{Met, TextDiff};
+use super::text_diff::{Forgotten, Met, TextDiff};
 
 /// Text that is kept of a run, and as much of its events. Longer answers are rare, and many may be
 /// under way at once.
@@ -50,10 +50,6 @@ pub(super) enum Again {
     Thought(String, Option<RawObject>),
     Event(RawObject),
 }
-
-/// What would have to be known is not kept any more.
-#[derive(Debug)]
-pub(super) struct Forgotten;
 
 impl AttemptDiff {
     /// `compares` if another attempt may come.

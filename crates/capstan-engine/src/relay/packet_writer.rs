@@ -14,12 +14,13 @@ use capstan_protocol::{
 };
 
 use self::thoughts::is_thought;
-use super::attempt_diff::{Again, Forgotten};
+use super::attempt_diff::Again;
 use super::call_event::TOOL_CALL;
 use super::frame_encoder::FrameEncoder;
 use super::native_log::NativeLog;
 use super::run_summary::RunSummary;
 use super::sent_log::SentLog;
+use super::text_diff::Forgotten;
 use super::text_diff::Met;
 use crate::Engine;
 

@@ -7,8 +7,11 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::ops::Range;
 
-use super::attempt_diff::Forgotten;
 use super::marks::{Mark, Marks};
+
+/// What would have to be known is not kept any more.
+#[derive(Debug)]
+pub(super) struct Forgotten;
 
 /// What was sent of a text so far, and how far the present attempt agrees with it.
 pub(super) struct TextDiff {

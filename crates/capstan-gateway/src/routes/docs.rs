@@ -1,10 +1,12 @@
 //! `/openapi.json` for machines, `/docs` for people: the same description of the routes.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
+use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::{HeaderName, header};
+use serde_json::Value;
 
 use crate::html;
 use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
@@ -36,20 +38,24 @@ pub(crate) const STYLE: Row = Row {
     ..Row::NONE
 };
 
+/// The description, as the router makes it of all routes.
+pub(crate) type Document = fn() -> Value;
+
 /// Neither depends on the settings, so each is made once.
-static DOCUMENT: LazyLock<Bytes> =
-    LazyLock::new(|| serde_json::to_vec(&crate::openapi()).unwrap_or_default().into());
-static PAGE_TEXT: LazyLock<Bytes> =
-    LazyLock::new(|| html::text("Capstan: all routes", &openapi::page(&crate::openapi())).into());
+static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
+static PAGE_TEXT: OnceLock<Bytes> = OnceLock::new();
 
 const HOUR: (HeaderName, &str) = (header::CACHE_CONTROL, "max-age=3600");
 
-pub(crate) async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone()).into_response()
+pub(crate) async fn openapi(State(document): State<Document>) -> Response {
+    let text = || serde_json::to_vec(&document()).unwrap_or_default().into();
+    let text = DOCUMENT.get_or_init(text).clone();
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-pub(crate) async fn page() -> Response {
-    html::response(PAGE_TEXT.clone())
+pub(crate) async fn page(State(document): State<Document>) -> Response {
+    let text = || html::text("Capstan: all routes", &openapi::page(&document())).into();
+    html::response(PAGE_TEXT.get_or_init(text).clone())
 }
 
 pub(crate) async fn style() -> Response {
