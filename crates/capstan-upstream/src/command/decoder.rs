@@ -434,6 +434,8 @@ fn warning(error: &AssistantError) -> Output {
 fn blocks(blocks: &[Block], out: &mut Vec<Output>) {
     for block in blocks {
         match block {
+            // Of some thoughts only a signature is shown.
+            Block::Thinking(thought) if thought.is_empty() => {}
             Block::Thinking(thought) => {
                 let trace = ThoughtTrace { thought: thought.clone() };
                 out.extend(make(PresentationEventType::ThoughtTrace.as_str(), &trace));

@@ -4,7 +4,8 @@
 //! Nothing of it is installed by us: `CAPSTAN_AGENT_CLI` names the program, or `claude` is in
 //! `PATH`.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
@@ -40,9 +41,9 @@ struct Provider {
 }
 
 impl Provider {
-    fn start() -> Self {
+    fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
-        command.args(["fake-provider", "--listen", "127.0.0.1:0"]);
+        command.args(["fake-provider", "--listen", "127.0.0.1:0"]).args(arguments);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -101,7 +102,7 @@ fn chat(server: &Server, agent: &str) -> Output {
 fn soak_a_real_agent_cli_answers_fails_in_types_and_is_told_once() {
     let cli = cli();
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let provider = Provider::start();
+    let provider = Provider::start(&[]);
     let of =
         |name: &str, model: &str, rest| agent(name, model, rest, &cli, home.path(), &provider.url);
     let ways = [
@@ -133,4 +134,59 @@ fn soak_a_real_agent_cli_answers_fails_in_types_and_is_told_once() {
         // What the CLI itself says of it, its hosts included, is for the log.
         assert!(told.contains(code) && !told.contains("127.0.0.1"), "{fault}: {told}");
     }
+}
+
+/// A model that refuses and one that answers for it; a stream that is cut after a text was shown.
+const SCRIPT: &str = r#"
+unique_ids = true
+[answer]
+text = "Here it is, word by word, as you wanted it."
+[[replies]]
+model = "claude-opus-5"
+answer = { text = "First I would", refusal = "cyber" }
+[[faults]]
+model = "claude-sonnet-5"
+fault = "close-mid-stream"
+at = "mid-text"
+when = "1"
+"#;
+
+#[test]
+#[ignore = "soak: needs an agent CLI"]
+fn soak_what_a_real_agent_cli_takes_back_is_seen_by_nobody() {
+    const WHOLE: &str = "Here it is, word by word, as you wanted it.\n";
+    let cli = cli();
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let script = folder.path().join("script.toml");
+    std::fs::write(&script, SCRIPT).unwrap();
+    let provider = Provider::start(&["--script", script.to_str().unwrap()]);
+    let of =
+        |name: &str, model: &str| agent(name, model, ("", ""), &cli, home.path(), &provider.url);
+    let file = of("refused", "claude-opus-5") + &of("cut", "claude-sonnet-5");
+    std::fs::write(folder.path().join("capstan.toml"), file).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let server = Server::start_with(folder.path(), &[("PATH", &path)]);
+    let cut = chat(&server, "cut");
+    assert_eq!(String::from_utf8_lossy(&cut.stdout), WHOLE, "{cut:?}");
+    // The CLI lets the model try once more by itself; what it said first stands.
+    let refused = ask_whole(&server, "refused");
+    assert!(refused.contains(r#""text":"First I would\n\nHere it is, word by word"#), "{refused}");
+    assert!(refused.contains(r#""model":"claude-opus-4-8""#), "{refused}");
+}
+
+/// The answer in one object, for which nothing was shown that has to be taken back.
+fn ask_whole(server: &Server, agent: &str) -> String {
+    let made = Command::new(env!("CARGO_BIN_EXE_capstan")).args(["request", "Do it"]).output();
+    let body = String::from_utf8(made.unwrap().stdout).unwrap();
+    let host = server.url.trim_start_matches("http://");
+    let mut socket = TcpStream::connect(host).unwrap();
+    let head = format!(
+        "POST /v1/agents/{agent}/assist HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
+         accept: application/json\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all((head + &body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
 }
