@@ -10,6 +10,7 @@ mod content;
 mod errors;
 mod members;
 mod models;
+mod native;
 mod output;
 mod parameters;
 mod passthrough;

@@ -13,6 +13,7 @@ use capstan_protocol::{
 };
 use serde_json::{Map, Value, json};
 
+use super::native::Native;
 use super::parameters::ToolSpec;
 use crate::face::reader::Fold;
 
@@ -22,6 +23,7 @@ pub(super) struct Output {
     pub(super) message: Option<Message>,
     pub(super) thoughts: Vec<Thought>,
     calls: Vec<Call>,
+    pub(super) native: Native,
     pub(super) error: Option<Box<StreamError>>,
     pub(super) close: Option<Close>,
 }
@@ -163,7 +165,8 @@ impl Output {
             }
             Said::Interrupt(interrupt) => self.ask(seq, &interrupt),
             Said::Reset(reset) => self.reset(reset.after_seq),
-            Said::Citations(_) | Said::Other => {}
+            Said::Other => self.native.take(raw),
+            Said::Citations(_) => {}
         }
     }
 

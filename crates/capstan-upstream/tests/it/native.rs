@@ -361,3 +361,36 @@ async fn another_protocols_calls_come_back_as_the_tools_that_were_offered() {
     assert_eq!((&output[1]["name"], &output[1]["namespace"]), (&json!("now"), &json!("clock")));
     assert_eq!(told.matches("event: response.custom_tool_call_input.delta").count(), 1);
 }
+
+fn chat_with_signatures() -> Vec<Value> {
+    let call = json!([{ "index": 0, "id": "c1", "type": "function",
+        "function": { "name": "f", "arguments": "{}" },
+        "extra_content": { "google": { "thought_signature": "sig" } } }]);
+    let delta = |delta: Value| json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] });
+    vec![
+        delta(json!({ "reasoning_content": "Hm." })),
+        delta(json!({ "reasoning_details": [{ "type": "reasoning.encrypted", "data": "x" }] })),
+        delta(json!({ "tool_calls": call })),
+        json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "tool_calls" }],
+            "usage": {} }),
+    ]
+}
+
+#[tokio::test]
+async fn a_chat_gets_the_signatures_that_it_has_to_bring_back() {
+    let provider = provider(chat_with_signatures).await;
+    let config = json!({ "model": "m", "url": provider.url });
+    let mut sent = chat();
+    let told = ask("openai", config.clone(), "/v1/chat/completions", &sent).await;
+    for piece in [r#""reasoning_content":"Hm.""#, r#""data":"x""#, r#""thought_signature":"sig""#] {
+        assert_eq!(told.matches(piece).count(), 1, "{piece}: {told}");
+    }
+    sent["stream"] = json!(false);
+    sent["stream_options"] = Value::Null;
+    let told = ask("openai", config, "/v1/chat/completions", &sent).await;
+    let whole: Value = serde_json::from_str(&told).unwrap();
+    let message = &whole["choices"][0]["message"];
+    let signature = &message["tool_calls"][0]["extra_content"]["google"]["thought_signature"];
+    assert_eq!((signature, &message["reasoning_content"]), (&json!("sig"), &json!("Hm.")));
+    assert_eq!(message["reasoning_details"][0]["data"], "x", "{told}");
+}

@@ -6,7 +6,9 @@ use capstan_journal::Run;
 use capstan_protocol::{Close, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
+use super::super::native::Native;
 use super::super::output::{Call, Output, Usage};
 use crate::face::reader::Whole;
 
@@ -39,6 +41,9 @@ struct Message<'a> {
     refusal: Option<()>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ToolCall<'a>>,
+    /// What only the provider understands of it.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 /// A call that the caller is to answer, in its next request.
@@ -48,6 +53,9 @@ pub(super) struct ToolCall<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     function: Function<'a>,
+    /// What only the provider understands of it.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -57,9 +65,9 @@ struct Function<'a> {
 }
 
 impl<'a> ToolCall<'a> {
-    fn of(call: &'a Call) -> Self {
+    fn of(call: &'a Call, native: &Native) -> Self {
         let function = Function { name: &call.name, arguments: &call.arguments };
-        Self { id: &call.id, kind: "function", function }
+        Self { id: &call.id, kind: "function", function, more: native.of_call(&call.id) }
     }
 }
 
@@ -72,7 +80,10 @@ pub(super) struct CallPiece<'a> {
     id: Option<&'a str>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
-    function: FunctionPiece<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<FunctionPiece<'a>>,
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -85,11 +96,18 @@ struct FunctionPiece<'a> {
 impl<'a> CallPiece<'a> {
     pub(super) fn first(index: usize, id: &'a str, name: &'a str, arguments: &'a str) -> Self {
         let function = FunctionPiece { name: Some(name), arguments };
-        Self { index, id: Some(id), kind: Some("function"), function }
+        let (id, kind, function) = (Some(id), Some("function"), Some(function));
+        Self { index, id, kind, function, more: Map::new() }
     }
 
     pub(super) fn more(index: usize, arguments: &'a str) -> Self {
-        Self { index, id: None, kind: None, function: FunctionPiece { name: None, arguments } }
+        let function = Some(FunctionPiece { name: None, arguments });
+        Self { index, id: None, kind: None, function, more: Map::new() }
+    }
+
+    /// What only the provider understands of it.
+    pub(super) fn native(index: usize, more: Map<String, Value>) -> Self {
+        Self { index, id: None, kind: None, function: None, more }
     }
 }
 
@@ -128,13 +146,15 @@ impl From<Usage> for TokenUsage {
 impl<'a> Completion<'a> {
     pub(super) fn of(whole: &'a Whole<Output>) -> Self {
         let (run, output) = (&whole.run, &whole.transcript);
-        let tool_calls: Vec<_> = output.calls().map(ToolCall::of).collect();
+        let tool_calls: Vec<_> =
+            output.calls().map(|call| ToolCall::of(call, &output.native)).collect();
         let finish_reason = finish_reason(output.close.as_ref(), !tool_calls.is_empty());
         // Calls alone have no text; an answer always does.
         let content = Some(output.text()).filter(|text| !text.is_empty() || tool_calls.is_empty());
         let reasoning_content = output.reasoning();
         let role = "assistant";
-        let message = Message { role, content, reasoning_content, refusal: None, tool_calls };
+        let (refusal, more) = (None, output.native.of_message());
+        let message = Message { role, content, reasoning_content, refusal, tool_calls, more };
         Self {
             id: id_of(run),
             object: "chat.completion",
@@ -182,6 +202,8 @@ pub(super) struct Delta<'a> {
     pub(super) reasoning_content: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tool_calls: Vec<CallPiece<'a>>,
+    #[serde(flatten)]
+    pub(super) more: Map<String, Value>,
 }
 
 /// The id of an answer: the same whenever it is told.

@@ -6,8 +6,10 @@ use capstan_journal::{Frames, JournalError, Run, RunState};
 use capstan_protocol::{
     Close, ErrorSeverity, Exposure, Fault, FaultKind, Payload, StreamError, sse,
 };
+use serde_json::{Map, Value};
 
 use super::super::errors::{ApiError, ErrorBody};
+use super::super::native::delta_of;
 use super::super::output::{Offered, Output, Said, Usage, block};
 use super::completion::{CallPiece, Chunk, ChunkChoice, Delta, finish_reason, id_of, seconds};
 use crate::face::FaceContext;
@@ -100,6 +102,23 @@ impl ChatWriter {
         }
     }
 
+    /// What only the provider understands of a piece.
+    fn native(&self, mut delta: Map<String, Value>, out: &mut Vec<u8>) {
+        let calls = delta.remove("tool_calls");
+        let calls = calls.as_ref().and_then(Value::as_array).into_iter().flatten();
+        let tool_calls = calls.filter_map(Value::as_object).filter_map(|call| {
+            let id = call.get("id").and_then(Value::as_str)?;
+            let index = self.calls.iter().rposition(|known| known == id)?;
+            let more = call.iter().filter(|(name, _)| *name != "id");
+            let more = more.map(|(name, value)| (name.clone(), value.clone())).collect();
+            Some(CallPiece::native(index, more))
+        });
+        let tool_calls: Vec<_> = tool_calls.collect();
+        if !(tool_calls.is_empty() && delta.is_empty()) {
+            self.chunk(Delta { tool_calls, more: delta, ..Delta::default() }, None, out);
+        }
+    }
+
     /// Takes frames up to the end of the answer, if it is among them.
     fn tell(&mut self, frames: &Frames, out: &mut Vec<u8>) -> Option<End> {
         for packet in frames.iter().filter_map(sse::decode_packet) {
@@ -122,8 +141,10 @@ impl ChatWriter {
                     Said::Interrupt(_)
                     | Said::Citations(_)
                     | Said::End { .. }
-                    | Said::Result { .. }
-                    | Said::Other => {}
+                    | Said::Result { .. } => {}
+                    Said::Other => {
+                        delta_of(&raw).into_iter().for_each(|delta| self.native(delta, out));
+                    }
                 },
                 Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
                     return Some(End::Failed(of_stream(*error)));
@@ -159,7 +180,7 @@ impl ChatWriter {
         &self,
         close: &Close,
         output: &Output,
-        usage: Option<&serde_json::Map<String, serde_json::Value>>,
+        usage: Option<&Map<String, Value>>,
         out: &mut Vec<u8>,
     ) {
         let late = (self.calls.len()..).zip(output.late(&self.offered));
