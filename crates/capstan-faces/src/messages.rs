@@ -198,11 +198,7 @@ impl Face for Messages {
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let run = opening.run;
-        let telling = Telling::new(
-            run,
-            opening.posted.map(offered).unwrap_or_default(),
-            behind(opening.parts),
-        );
+        let telling = telling(run, opening.posted, opening.parts);
         let taken_back = TakenBack::of(cx, run).await?;
         let heard = self.heard.by(run.stream_id, peer_of(opening.parts));
         let exposure = cx.engine.settings.exposure;
@@ -229,7 +225,7 @@ impl Messages {
         run: &Run,
     ) -> Result<Response, Fault> {
         let followed = reader::follow::<Packets>(cx, run).await?;
-        let telling = Telling::new(run, offered(request.ask), behind(request.parts));
+        let telling = telling(run, Some(request.ask), request.parts);
         match followed.told(|whole| whole::message(&whole.transcript, telling)) {
             Some(Ok(message)) => Ok(whole::response(message)),
             Some(Err(End::Stopped)) => Ok(errors::stopped()),
@@ -302,6 +298,13 @@ fn repeat_hash(headers: &HeaderMap, body: &[u8]) -> [u8; 32] {
 
 fn has_session(parts: &Parts) -> bool {
     parts.headers.contains_key(routes::SESSION.name)
+}
+
+/// The answer of a run, as a request gets it.
+fn telling(run: &Run, posted: Option<&Ask>, parts: &Parts) -> Telling {
+    let telling = Telling::new(run, posted.map(offered).unwrap_or_default(), behind(parts));
+    let is_repeat = parts.extensions.get().is_some_and(repeats::Held::is_repeat);
+    if is_repeat { telling.renamed() } else { telling }
 }
 
 /// So many blocks of the answer the client has.

@@ -183,7 +183,12 @@ impl Block {
     }
 
     fn is_thinking(&self) -> bool {
-        let kind = self.start.get("type").and_then(Value::as_str);
-        kind.is_some_and(|kind| kind.ends_with("thinking"))
+        is_thought(&self.start)
     }
+}
+
+/// Whether a block holds what the model thought, readable or not.
+pub(super) fn is_thought(block: &Value) -> bool {
+    let kind = block.get("type").and_then(Value::as_str);
+    kind.is_some_and(|kind| kind.ends_with("thinking"))
 }

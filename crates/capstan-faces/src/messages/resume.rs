@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use serde_json::Value;
 
+use super::blocks::is_thought;
 use super::request;
 use super::telling::Telling;
 use super::whole::{self, Packets};
@@ -49,6 +50,8 @@ pub(super) async fn find(
     let (mut cut, mut later) = (CutOff::of(body), Vec::new());
     // What was cut may itself have been the rest of an answer.
     while let Some(CutOff { body, mut seen }) = cut {
+        // The rest of an answer begins with the thoughts of its beginning.
+        later.retain(|block| !is_thought(block) || !seen.iter().any(|seen| is_same(seen, block)));
         seen.append(&mut later);
         let hash = repeat_hash(&parts.headers, &body);
         let found = repeats::repeated(cx, &caller.tenant, parts, hash, NAME, &may_repeat).await;

@@ -11,6 +11,7 @@ use capstan_protocol::{
     NATIVE, Payload, StreamError, StreamPacket,
 };
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::blocks::{Blocks, Kind, Shown};
 use super::event::{Event, Piece, Sink};
@@ -19,6 +20,8 @@ use super::event::{Event, Piece, Sink};
 pub(super) struct Telling {
     /// What a message is called whose provider gives it no id.
     id: String,
+    /// Whether it is called so in any case.
+    is_renamed: bool,
     model: String,
     /// The caller's tools.
     offered: HashSet<String>,
@@ -63,6 +66,7 @@ impl Telling {
     pub(super) fn new(run: &Run, offered: HashSet<String>, behind: usize) -> Self {
         Self {
             id: format!("msg_{}", run.stream_id.simple()),
+            is_renamed: false,
             model: run.agent.clone(),
             offered,
             blocks: Blocks::behind(behind),
@@ -74,6 +78,12 @@ impl Telling {
             is_repeating: false,
             last: 0,
         }
+    }
+
+    /// Under an id of its own. Claude Code joins what has the same id: what it has of an answer
+    /// that was cut, and the same once more.
+    pub(super) fn renamed(self) -> Self {
+        Self { id: format!("msg_{}", Uuid::now_v7().simple()), is_renamed: true, ..self }
     }
 
     /// Takes the next packet; says how the answer ends if it does.
@@ -111,6 +121,9 @@ impl Telling {
         };
         if let Some(members) = start.as_object_mut() {
             members.insert("content".into(), json!([]));
+            if self.is_renamed {
+                members.insert("id".into(), self.id.as_str().into());
+            }
         }
         sink.take(Event::MessageStart { message: &start });
     }

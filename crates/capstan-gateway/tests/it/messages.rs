@@ -363,11 +363,16 @@ async fn a_finished_answer_is_told_again_only_if_it_may_have_been_lost() {
     let session = [(SESSION, "s1")];
     let first = post(&server, &body, &session).await;
     let stream = stream_of(&first);
-    let said = first.text().await.unwrap();
+    let mut said = told(first).await;
     // On another connection, as after a cut.
     let lost = post(&server, &body, &session).await;
     assert_eq!(stream_of(&lost), stream);
-    assert_eq!(lost.text().await.unwrap(), said, "byte by byte");
+    let mut again = told(lost).await;
+    // Claude Code joins what has the same id: what it has of the first one, and all of it again.
+    let ids = [&mut said, &mut again].map(|told| told[0]["message"]["id"].take());
+    assert_ne!(ids[0], ids[1]);
+    assert!(ids.iter().all(|id| id.as_str().is_some_and(|id| id.starts_with("msg_"))), "{ids:?}");
+    assert_eq!(again, said);
     // By the same connection nobody asks again before the answer was read.
     let client = client();
     let ask = async || {

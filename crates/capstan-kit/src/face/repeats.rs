@@ -35,6 +35,11 @@ impl Held {
     fn hold(&self, reading: ReaderGuard) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
     }
+
+    /// Whether its request repeats another one.
+    pub(crate) fn is_repeat(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
 }
 
 pub const KEY: Header = Header {
