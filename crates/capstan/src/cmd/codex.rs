@@ -13,6 +13,10 @@ const PROGRAM: Program = Program { name: "codex", install: "npm install -g @open
 /// The name of the provider in Codex's configuration.
 const PROVIDER: &str = "capstan";
 
+/// So long Codex waits for a silent answer, in milliseconds. Its own five minutes are short for a
+/// run that waits for its provider: it does not take heartbeats for signs of life.
+const IDLE_TIMEOUT: i64 = 30 * 60 * 1000;
+
 /// The variable from which Codex takes the key.
 const KEY: &str = "CAPSTAN_KEY";
 
@@ -40,7 +44,7 @@ impl Args {
         }
         self.launch.start(&PROGRAM, |command| {
             for (name, value) in self.settings(&agent) {
-                command.arg("-c").arg(format!("{name}={}", Value::from(value)));
+                command.arg("-c").arg(format!("{name}={value}"));
             }
             if let Some(key) = self.launch.key() {
                 command.env(KEY, key);
@@ -49,9 +53,9 @@ impl Args {
     }
 
     /// Keys of Codex's configuration, those of the provider last.
-    fn settings(&self, agent: &str) -> Vec<(String, String)> {
+    fn settings(&self, agent: &str) -> Vec<(String, Value)> {
         let top = [("model", agent), ("model_provider", PROVIDER)];
-        let top = top.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let top = top.map(|(name, value)| (name.to_owned(), value.into()));
         let of_provider = self.of_provider();
         let nested = of_provider
             .into_iter()
@@ -60,14 +64,15 @@ impl Args {
     }
 
     /// A provider without `env_key` sends no key.
-    fn of_provider(&self) -> Vec<(&'static str, String)> {
+    fn of_provider(&self) -> Vec<(&'static str, Value)> {
         let mut settings = vec![
-            ("name", "Capstan".to_owned()),
-            ("base_url", format!("{}/v1", self.launch.url())),
-            ("wire_api", "responses".to_owned()),
+            ("name", "Capstan".into()),
+            ("base_url", format!("{}/v1", self.launch.url()).into()),
+            ("wire_api", "responses".into()),
+            ("stream_idle_timeout_ms", IDLE_TIMEOUT.into()),
         ];
         if self.launch.key().is_some() {
-            settings.push(("env_key", KEY.to_owned()));
+            settings.push(("env_key", KEY.into()));
         }
         settings
     }
@@ -77,7 +82,7 @@ impl Args {
         writeln!(out, "model = {}\nmodel_provider = \"{PROVIDER}\"", Value::from(agent))?;
         writeln!(out, "\n[model_providers.{PROVIDER}]")?;
         for (name, value) in self.of_provider() {
-            writeln!(out, "{name} = {}", Value::from(value))?;
+            writeln!(out, "{name} = {value}")?;
         }
         Ok(ExitCode::SUCCESS)
     }

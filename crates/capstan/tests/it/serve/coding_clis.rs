@@ -116,6 +116,7 @@ fn codex_starts_with_the_gateway_as_its_provider() {
         "<model_provider=\"capstan\">",
         &base,
         "<model_providers.capstan.wire_api=\"responses\">",
+        "<model_providers.capstan.stream_idle_timeout_ms=1800000>",
         "<model_providers.capstan.env_key=\"CAPSTAN_KEY\">",
         "CAPSTAN_KEY=sk_mine",
     ] {
