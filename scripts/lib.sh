@@ -237,6 +237,13 @@ npm_ci() {
   (cd web && npm ci --silent --no-audit --no-fund) && cp web/package-lock.json "$stamp"
 }
 
+# have_clis: Claude Code and Codex, which tests/coding-clis/package-lock.json names; 760 MB.
+have_clis() {
+  local stamp=tests/coding-clis/node_modules/.capstan-lock lock=tests/coding-clis/package-lock.json
+  cmp -s $lock $stamp && return
+  npm --prefix tests/coding-clis ci --silent --no-audit --no-fund && cp $lock $stamp
+}
+
 # page: builds the playground that the binary embeds, if its sources are newer than what was built.
 page() {
   local built=web/playground/dist/index.html

@@ -41,6 +41,14 @@ export function startChaos(target, faults) {
   return start(["chaos", "--listen", "127.0.0.1:0", "--to", target, ...faults]);
 }
 
+/**
+ * Starts `capstan fake-provider`.
+ * @param {string[]} args
+ */
+export function startFakeProvider(args) {
+  return start(["fake-provider", "--listen", "127.0.0.1:0", ...args]);
+}
+
 /** @param {string[]} args @param {Record<string, string>} more */
 async function start(args, config = "", more = {}) {
   if (!existsSync(binary))
