@@ -37,7 +37,7 @@ impl Held {
     }
 
     /// Whether its request repeats another one.
-    pub(crate) fn is_repeat(&self) -> bool {
+    pub fn is_repeat(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 }
