@@ -304,7 +304,7 @@ fn has_session(parts: &Parts) -> bool {
 fn telling(run: &Run, posted: Option<&Ask>, parts: &Parts) -> Telling {
     let telling = Telling::new(run, posted.map(offered).unwrap_or_default(), behind(parts));
     let is_repeat = parts.extensions.get().is_some_and(repeats::Held::is_repeat);
-    if is_repeat { telling.renamed() } else { telling }
+    if is_repeat && has_session(parts) { telling.renamed() } else { telling }
 }
 
 /// So many blocks of the answer the client has.
