@@ -13,12 +13,10 @@ export const ANSWER = "The file is written.";
 const tools = {
   claude: {
     offers: "Write",
-    signed: true,
     arguments: (file) => ({ file_path: file, content: CONTENT }),
   },
   codex: {
     offers: "exec_command",
-    signed: false,
     arguments: (file) => ({ cmd: `printf '${CONTENT.replace("\n", "\\n")}' > '${file}'` }),
   },
 };
@@ -33,7 +31,7 @@ offers = "${tool.offers}"
 tool_results = 0
 [replies.answer]
 reasoning = "A short file will do here."
-signed = ${tool.signed}
+signed = true
 text = "I write the file that you asked for."
 [[replies.answer.tool_calls]]
 name = "${tool.offers}"
