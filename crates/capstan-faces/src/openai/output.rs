@@ -14,7 +14,7 @@ use capstan_protocol::{
 use serde_json::{Map, Value, json};
 
 use super::native::Native;
-use super::parameters::ToolSpec;
+use super::parameters::{OfferedTool, ToolSpec};
 use crate::face::reader::Fold;
 
 /// An item, and the packet that began it.
@@ -72,15 +72,6 @@ impl Call {
 /// The tools that a request offers, by the names under which an agent knows them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Offered(BTreeMap<String, OfferedTool>);
-
-/// A tool as the request has it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct OfferedTool {
-    pub(super) name: String,
-    pub(super) namespace: Option<String>,
-    /// It takes a text and no object.
-    pub(super) is_free_text: bool,
-}
 
 impl Offered {
     pub(super) fn new(names: impl Iterator<Item = String>) -> Self {

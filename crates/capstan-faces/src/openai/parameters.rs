@@ -10,8 +10,6 @@ use capstan_protocol::{
 use serde::Deserialize;
 use serde_json::json;
 
-use super::output::OfferedTool;
-
 use crate::face::FaceContext;
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, invalid};
@@ -30,6 +28,15 @@ pub(super) struct ToolSpec {
     format: Option<RawJson>,
     /// The tools of a namespace.
     tools: Option<Vec<ToolSpec>>,
+}
+
+/// A tool as the request has it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OfferedTool {
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+    /// It takes a text and no object.
+    pub(super) is_free_text: bool,
 }
 
 impl ToolSpec {
