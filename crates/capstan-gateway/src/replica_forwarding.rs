@@ -22,7 +22,7 @@ use capstan_journal::{Home, Peer, Standing};
 use capstan_protocol::{Fault, FaultKind};
 use futures_util::StreamExt as _;
 use http::header;
-use http::{HeaderValue, Uri};
+use http::{HeaderValue, StatusCode, Uri};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use uuid::Uuid;
@@ -104,6 +104,10 @@ pub(crate) async fn pass_on(
     };
     if !here.engine.journal.store().is_shared() {
         return next.run(request).await;
+    }
+    // The tenant may move while a connection lasts, and only requests can follow it.
+    if request.headers().contains_key(header::UPGRADE) {
+        return StatusCode::UPGRADE_REQUIRED.into_response();
     }
     match whither(&here, &tenant, &mut request).await {
         Ok(None) => next.run(request).await,

@@ -8,7 +8,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
@@ -87,6 +87,10 @@ pub(crate) struct Handover(Arc<Mutex<Handed>>);
 struct Handed {
     body: Option<(Body, After)>,
     stage: Stage,
+    /// The socket is gone.
+    is_gone: bool,
+    /// Whoever waits for that.
+    waits: Option<Waker>,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +111,9 @@ impl Handover {
             return response;
         }
         response.map(|body| {
-            *self.handed() = Handed { body: Some((body, after)), stage: Stage::Offered };
+            let mut handed = self.handed();
+            (handed.body, handed.stage) = (Some((body, after)), Stage::Offered);
+            drop(handed);
             Body::new(StandIn(self.clone()))
         })
     }
@@ -124,6 +130,29 @@ impl Handover {
             Poll::Pending => self.take().map_or(Poll::Pending, |body| Poll::Ready(Some(body))),
         })
         .await
+    }
+
+    /// The socket was dropped, by whoever had it.
+    pub(crate) fn socket_gone(&self) {
+        let mut handed = self.handed();
+        handed.is_gone = true;
+        if let Some(waiting) = handed.waits.take() {
+            waiting.wake();
+        }
+    }
+
+    /// Waits until then. A socket that speaks another protocol by now belongs to others, and the
+    /// connection keeps its place as long as they have it.
+    pub(crate) async fn until_gone(&self) {
+        poll_fn(|cx| {
+            let mut handed = self.handed();
+            if handed.is_gone {
+                return Poll::Ready(());
+            }
+            handed.waits = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// The body, once its head is written.

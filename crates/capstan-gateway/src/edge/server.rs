@@ -310,7 +310,8 @@ async fn http1<S, Q>(
         .max_buf_size(CONNECTION_BUFFER);
     loop {
         // Boxed, so that its room is free while a body lasts.
-        let mut serving = Box::new(builder.serve_connection(TokioIo::new(socket), service.clone()));
+        let serving = builder.serve_connection(TokioIo::new(socket), service.clone());
+        let mut serving = Box::new(serving.with_upgrades());
         let mut is_last = false;
         let body = tokio::select! {
             body = handover.wait(&mut serving) => body,
@@ -325,8 +326,15 @@ async fn http1<S, Q>(
                 handover.wait(&mut serving).await
             }
         };
-        let Some((body, after)) = body else { return };
         let parts = serving.into_parts();
+        let Some((body, after)) = body else {
+            if parts.is_none() {
+                // It speaks another protocol now.
+                handover.until_gone().await;
+            }
+            return;
+        };
+        let Some(parts) = parts else { return };
         socket = parts.io.into_inner();
         socket.unread(parts.read_buf);
         if body_sender::send(&mut socket, body).await.is_err() {

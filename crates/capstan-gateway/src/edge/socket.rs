@@ -23,6 +23,12 @@ pub(crate) struct Socket<S> {
     handover: Handover,
 }
 
+impl<S> Drop for Socket<S> {
+    fn drop(&mut self) {
+        self.handover.socket_gone();
+    }
+}
+
 impl<S> Socket<S> {
     pub(crate) fn new(inner: S, handover: Handover) -> Self {
         Self { inner, ahead: Bytes::new(), handover }
