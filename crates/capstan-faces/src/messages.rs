@@ -9,7 +9,6 @@ mod content;
 mod count_tokens;
 mod errors;
 mod event;
-mod heard;
 mod parameters;
 mod request;
 mod resume;
@@ -20,12 +19,10 @@ mod whole;
 mod writer;
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::{ConnectInfo, Request as HttpRequest, State};
+use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response;
 use bytes::Bytes;
 use capstan_agent::{Work, async_trait};
@@ -35,13 +32,13 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 
 use self::event::Event;
-use self::heard::Heard;
 use self::request::Wants;
 use self::resume::Place;
 use self::telling::{End, Telling};
 use self::whole::Packets;
 use self::writer::MessagesWriter;
 use crate::face::FaceContext;
+use crate::face::heard::Heard;
 use crate::face::post;
 use crate::face::reader;
 use crate::face::repeats::{self, KEY};
@@ -60,10 +57,6 @@ const NAME: &str = "anthropic-messages";
 /// The headers that tell one asker of a session from another.
 const ASKERS: [&str; 3] =
     [routes::SESSION.name, "x-claude-code-agent-id", "x-claude-code-prompt-id"];
-
-/// So long after its end an answer that was handed to a connection may have been lost on its way:
-/// Claude Code's longest wait before a repeat, and some more.
-const LOST_WITHIN: Duration = Duration::from_secs(60);
 
 /// Messages.
 #[derive(Default)]
@@ -126,7 +119,7 @@ impl Face for Messages {
         if let Some(place) = parts.extensions.get::<Place>() {
             return Ok(place.key.clone());
         }
-        let may_repeat = |run: &Run| self.may_repeat(run, parts);
+        let may_repeat = |run: &Run| self.heard.may_repeat(run, parts);
         let repeats = repeats::is_repeat(parts) || has_session(parts);
         repeats::key(cx, request, NAME, repeats.then_some(&may_repeat)).await
     }
@@ -200,7 +193,7 @@ impl Face for Messages {
         let run = opening.run;
         let telling = telling(run, opening.posted, opening.parts);
         let taken_back = TakenBack::of(cx, run).await?;
-        let heard = self.heard.by(run.stream_id, peer_of(opening.parts));
+        let heard = self.heard.note(run.stream_id, opening.parts);
         let exposure = cx.engine.settings.exposure;
         let id = request_id(opening.parts).map(str::to_owned);
         Ok(Box::new(MessagesWriter::new(telling, taken_back, exposure, id, heard)))
@@ -233,24 +226,6 @@ impl Messages {
             Some(Err(End::Whole)) | None => Err(followed
                 .fault()
                 .unwrap_or_else(|| Fault::new(capstan_protocol::FaultKind::AgentExecutionError))),
-        }
-    }
-
-    /// Whether this may be the run that a client lost.
-    fn may_repeat(&self, run: &Run, parts: &Parts) -> bool {
-        let may_be_lost =
-            || repeats::is_repeat(parts) || run.is_open() || self.may_be_lost(run, parts);
-        repeats::is_worth_it(run) && may_be_lost()
-    }
-
-    /// Whether an answer that is complete may not have reached whoever asks now. On the connection
-    /// by which it went nobody asks again before it was read.
-    fn may_be_lost(&self, run: &Run, parts: &Parts) -> bool {
-        match self.heard.of(run.stream_id) {
-            None => true,
-            Some((since, by)) => {
-                since < LOST_WITHIN && by.zip(peer_of(parts)).is_some_and(|(by, now)| by != now)
-            }
         }
     }
 }
@@ -310,10 +285,6 @@ fn telling(run: &Run, posted: Option<&Ask>, parts: &Parts) -> Telling {
 /// So many blocks of the answer the client has.
 fn behind(parts: &Parts) -> usize {
     parts.extensions.get::<Place>().map_or(0, |place| place.blocks)
-}
-
-fn peer_of(parts: &Parts) -> Option<SocketAddr> {
-    parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer)
 }
 
 /// Names of Anthropic's models, as its clients have them built in.

@@ -46,7 +46,7 @@ pub(super) async fn find(
     parts: &Parts,
     body: &[u8],
 ) -> Option<Resumed> {
-    let may_repeat = |run: &Run| face.may_repeat(run, parts);
+    let may_repeat = |run: &Run| face.heard.may_repeat(run, parts);
     let (mut cut, mut later) = (CutOff::of(body), Vec::new());
     // What was cut may itself have been the rest of an answer.
     while let Some(CutOff { body, mut seen }) = cut {

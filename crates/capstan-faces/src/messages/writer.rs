@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::errors::ErrorBody;
 use super::event::{Event, Sink};
-use super::heard::Note;
 use super::telling::{End, Telling};
 use crate::face::FaceContext;
+use crate::face::heard::Note;
 use crate::face::reader::ViewerKind;
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
