@@ -26,6 +26,8 @@ pub struct FaceSettings {
     pub agui_error_text: bool,
     /// In OpenAI's API, a repeat without a key attaches to the run that it repeats.
     pub openai_repeats: bool,
+    /// In OpenAI's API, responses may be asked for over a WebSocket.
+    pub openai_websocket: bool,
 }
 
 /// The faces of every gateway, one row each. They hold what they remember between requests.
@@ -35,7 +37,7 @@ pub fn all(settings: &FaceSettings) -> Vec<Arc<dyn Face>> {
         Arc::new(cap::Cap),
         Arc::new(agui::Agui::new(settings.agui_error_text)),
         Arc::new(openai::Chat::new(settings.openai_repeats)),
-        Arc::new(openai::Responses::new(settings.openai_repeats)),
+        Arc::new(openai::Responses::new(settings.openai_repeats, settings.openai_websocket)),
         Arc::new(messages::Messages::default()),
         ai_sdk.clone(),
         Arc::new(durable::Durable::new(vec![ai_sdk])),

@@ -279,6 +279,10 @@ impl FaceObserver for Metrics {
         }
     }
 
+    fn refused(&self, kind: FaultKind) {
+        self.fault(kind, NO_AGENT);
+    }
+
     fn delivery_refused(&self) {
         self.undelivered.inc();
     }

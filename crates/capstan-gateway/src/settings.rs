@@ -43,6 +43,9 @@ pub struct Settings {
     /// the same body that nobody reads, instead of starting another. On: a retry should bill no
     /// second run.
     pub openai_repeats: bool,
+    /// In OpenAI's API, responses may be asked for over a WebSocket. On: Codex tries that first.
+    /// Off, it is told to go on by POST.
+    pub openai_websocket: bool,
     /// The page for whoever looks after it, at `/console`.
     pub console: ConsoleSettings,
     /// How much, per tenant and in all.
@@ -77,7 +80,8 @@ impl Settings {
 
     /// What can be set of single faces.
     pub(crate) fn for_faces(&self) -> FaceSettings {
-        FaceSettings { agui_error_text: self.agui_error_text, openai_repeats: self.openai_repeats }
+        let Self { agui_error_text, openai_repeats, openai_websocket, .. } = *self;
+        FaceSettings { agui_error_text, openai_repeats, openai_websocket }
     }
 
     /// Where the gateway is reached.
@@ -116,6 +120,7 @@ impl Default for Settings {
             exposure: Exposure::Production,
             agui_error_text: false,
             openai_repeats: true,
+            openai_websocket: true,
             console: ConsoleSettings::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),

@@ -5,7 +5,9 @@
 //! all of them (`post`) and one way out (`reader`); neither knows which faces there are.
 
 pub mod context;
+pub mod count_tokens;
 pub mod delivery;
+pub mod heard;
 pub mod last_event_id;
 pub mod models;
 pub mod passthrough;

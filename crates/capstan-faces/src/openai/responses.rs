@@ -3,12 +3,17 @@
 
 mod answer;
 mod ask;
+mod compact;
+mod conversations;
+mod input_tokens;
 mod item;
 mod items;
 mod object;
 mod references;
+mod repeat_hash;
 mod routes;
 mod unstored;
+mod websocket;
 mod writer;
 
 use std::sync::Arc;
@@ -27,6 +32,7 @@ use self::writer::{Manner, ResponseEvent, ResponsesWriter, StartingAfter};
 use super::request::{self, Wants};
 use super::{errors, parameters};
 use crate::face::FaceContext;
+use crate::face::heard::Heard;
 use crate::face::reader;
 use crate::face::repeats;
 use crate::face::taken_back::TakenBack;
@@ -43,13 +49,17 @@ const NAME: &str = "openai-responses";
 /// Responses.
 pub(crate) struct Responses {
     attaches_repeats: bool,
+    has_websocket: bool,
     unstored: unstored::Tenants,
+    heard: Heard,
 }
 
 impl Responses {
-    /// Whether a repeat without a key attaches to the run that it repeats.
-    pub(crate) fn new(attaches_repeats: bool) -> Self {
-        Self { attaches_repeats, unstored: unstored::Tenants::default() }
+    /// Whether a repeat without a key attaches to the run that it repeats, and whether requests may
+    /// come over a WebSocket.
+    pub(crate) fn new(attaches_repeats: bool, has_websocket: bool) -> Self {
+        let (unstored, heard) = (unstored::Tenants::default(), Heard::default());
+        Self { attaches_repeats, has_websocket, unstored, heard }
     }
 }
 
@@ -94,8 +104,10 @@ impl Face for Responses {
         }
         let Some(previous) = ask.previous else { return Ok(()) };
         let found = lookup::by_stream(&cx.engine, tenant, &previous.to_string()).await;
-        let run =
-            found.ok().filter(|run| run.face == NAME).ok_or_else(|| unknown_previous(previous))?;
+        let run = found
+            .ok()
+            .filter(|run| run.face == NAME)
+            .ok_or_else(|| unknown_previous(&id_of(previous)))?;
         if run.state != RunState::Closed {
             let wrong = DecodeError::value(PREVIOUS, "is still being answered");
             return Err(invalid(&wrong));
@@ -105,8 +117,11 @@ impl Face for Responses {
     }
 
     async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
-        let is_repeat = self.attaches_repeats && repeats::is_repeat(request.parts);
-        repeats::key(cx, request, NAME, is_repeat.then_some(&repeats::is_worth_it)).await
+        let parts = request.parts;
+        let may_repeat = |run: &Run| self.heard.may_repeat(run, parts);
+        let is_known = repeats::is_repeat(parts) || repeat_hash::has_session(parts);
+        let attaches = self.attaches_repeats && is_known;
+        repeats::key(cx, request, NAME, attaches.then_some(&may_repeat)).await
     }
 
     /// Whoever reads on does so by GET, with a number.
@@ -144,7 +159,9 @@ impl Face for Responses {
                 reader::so_far::<Answer>(cx, run).await?
             } else {
                 let whole = reader::follow::<Answer>(cx, run).await?;
-                whole.fault().map_or(Ok(whole), Err)?
+                let whole = whole.fault().map_or(Ok(whole), Err)?;
+                self.heard.note(run.stream_id, request.parts).take();
+                whole
             };
             Ok(whole.told(|whole| {
                 Json(ResponseObject::of(whole, &echo, cx.engine.settings.exposure)).into_response()
@@ -190,6 +207,7 @@ impl Face for Responses {
                 .map(|StartingAfter(after)| *after),
             has_all_events: request::wants_all_events(opening.parts),
             taken_back: TakenBack::unseen(cx, opening.run).await?,
+            heard: Some(self.heard.note(opening.run.stream_id, opening.parts)),
         };
         Ok(Box::new(ResponsesWriter::new(opening.run, echo, manner, cx.engine.settings.exposure)))
     }
@@ -198,8 +216,7 @@ impl Face for Responses {
 /// Where a request names the answer that it goes on from.
 const PREVIOUS: &str = "previous_response_id";
 
-fn unknown_previous(stream: Uuid) -> Fault {
-    let id = id_of(stream);
+fn unknown_previous(id: &str) -> Fault {
     let wrong = DecodeError::value(PREVIOUS, format!("no response {id:?} is kept"));
     invalid(&wrong).with_detail(errors::CODE, "previous_response_not_found")
 }

@@ -112,7 +112,10 @@ async fn every_example_of_the_document_is_a_request_that_works() {
                 .await
                 .unwrap();
             assert_eq!(answer.status(), 200, "{path} {name}");
-            assert!(answer.headers().contains_key("x-stream-id"), "{path} {name}");
+            let headers = told["responses"]["200"]["headers"].as_object().unwrap();
+            let tells_of_run = headers.keys().any(|name| name.eq_ignore_ascii_case("x-stream-id"));
+            let names_run = answer.headers().contains_key("x-stream-id");
+            assert!(names_run || !tells_of_run, "{path} {name}");
             tried += 1;
         }
     }

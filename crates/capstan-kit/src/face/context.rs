@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
 use capstan_engine::Engine;
+use capstan_protocol::FaultKind;
 
 use crate::face::passthrough::Passthroughs;
 use crate::identity::audit::Audit;
@@ -42,6 +43,9 @@ pub trait FaceObserver: Send + Sync + 'static {
     /// An event of a face's protocol was sent; an error has a code.
     fn event(&self, face: &'static str, kind: &'static str, code: Option<&str>);
 
+    /// A request that came on a connection of its face's own was refused.
+    fn refused(&self, kind: FaultKind);
+
     /// A delivery was not recorded, because too many of its tenant's are open.
     fn delivery_refused(&self);
 }
@@ -49,6 +53,8 @@ pub trait FaceObserver: Send + Sync + 'static {
 /// Nobody counts.
 impl FaceObserver for () {
     fn event(&self, _: &'static str, _: &'static str, _: Option<&str>) {}
+
+    fn refused(&self, _: FaultKind) {}
 
     fn delivery_refused(&self) {}
 }

@@ -12,7 +12,7 @@ use capstan_engine::ask::Ask;
 use capstan_engine::cpu_offload;
 
 /// Counts what an agent would be asked; these members of the body say it.
-pub(crate) async fn count(
+pub async fn count(
     cx: &FaceContext,
     ask: &Ask,
     body: &[u8],

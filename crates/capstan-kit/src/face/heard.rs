@@ -22,11 +22,11 @@ const LOST_WITHIN: Duration = Duration::from_secs(60);
 
 /// The answers, by stream: when, and by which connection.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<HashMap<Uuid, (Instant, Option<SocketAddr>)>>>);
+pub struct Heard(Arc<Mutex<HashMap<Uuid, (Instant, Option<SocketAddr>)>>>);
 
 /// Notes that one answer was handed over.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub struct Note {
     heard: Heard,
     stream: Uuid,
     by: Option<SocketAddr>,
@@ -34,13 +34,13 @@ pub(crate) struct Note {
 
 impl Heard {
     /// One who asks by this request is about to hear this answer.
-    pub(crate) fn note(&self, stream: Uuid, parts: &Parts) -> Note {
+    pub fn note(&self, stream: Uuid, parts: &Parts) -> Note {
         Note { heard: self.clone(), stream, by: peer_of(parts) }
     }
 
     /// Whether this may be the run that a client lost which asks the same again: one that says so,
     /// or one that names its session. A failed run is started anew.
-    pub(crate) fn may_repeat(&self, run: &Run, parts: &Parts) -> bool {
+    pub fn may_repeat(&self, run: &Run, parts: &Parts) -> bool {
         let may_be_lost =
             || repeats::is_repeat(parts) || run.is_open() || self.may_be_lost(run, parts);
         repeats::is_worth_it(run) && may_be_lost()
@@ -60,7 +60,7 @@ impl Heard {
 }
 
 impl Note {
-    pub(crate) fn take(&self) {
+    pub fn take(&self) {
         let (mut all, now) = (self.heard.lock(), Instant::now());
         all.retain(|_, (at, _)| now.saturating_duration_since(*at) < KEPT);
         all.insert(self.stream, (now, self.by));

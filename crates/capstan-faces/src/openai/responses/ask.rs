@@ -12,10 +12,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::content::Contents;
-use super::super::errors::CODE;
 use super::super::members::{self, Is};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
-use super::{PREVIOUS, stream_of, unstored};
+use super::{stream_of, unknown_previous, unstored};
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, Extras, invalid};
 use capstan_engine::interrupts;
@@ -91,11 +90,7 @@ impl ResponseRequest {
     /// The answer that it goes on from.
     fn previous(&self) -> Result<Option<Uuid>, Fault> {
         let Some(id) = self.previous_response_id.as_deref() else { return Ok(None) };
-        let wrong = || {
-            let wrong = DecodeError::value(PREVIOUS, format!("no response {id:?} is kept"));
-            invalid(&wrong).with_detail(CODE, "previous_response_not_found")
-        };
-        stream_of(id).map(Some).ok_or_else(wrong)
+        stream_of(id).map(Some).ok_or_else(|| unknown_previous(id))
     }
 
     fn into_ask(self, payload: RawObject) -> Result<Ask, DecodeError> {

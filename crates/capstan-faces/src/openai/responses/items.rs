@@ -48,7 +48,14 @@ impl ItemPage {
             input: TextOr<RawJson>,
         }
         let request: Request = decode::from_slice(body).map_err(|error| invalid(&error))?;
-        let mut items = inputs(stream, request.input);
+        Self::among(inputs(stream, request.input), params)
+    }
+
+    /// Of these, oldest first.
+    pub(super) fn among(
+        mut items: Vec<(String, String)>,
+        params: &PageParams,
+    ) -> Result<Self, Fault> {
         match params.order.as_deref() {
             Some("asc") => {}
             None | Some("desc") => items.reverse(),
@@ -56,9 +63,8 @@ impl ItemPage {
         }
         if let Some(after) = &params.after {
             let at = items.iter().position(|(id, _)| id == after);
-            let at = at.ok_or_else(|| {
-                invalid(&DecodeError::value("after", "names no item of this response"))
-            })?;
+            let at =
+                at.ok_or_else(|| invalid(&DecodeError::value("after", "names no item of it")))?;
             items.drain(..=at);
         }
         let limit = params.limit.unwrap_or(PAGE).clamp(1, MOST);

@@ -34,6 +34,11 @@ pub(super) struct Echo {
     user: Option<RawJson>,
     parallel_tool_calls: Option<RawJson>,
     conversation: Option<RawJson>,
+    max_tool_calls: Option<RawJson>,
+    prompt_cache_key: Option<RawJson>,
+    prompt_cache_retention: Option<RawJson>,
+    safety_identifier: Option<RawJson>,
+    service_tier: Option<RawJson>,
     store: Option<bool>,
     background: Option<bool>,
     /// Looked through for tools, and not kept.
@@ -78,12 +83,22 @@ pub(super) struct ResponseObject<'a> {
     incomplete_details: Option<Incomplete>,
     instructions: Option<&'a RawJson>,
     max_output_tokens: Option<&'a RawJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tool_calls: Option<&'a RawJson>,
     metadata: RawOr<'a>,
     /// The agent.
     model: &'a str,
     output: Vec<Item<'a>>,
     parallel_tool_calls: RawOr<'a>,
     previous_response_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a RawJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_retention: Option<&'a RawJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    safety_identifier: Option<&'a RawJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Option<&'a RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     conversation: Option<Conversation<'a>>,
     reasoning: RawOr<'a>,
@@ -242,11 +257,16 @@ impl<'a> ResponseObject<'a> {
             incomplete_details: None,
             instructions: echo.instructions.as_ref(),
             max_output_tokens: echo.max_output_tokens.as_ref(),
+            max_tool_calls: echo.max_tool_calls.as_ref(),
             metadata: raw_or(echo.metadata.as_ref(), Value::Object(serde_json::Map::new())),
             model: &run.agent,
             output: Vec::new(),
             parallel_tool_calls: raw_or(echo.parallel_tool_calls.as_ref(), true.into()),
             previous_response_id: previous.map(id_of),
+            prompt_cache_key: echo.prompt_cache_key.as_ref(),
+            prompt_cache_retention: echo.prompt_cache_retention.as_ref(),
+            safety_identifier: echo.safety_identifier.as_ref(),
+            service_tier: echo.service_tier.as_ref(),
             conversation: conversation.map(|_| Conversation { id: &run.session }),
             reasoning: raw_or(
                 echo.reasoning.as_ref(),
@@ -263,6 +283,18 @@ impl<'a> ResponseObject<'a> {
             user: echo.user.as_ref(),
             more: BTreeMap::new(),
         }
+    }
+
+    /// The events of an answer that is complete with nothing in it.
+    pub(super) fn warm_up(mut self) -> [String; 2] {
+        let event = |number: u64, kind: &str, response: &Self| {
+            serde_json::json!({ "type": kind, "sequence_number": number, "response": response })
+                .to_string()
+        };
+        let created = event(0, "response.created", &self);
+        (self.status, self.completed_at) = (Status::Completed, Some(self.created_at));
+        self.usage = Some(Usage::of(None).into());
+        [created, event(1, "response.completed", &self)]
     }
 
     /// The same, failed in this way.

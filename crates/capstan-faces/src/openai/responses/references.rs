@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use capstan_journal::Found;
+use capstan_journal::{Found, Run};
 use capstan_protocol::{Fault, RawJson, decode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -45,7 +45,8 @@ pub(super) async fn follow(
     if !posted.body.windows(HINT.len()).any(|window| window == HINT) {
         return Ok(posted);
     }
-    let hash = cpu_offload::run(posted.body.len(), || body_hash(&posted.body, None, NAME));
+    let hash_now = || cpu_offload::run(posted.body.len(), || body_hash(&posted.body, None, NAME));
+    let hash = posted.hash.unwrap_or_else(hash_now);
     let body = match repeated(cx, tenant, key, hash).await? {
         Some(body) => body,
         None => resolve(cx, tenant, posted.body).await?,
@@ -119,18 +120,28 @@ async fn items_in(
 ) -> Result<HashMap<String, Box<RawValue>>, Fault> {
     let found = lookup::by_stream(&cx.engine, tenant, &stream.to_string()).await.ok();
     let Some(run) = found.filter(|run| run.face == NAME) else { return Ok(HashMap::new()) };
-    let whole = reader::so_far::<Answer>(cx, &run).await?;
+    let all = items_of_run(cx, &run).await?;
+    Ok(all
+        .into_iter()
+        .filter_map(|(id, item)| Some((id, RawValue::from_string(item).ok()?)))
+        .collect())
+}
+
+/// The same as a list, in its order.
+pub(super) async fn items_of_run(
+    cx: &FaceContext,
+    run: &Run,
+) -> Result<Vec<(String, String)>, Fault> {
+    let stream = run.stream_id;
+    let whole = reader::so_far::<Answer>(cx, run).await?;
     let body =
         cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
     let offered = Echo::of(&String::from_utf8_lossy(&body)).offered;
     let said = items(stream, &whole.transcript, &offered, "completed");
-    let said = said.iter().filter_map(|item| {
-        Some((item.id().to_owned(), serde_json::value::to_raw_value(item).ok()?))
-    });
-    let asked = asked_with(stream, &body)
-        .into_iter()
-        .filter_map(|(id, item)| Some((id, RawValue::from_string(item).ok()?)));
-    Ok(asked.chain(said).collect())
+    let said = said
+        .iter()
+        .filter_map(|item| Some((item.id().to_owned(), serde_json::to_string(item).ok()?)));
+    Ok(asked_with(stream, &body).into_iter().chain(said).collect())
 }
 
 fn asked_with(stream: Uuid, body: &[u8]) -> Vec<(String, String)> {

@@ -21,7 +21,10 @@ use super::super::request::{self, EVENTS};
 use super::items::{ItemPage, PageParams};
 use super::object::ResponseObject;
 use super::writer::{ResponseEvent, StartingAfter};
-use super::{NAME, Responses, echo_of, id_of, references, stream_of};
+use super::{
+    NAME, Responses, compact, conversations, echo_of, id_of, input_tokens, references, repeat_hash,
+    stream_of, websocket,
+};
 use crate::face::FaceContext;
 use crate::face::post;
 use crate::face::reader::{self, ViewerKind};
@@ -52,16 +55,30 @@ pub(super) fn routes(face: Arc<Responses>) -> Routes<FaceContext> {
     let start = async move |State(cx): State<FaceContext>,
                             Extension(caller): Extension<Caller>,
                             http: HttpRequest| {
-        let (face, (parts, body)) = (to.clone(), http.into_parts());
-        let read = post::read(&cx, &caller, &*face, &parts, body).await?;
-        let key = repeats::key_of(&parts);
-        let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;
-        let followed = followed
-            .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;
-        request::answer(face, members::RESPONSES, cx, caller, parts, followed).await
+        let (parts, body) = http.into_parts();
+        create(to.clone(), cx, caller, parts, body).await
+    };
+    let to = face.clone();
+    let connect = async move |State(cx): State<FaceContext>,
+                              Extension(caller): Extension<Caller>,
+                              http: HttpRequest| {
+        websocket::open(to.clone(), cx, caller, http).await
+    };
+    let to = face.clone();
+    let count = async move |State(cx): State<FaceContext>,
+                            Extension(caller): Extension<Caller>,
+                            http: HttpRequest| {
+        input_tokens::count(to.clone(), cx, caller, http).await
+    };
+    let to = face.clone();
+    let compact = async move |State(cx): State<FaceContext>,
+                              Extension(caller): Extension<Caller>,
+                              http: HttpRequest| {
+        compact::refuse(to.clone(), cx, caller, http).await
     };
     Routes::default()
         .post("/v1/responses", start, &POST)
+        .get("/v1/responses", connect, &websocket::ROW)
         .get("/v1/responses/{id}", about(&face, |about| Box::pin(look(about))), &GET)
         .delete("/v1/responses/{id}", about(&face, |about| Box::pin(erase(about))), &DELETE)
         .post("/v1/responses/{id}/cancel", about(&face, |about| Box::pin(cancel(about))), &CANCEL)
@@ -70,6 +87,26 @@ pub(super) fn routes(face: Arc<Responses>) -> Routes<FaceContext> {
             about(&face, |about| Box::pin(input_items(about))),
             &INPUT_ITEMS,
         )
+        .post("/v1/responses/input_tokens", count, &input_tokens::ROW)
+        .post("/v1/responses/compact", compact, &compact::ROW)
+        .merge(conversations::routes(&face))
+}
+
+/// Answers a request for a response, however it came.
+pub(super) async fn create(
+    face: Arc<Responses>,
+    cx: FaceContext,
+    caller: Caller,
+    parts: Parts,
+    body: axum::body::Body,
+) -> Result<Response, Refusal> {
+    let mut read = post::read(&cx, &caller, &*face, &parts, body).await?;
+    let key = repeats::key_of(&parts);
+    read.hash = repeat_hash::of(&parts, &read.body);
+    let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;
+    let followed = followed
+        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;
+    request::answer(face, members::RESPONSES, cx, caller, parts, followed).await
 }
 
 /// How a request about an answer is answered.
@@ -303,7 +340,7 @@ const ID: PathParameter = PathParameter {
     example: "resp_0193a8f2c4d57b6e9a1b2c3d4e5f6a7b",
 };
 
-const REQUEST: Body = Body {
+pub(super) const REQUEST: Body = Body {
     says: "`model` is the name of an agent; without one the default agent answers. `conversation` \
      is the session; `previous_response_id` goes on from \
         one answer of it.",
@@ -311,7 +348,7 @@ const REQUEST: Body = Body {
     examples: &[("response", response)],
 };
 
-fn body(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn body(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "required": ["input"],

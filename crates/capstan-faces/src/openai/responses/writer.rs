@@ -17,6 +17,7 @@ use super::answer::{Answer, Change, Entry, What};
 use super::item::{Item, Summary, TextPart, entry_id, is_late, is_streamed, item};
 use super::object::{Echo, ResponseObject, Status};
 use crate::face::FaceContext;
+use crate::face::heard::Note;
 use crate::face::reader::{self, ViewerKind, Whole};
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
@@ -75,6 +76,8 @@ pub(super) struct Manner {
     pub(super) has_all_events: bool,
     /// What is left out.
     pub(super) taken_back: TakenBack,
+    /// Notes that it was told to its end.
+    pub(super) heard: Option<Note>,
 }
 
 impl ResponsesWriter {
@@ -368,6 +371,9 @@ impl ResponsesWriter {
                 let response = ResponseObject::begun(&run, &echo).failed(error);
                 self.tell("response.failed", &Told { response: &response }, &mut out);
             }
+        }
+        if let Some(heard) = &self.manner.heard {
+            heard.take();
         }
         Ok(BodyStep::Last(out.into()))
     }

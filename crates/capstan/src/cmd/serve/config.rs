@@ -47,6 +47,7 @@ pub(in crate::cmd) struct Config {
     pub(super) debug: bool,
     agui_error_text: bool,
     openai_repeats: bool,
+    openai_websocket: bool,
     pub(in crate::cmd) open: bool,
     pub(super) tls_cert: Option<PathBuf>,
     pub(super) tls_key: Option<PathBuf>,
@@ -78,6 +79,7 @@ impl Default for Config {
             open: false,
             agui_error_text: false,
             openai_repeats: true,
+            openai_websocket: true,
             tls_cert: None,
             tls_key: None,
             cors_origins: Vec::new(),
@@ -140,6 +142,7 @@ impl Config {
             exposure: self.exposure(),
             agui_error_text: self.agui_error_text,
             openai_repeats: self.openai_repeats,
+            openai_websocket: self.openai_websocket,
             console: self.console.settings()?,
             ..Settings::default()
         };

@@ -23,6 +23,7 @@ impl Config {
             ("open", self.open.to_string()),
             ("agui_error_text", self.agui_error_text.to_string()),
             ("openai_repeats", self.openai_repeats.to_string()),
+            ("openai_websocket", self.openai_websocket.to_string()),
             ("tls_cert", self.tls_cert.shown()),
             ("tls_key", self.tls_key.shown()),
             ("cors_origins", format!("{:?}", self.cors_origins)),

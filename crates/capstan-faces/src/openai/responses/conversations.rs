@@ -1,0 +1,358 @@
+//! Conversations: sessions, under the names that OpenAI's SDKs have for them. A conversation is
+//! there as soon as its id is; its items are those of its responses.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request as HttpRequest, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use capstan_journal::TurnRange;
+use capstan_protocol::{ChatMessage, DecodeError, Fault, FaultKind, Role, decode};
+use futures_util::future::BoxFuture;
+use http::request::Parts;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::super::errors::REFUSALS;
+use super::super::models::TAG;
+use super::super::parameters::refuse;
+use super::items::{ItemPage, PageParams};
+use super::references::items_of_run;
+use super::{NAME, Responses};
+use crate::face::FaceContext;
+use crate::face::{self, RefusalTarget, post};
+use crate::identity::audit::Who;
+use crate::identity::caller::Caller;
+use crate::identity::scopes::Operation;
+use crate::openapi::{Answer, Body, Content, Does, PathParameter, Routes, Row, model};
+use crate::refusal::Refusal;
+use crate::{accounted_body, query};
+use capstan_engine::ask::{check_id, invalid};
+use capstan_engine::conversation::TurnRecord;
+use capstan_engine::faults::journal_fault;
+use capstan_engine::purge;
+
+/// What the ids begin with that are given out here. A client may as well make up its own.
+const PREFIX: &str = "conv_";
+/// Turns that are read at once.
+const PAGE: usize = 100;
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// A request about a conversation.
+struct About {
+    cx: FaceContext,
+    caller: Caller,
+    parts: Parts,
+    id: String,
+    /// The item that the path names.
+    item: String,
+}
+
+type Answering = fn(About) -> BoxFuture<'static, Result<Response, Fault>>;
+
+pub(super) fn routes(face: &Arc<Responses>) -> Routes<FaceContext> {
+    let to = face.clone();
+    let create =
+        async move |State(cx): State<FaceContext>,
+                    Extension(caller): Extension<Caller>,
+                    http: HttpRequest| { create(to.clone(), cx, caller, http).await };
+    let about = |answer: Answering| {
+        let face = face.clone();
+        async move |State(cx): State<FaceContext>,
+                    Extension(caller): Extension<Caller>,
+                    Path(names): Path<Vec<(String, String)>>,
+                    request: HttpRequest| {
+            let parts = request.into_parts().0;
+            let mut names = names.into_iter().map(|(_, name)| name);
+            let (id, item) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
+            let about = About { cx: cx.clone(), caller, parts: parts.clone(), id, item };
+            let answered = answer(about).await;
+            answered
+                .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
+        }
+    };
+    const ONE: &str = "/v1/conversations/{id}";
+    const ITEMS: &str = "/v1/conversations/{id}/items";
+    const ITEM: &str = "/v1/conversations/{id}/items/{item}";
+    Routes::default()
+        .post("/v1/conversations", create, &CREATE)
+        .get(ONE, about(|about| Box::pin(async move { look(&about).await })), &GET)
+        .post(ONE, about(|_| Box::pin(async { Err(not_kept("metadata")) })), &UPDATE)
+        .delete(ONE, about(|about| Box::pin(async move { erase(&about).await })), &DELETE)
+        .get(ITEMS, about(|about| Box::pin(async move { list(&about).await })), &LIST)
+        .post(ITEMS, about(|_| Box::pin(async { Err(not_kept("items")) })), &ADD)
+        .get(ITEM, about(|about| Box::pin(async move { item(&about).await })), &ITEM_ROW)
+        .delete(ITEM, about(|_| Box::pin(async { Err(not_kept("item")) })), &REMOVE)
+}
+
+/// What a conversation cannot have here is refused with its name.
+fn not_kept(name: &str) -> Fault {
+    let what = match name {
+        "metadata" => "metadata of a conversation: give it to its responses, it",
+        "items" => "an item without a response: send it as the input of one, it",
+        _ => "to take one item away: erase the response that has it, which",
+    };
+    invalid(&refuse(name, what))
+}
+
+/// A conversation.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Conversation<'a> {
+    id: &'a str,
+    object: &'static str,
+    created_at: i64,
+    metadata: Map<String, Value>,
+}
+
+impl<'a> Conversation<'a> {
+    fn new(id: &'a str, created_at: i64) -> Self {
+        Self { id, object: "conversation", created_at, metadata: Map::new() }
+    }
+}
+
+/// What is left of one that was erased.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Erased<'a> {
+    id: &'a str,
+    object: &'static str,
+    deleted: bool,
+}
+
+async fn create(
+    face: Arc<Responses>,
+    cx: FaceContext,
+    caller: Caller,
+    request: HttpRequest,
+) -> Result<Response, Refusal> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Wanted {
+        items: Option<Vec<Box<RawValue>>>,
+        metadata: Option<Map<String, Value>>,
+    }
+    let (parts, body) = request.into_parts();
+    let posted = post::read(&cx, &caller, &*face, &parts, body).await?;
+    let created = || {
+        let wanted: Wanted = decode::from_slice(&posted.body).map_err(|error| invalid(&error))?;
+        if wanted.items.is_some_and(|items| !items.is_empty()) {
+            return Err(not_kept("items"));
+        }
+        if wanted.metadata.is_some_and(|metadata| !metadata.is_empty()) {
+            return Err(not_kept("metadata"));
+        }
+        let stream = Uuid::now_v7();
+        let id = format!("{PREFIX}{}", stream.simple());
+        Ok(Json(Conversation::new(&id, began(stream))).into_response())
+    };
+    created().map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))
+}
+
+/// When an id was made, in seconds.
+fn began(id: Uuid) -> i64 {
+    id.get_timestamp().map_or(0, |at| i64::try_from(at.to_unix().0).unwrap_or_default())
+}
+
+impl About {
+    fn turns(&self) -> TurnRange<'_> {
+        TurnRange::all(&self.caller.tenant, &self.id)
+    }
+
+    /// When it began. One that was given out is there before anything is said in it.
+    async fn began(&self) -> Result<i64, Fault> {
+        let unknown = || {
+            let message = format!("No conversation {:?} is kept.", self.id);
+            Fault::new(FaultKind::SessionNotFound).with_message(message)
+        };
+        check_id("the conversation's id", &self.id)?;
+        let (store, tenant) = (self.cx.engine.journal.store(), &self.caller.tenant);
+        let given = self.id.strip_prefix(PREFIX).and_then(|id| id.parse::<Uuid>().ok());
+        if self.cx.engine.erased.has(tenant, &self.id) {
+            return Err(unknown());
+        }
+        if let Some(given) = given.filter(|id| id.get_version_num() == 7) {
+            return Ok(began(given));
+        }
+        let is_known = store.has_session(tenant, &self.id).await.map_err(journal_fault)?;
+        if !is_known {
+            return Err(unknown());
+        }
+        let first = store.turns(TurnRange { limit: 1, ..self.turns() }).await;
+        let first = first.map_err(journal_fault)?;
+        Ok(first.first().map_or(0, |turn| began(turn.stream_id)))
+    }
+
+    /// All that was said in it, oldest first, with ids.
+    async fn items(&self) -> Result<Vec<(String, String)>, Fault> {
+        self.began().await?;
+        let engine = &self.cx.engine;
+        let _one = engine.limiter.cpu_offload.answer(&self.caller.tenant).await;
+        let mut load = engine.limiter.load(&self.caller.tenant);
+        let (mut from, mut items) = (1, Vec::new());
+        loop {
+            let range = TurnRange { from, limit: PAGE, max_bytes: PAGE_BYTES, ..self.turns() };
+            let turns = engine.journal.store().turns(range).await.map_err(journal_fault)?;
+            let Some(last) = turns.last() else { return Ok(items) };
+            from = last.number + 1;
+            for turn in turns {
+                let stream = turn.stream_id;
+                load.grow(turn.said_bytes().saturating_mul(3), &engine.settings.limits)?;
+                let said = TurnRecord::of(turn);
+                let run = engine.journal.store().run(stream).await.map_err(journal_fault)?;
+                match run.filter(|_| !said.is_partial) {
+                    Some(run) if run.face == NAME => {
+                        items.extend(items_of_run(&self.cx, &run).await?);
+                    }
+                    // What was said in another protocol.
+                    Some(_) => items.extend(messages(stream, said)),
+                    None => {}
+                }
+            }
+        }
+    }
+}
+
+/// The texts of a turn of another face.
+fn messages(stream: Uuid, said: TurnRecord) -> Vec<(String, String)> {
+    let all = (0_u64..).zip(said.into_messages()).filter(|(_, message)| !message.text().is_empty());
+    let item = |(n, message): (u64, ChatMessage)| {
+        let id = super::object::item_id("msg", stream, n);
+        let is_answer = message.role == Role::Assistant;
+        let kind = if is_answer { "output_text" } else { "input_text" };
+        let role = message.role;
+        let content = json!([{ "type": kind, "text": message.text(), "annotations": [] }]);
+        let item = json!({ "id": id, "type": "message", "role": role, "status": "completed",
+            "content": content });
+        (id, item.to_string())
+    };
+    all.map(item).collect()
+}
+
+async fn look(about: &About) -> Result<Response, Fault> {
+    let began = about.began().await?;
+    Ok(Json(Conversation::new(&about.id, began)).into_response())
+}
+
+async fn erase(about: &About) -> Result<Response, Fault> {
+    about.began().await?;
+    let streams = purge::session(&about.cx.engine, &about.caller.tenant, &about.id).await?;
+    about.cx.audit.purged_session(&Who::from(&about.caller), streams);
+    let erased = Erased { id: &about.id, object: "conversation.deleted", deleted: true };
+    Ok(Json(erased).into_response())
+}
+
+async fn list(about: &About) -> Result<Response, Fault> {
+    let params: PageParams = query::parse(&about.parts.uri)?;
+    let items = about.items().await?;
+    let bytes = items.iter().map(|(_, item)| item.len()).sum::<usize>();
+    let mut load = about.cx.engine.limiter.load(&about.caller.tenant);
+    load.grow(bytes.saturating_mul(2), &about.cx.engine.settings.limits)?;
+    accounted_body::json(&ItemPage::among(items, &params)?, load)
+}
+
+async fn item(about: &About) -> Result<Response, Fault> {
+    let items = about.items().await?;
+    let found = items.into_iter().find(|(id, _)| *id == about.item);
+    let unknown = || {
+        let wrong = DecodeError::value("item", "is no item of this conversation");
+        invalid(&wrong)
+    };
+    let (_, item) = found.ok_or_else(unknown)?;
+    let item: Box<RawValue> = RawValue::from_string(item).map_err(Fault::from_error)?;
+    Ok(Json(item).into_response())
+}
+
+const ID: PathParameter = PathParameter {
+    says: "The id of a conversation, which is that of its session.",
+    schema: || json!({ "type": "string" }),
+    example: "conv_0193a8f2c4d57b6e9a1b2c3d4e5f6a7b",
+};
+
+const ITEM_ID: PathParameter = PathParameter {
+    says: "The id of an item.",
+    schema: || json!({ "type": "string" }),
+    example: "msg_0193a8f2c4d57b6e9a1b2c3d4e5f6a7b_3",
+};
+
+const BODY: Body =
+    Body { says: "`items` and `metadata` have to be empty.", model: body, examples: &[] };
+
+fn body(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "properties": {
+        "items": { "type": ["array", "null"] }, "metadata": { "type": ["object", "null"] } } })
+}
+
+const KINDS: &[FaultKind] = &[
+    FaultKind::InvalidRequest,
+    FaultKind::SessionNotFound,
+    FaultKind::ServiceUnavailable,
+    FaultKind::JournalUnavailable,
+];
+
+const OF_ONE: Row =
+    Row { tag: &TAG, places: &[&ID], faults: KINDS, refusals: Some(&REFUSALS), ..Row::NONE };
+
+const CREATE: Row = Row {
+    summary: "Create a conversation",
+    says: "Gives out an id. A conversation begins with its first response.",
+    places: &[],
+    body: Some(&BODY),
+    answers: &[Answer::ok("The conversation.", &[Content::Json(model::<Conversation<'_>>)])],
+    ..OF_ONE
+};
+
+const GET: Row = Row {
+    summary: "Look up a conversation",
+    says: "Any session is one.",
+    answers: &[Answer::ok("The conversation.", &[Content::Json(model::<Conversation<'_>>)])],
+    ..OF_ONE
+};
+
+const UPDATE: Row = Row {
+    summary: "Change a conversation",
+    says: "Refused: a conversation has no metadata here. Give it to its responses.",
+    body: Some(&BODY),
+    ..OF_ONE
+};
+
+const DELETE: Row = Row {
+    summary: "Erase a conversation",
+    says: "Its runs are stopped; its responses and items are erased for good.",
+    answers: &[Answer::ok("What is left of it.", &[Content::Json(model::<Erased<'_>>)])],
+    does: Does::This(Operation::Purge),
+    ..OF_ONE
+};
+
+const LIST: Row = Row {
+    summary: "List the items of a conversation",
+    says: "What its responses were asked with and have said, newest first unless asked for \
+     otherwise.",
+    query: Some(PageParams::json_schema),
+    answers: &[Answer::ok("A page of items.", &[Content::Json(model::<ItemPage>)])],
+    ..OF_ONE
+};
+
+const ADD: Row = Row {
+    summary: "Add items to a conversation",
+    says: "Refused: items come with a response. Send them as the input of the next one.",
+    body: Some(&BODY),
+    ..OF_ONE
+};
+
+const ITEM_ROW: Row = Row {
+    summary: "Look up an item of a conversation",
+    says: "As the list has it.",
+    places: &[&ID, &ITEM_ID],
+    answers: &[Answer::ok("The item.", &[Content::Json(model::<Value>)])],
+    ..OF_ONE
+};
+
+const REMOVE: Row = Row {
+    summary: "Take an item out of a conversation",
+    says: "Refused: erase the response that has it.",
+    places: &[&ID, &ITEM_ID],
+    does: Does::This(Operation::Purge),
+    ..OF_ONE
+};

@@ -1,0 +1,157 @@
+//! Responses over a WebSocket. Each `response.create` frame is a POST of its own, and the events of
+//! its answer come as frames. The connection remembers its last answer, so that a client that lets
+//! nothing be stored sends only what is new.
+
+mod answer;
+mod asker;
+mod connection;
+mod create;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{ConnectInfo, FromRequestParts as _, Request as HttpRequest};
+use axum::response::{IntoResponse as _, Response};
+use capstan_protocol::{Fault, FaultKind};
+use http::header::{self, HeaderMap, HeaderName};
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode};
+use serde_json::json;
+use tracing::Instrument as _;
+
+use self::asker::Asker;
+use self::connection::Connection;
+use super::super::errors::{self, ErrorBody, REFUSALS};
+use super::super::models::TAG;
+use super::Responses;
+use crate::face::FaceContext;
+use crate::face::post::header_lists;
+use crate::face::{self, RefusalTarget};
+use crate::identity::caller::Caller;
+use crate::identity::scopes::Operation;
+use crate::openapi::{Answer, Content, Does, Row, model};
+use crate::refusal::{Refusal, RequestId};
+
+/// What a connection buffers of frames, in each direction: they are short, and a connection may
+/// last for hours.
+const BUFFER: usize = 8 * 1024;
+
+/// Opens a connection, or says how to go on without one.
+pub(super) async fn open(
+    face: Arc<Responses>,
+    cx: FaceContext,
+    caller: Caller,
+    request: HttpRequest,
+) -> Result<Response, Refusal> {
+    let mut parts = request.into_parts().0;
+    if !header_lists(&parts.headers, header::UPGRADE.as_str(), "websocket") {
+        return Err(refused(&cx, &face, &parts, FaultKind::MethodNotAllowed.into()));
+    }
+    if !face.has_websocket {
+        return Ok(switched_off());
+    }
+    if cx.engine.draining.is_cancelled() {
+        let fault = Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0);
+        return Err(refused(&cx, &face, &parts, fault));
+    }
+    let limits = &cx.engine.settings.limits;
+    // It counts as an open response, also while nothing is asked.
+    let slot = cx.engine.limiter.take_reader(&caller.tenant, limits);
+    let slot = slot.map_err(|fault| refused(&cx, &face, &parts, fault))?;
+    let head = head_of(&parts, &caller);
+    let Ok(upgrade) = WebSocketUpgrade::from_request_parts(&mut parts, &()).await else {
+        let fault = Fault::new(FaultKind::InvalidRequest)
+            .with_message("The WebSocket handshake is not complete, or not one of version 13.");
+        return Err(refused(&cx, &face, &parts, fault));
+    };
+    let upgrade = upgrade
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(BUFFER)
+        .max_message_size(limits.body_bytes)
+        .max_frame_size(limits.body_bytes);
+    let span = tracing::Span::current();
+    Ok(upgrade.on_upgrade(move |socket| {
+        let (engine, tenant) = (cx.engine.clone(), caller.tenant.clone());
+        let asker = Asker { face, cx, caller, head };
+        let serving = Connection::new(asker, socket, slot).serve();
+        engine.of_tenant(&tenant, Box::pin(serving.instrument(span)))
+    }))
+}
+
+/// Headers that are about the connection, or about one request.
+const OF_HANDSHAKE: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::UPGRADE,
+    header::SEC_WEBSOCKET_KEY,
+    header::SEC_WEBSOCKET_VERSION,
+    header::SEC_WEBSOCKET_EXTENSIONS,
+    header::SEC_WEBSOCKET_PROTOCOL,
+    header::CONTENT_LENGTH,
+    header::ACCEPT,
+    HeaderName::from_static("idempotency-key"),
+];
+
+/// The head of every request of a connection: what its handshake said, as a POST.
+fn head_of(handshake: &Parts, caller: &Caller) -> Parts {
+    let mut head = http::Request::new(()).into_parts().0;
+    (head.method, head.uri) = (Method::POST, handshake.uri.clone());
+    let is_kept = |name: &HeaderName| !OF_HANDSHAKE.contains(name);
+    let kept = handshake.headers.iter().filter(|(name, _)| is_kept(name));
+    head.headers = kept.map(|(name, value)| (name.clone(), value.clone())).collect::<HeaderMap>();
+    head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    head.extensions.insert(caller.clone());
+    let told = &handshake.extensions;
+    told.get::<RequestId>().cloned().map(|id| head.extensions.insert(id));
+    told.get::<ConnectInfo<SocketAddr>>().copied().map(|peer| head.extensions.insert(peer));
+    head
+}
+
+/// Clients that read this go on by POST at once.
+fn switched_off() -> Response {
+    let error = json!({ "error": {
+        "message": "This server has no WebSocket at /v1/responses: send a POST.",
+        "type": "invalid_request_error", "code": "upgrade_required", "param": null } });
+    let mut response = (StatusCode::UPGRADE_REQUIRED, Json(error)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    response
+}
+
+fn refused(cx: &FaceContext, face: &Responses, parts: &Parts, fault: Fault) -> Refusal {
+    if fault.kind() != FaultKind::MethodNotAllowed {
+        return face::refusal(cx, face, fault, RefusalTarget::Viewer(parts));
+    }
+    let mut shape = errors::response(cx, &fault, RefusalTarget::Viewer(parts));
+    shape.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    Refusal::from(fault).shaped_as(Some(shape))
+}
+
+pub(super) const ROW: Row = Row {
+    tag: &TAG,
+    summary: "Open a WebSocket for responses",
+    says: "Each text frame `{\"type\": \"response.create\", …}` is a request as it is posted, one \
+     at a time; each event of its answer comes back as a text frame. `previous_response_id` may \
+     name the last answer of the connection, whether it is stored or not. `generate: false` \
+     starts no run: the connection only remembers the input. A refusal is a frame of type `error` \
+     with `status`, `error` and `headers`. Without the header `Upgrade` this is no method of the \
+     path.",
+    answers: &[
+        Answer { status: 101, says: "The connection is a WebSocket.", ..Answer::ok("", &[]) },
+        Answer {
+            status: 426,
+            says: "WebSockets are switched off.",
+            ..Answer::ok("", &[Content::Json(model::<ErrorBody>)])
+        },
+    ],
+    faults: &[
+        FaultKind::InvalidRequest,
+        FaultKind::MethodNotAllowed,
+        FaultKind::ServiceUnavailable,
+    ],
+    refusals: Some(&REFUSALS),
+    does: Does::This(Operation::Start),
+    ..Row::NONE
+};

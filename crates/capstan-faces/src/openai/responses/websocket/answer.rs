@@ -1,0 +1,177 @@
+//! An answer on its way to the client: server-sent events come in, frames go out.
+
+use axum::body::{Body, BodyDataStream, to_bytes};
+use axum::response::Response;
+use bytes::Bytes;
+use capstan_engine::limits::{Limiter, MemoryReservation};
+use capstan_engine::settings::Limits;
+use capstan_protocol::{ErrorSeverity, Fault, sse};
+use futures_util::StreamExt as _;
+use http::{StatusCode, header};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::create::{Create, Memory, joined};
+
+/// A refusal is never longer.
+const LONGEST_REFUSAL: usize = 256 * 1024;
+
+/// The answer to a frame that started a run.
+pub(super) struct Answer {
+    body: BodyDataStream,
+    decoder: sse::Decoder,
+    draft: Option<Draft>,
+    /// Its last event was told.
+    is_over: bool,
+}
+
+/// What will be remembered, if all of it is told.
+struct Draft {
+    id: Option<String>,
+    items: String,
+    is_stored: bool,
+    load: MemoryReservation,
+    limits: Limits,
+    is_whole: bool,
+}
+
+/// What a piece of an answer comes to.
+pub(super) enum Piece {
+    /// These frames.
+    Frames(Vec<String>),
+    /// The answer is complete.
+    End,
+    /// It broke off.
+    Cut,
+}
+
+impl Answer {
+    /// The answer in a response; what is none stays a response.
+    pub(super) fn of(
+        response: Response,
+        create: Create,
+        tenant: &str,
+        (limiter, limits): (&Limiter, &Limits),
+    ) -> Result<Self, Response> {
+        let kind = response.headers().get(header::CONTENT_TYPE);
+        let is_stream = kind.is_some_and(|kind| kind.as_bytes() == b"text/event-stream");
+        if response.status() != StatusCode::OK || !is_stream {
+            return Err(response);
+        }
+        let draft = create.items.and_then(|items| {
+            let (load, limits) = (limiter.load(tenant), limits.clone());
+            let is_stored = create.is_stored;
+            let mut draft =
+                Draft { id: None, items: String::new(), is_stored, load, limits, is_whole: false };
+            draft.add(&items).then_some(draft)
+        });
+        let (body, decoder) =
+            (response.into_body().into_data_stream(), sse::Decoder::with_limit(usize::MAX));
+        Ok(Self { body, decoder, draft, is_over: false })
+    }
+
+    /// The next of it. Nothing is lost if nobody waits for it to the end.
+    pub(super) async fn next(&mut self) -> Piece {
+        match self.body.next().await {
+            Some(Ok(bytes)) => Piece::Frames(self.take(&bytes)),
+            Some(Err(_)) => Piece::Cut,
+            None if self.is_over => Piece::End,
+            None => Piece::Cut,
+        }
+    }
+
+    fn take(&mut self, bytes: &Bytes) -> Vec<String> {
+        self.decoder.push(bytes);
+        let mut frames = Vec::new();
+        while let Some(Ok(frame)) = self.decoder.next_frame() {
+            self.is_over |= is_last(&frame.event);
+            if let Some(draft) = &mut self.draft
+                && !draft.note(&frame.event, &frame.data)
+            {
+                self.draft = None;
+            }
+            frames.push(frame.data.into_owned());
+        }
+        frames
+    }
+
+    /// What is to be remembered of it; nothing of an answer that failed.
+    pub(super) fn into_memory(self) -> Option<Memory> {
+        let Draft { id, items, is_stored, load, is_whole, .. } = self.draft?;
+        id.filter(|_| is_whole).map(|id| Memory { id, items, is_stored, _load: load })
+    }
+}
+
+fn is_last(event: &str) -> bool {
+    matches!(event, "response.completed" | "response.incomplete" | "response.failed")
+}
+
+impl Draft {
+    /// False if there is no room for it.
+    fn add(&mut self, items: &str) -> bool {
+        if self.items.len().saturating_add(items.len()) > self.limits.body_bytes
+            || self.load.grow(items.len() + 1, &self.limits).is_err()
+        {
+            return false;
+        }
+        self.items = joined(&self.items, items);
+        true
+    }
+
+    /// Looks at an event; false if it cannot be remembered.
+    fn note(&mut self, event: &str, data: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Done<'a> {
+            #[serde(borrow)]
+            item: &'a RawValue,
+        }
+        #[derive(Deserialize)]
+        struct Told {
+            response: Named,
+        }
+        #[derive(Deserialize)]
+        struct Named {
+            id: String,
+        }
+        match event {
+            "response.output_item.done" => {
+                serde_json::from_str::<Done<'_>>(data).is_ok_and(|done| self.add(done.item.get()))
+            }
+            "response.completed" | "response.incomplete" => {
+                self.id = serde_json::from_str::<Told>(data).ok().map(|told| told.response.id);
+                self.is_whole = true;
+                true
+            }
+            "response.failed" => false,
+            _ => true,
+        }
+    }
+}
+
+/// A refusal as a frame. Clients wait as long as it says; one without a wait is final to them, so
+/// what passes has one.
+pub(super) async fn refusal(response: Response) -> String {
+    let (head, body) = response.into_parts();
+    let status = head.status.as_u16();
+    let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let passes = head
+        .extensions
+        .get::<Fault>()
+        .is_some_and(|fault| fault.severity() == ErrorSeverity::Transient);
+    let wait = header(header::RETRY_AFTER).or(passes.then_some("1"));
+    let headers: Map<String, Value> =
+        wait.map(|wait| ("retry-after".to_owned(), wait.into())).into_iter().collect();
+    let error = error_in(body).await;
+    json!({ "type": "error", "status": status, "error": error, "headers": headers }).to_string()
+}
+
+async fn error_in(body: Body) -> Value {
+    let body = to_bytes(body, LONGEST_REFUSAL).await.unwrap_or_default();
+    let told = serde_json::from_slice::<Value>(&body).unwrap_or_default();
+    let error = told.get("error").filter(|error| error.is_object()).cloned();
+    error.unwrap_or_else(|| {
+        json!({ "type": "server_error", "code": "server_error", "param": null,
+            "message": "The request failed." })
+    })
+}

@@ -1,0 +1,86 @@
+//! Whose connection it is, and how what its frames ask for is begun.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use capstan_engine::ask::invalid;
+use capstan_engine::cpu_offload;
+use capstan_journal::Claim;
+use capstan_protocol::Fault;
+use http::request::Parts;
+use uuid::Uuid;
+
+use super::super::object::{Echo, ResponseObject};
+use super::super::{Responses, id_of, routes, unknown_previous};
+use super::answer::Answer;
+use super::create::{Create, Memory};
+use crate::face::{self, FaceContext, RefusalTarget};
+use crate::identity::caller::Caller;
+
+/// Who asks on a connection.
+pub(super) struct Asker {
+    pub(super) face: Arc<Responses>,
+    pub(super) cx: FaceContext,
+    pub(super) caller: Caller,
+    /// The head of each request.
+    pub(super) head: Parts,
+}
+
+/// What comes of a frame.
+pub(super) enum Asked {
+    Answer(Answer),
+    /// It is only remembered, and that is told.
+    WarmedUp(Memory, [String; 2]),
+}
+
+impl Asker {
+    /// Does what a frame asks for, as if it had been posted; why not, if it does not.
+    pub(super) async fn ask(
+        &self,
+        frame: &str,
+        memory: Option<&Memory>,
+    ) -> Result<Asked, Response> {
+        let (engine, tenant) = (&self.cx.engine, &self.caller.tenant);
+        let known = memory.map_or(0, |memory| memory.items.len());
+        let size = frame.len().saturating_add(known);
+        let mut load = engine.limiter.load(tenant);
+        // The frame, its members, and the body that is made of them.
+        load.grow(size.saturating_mul(3), &engine.settings.limits)
+            .map_err(|fault| self.refusal(fault))?;
+        let begun = engine.limiter.cpu_offload.begin(tenant, size).await;
+        let read = cpu_offload::run(size, || Create::read(frame, memory));
+        drop(begun);
+        let mut create = read.map_err(|error| self.refusal(invalid(&error)))?;
+        if !create.generates {
+            return self.warm_up(create).map_err(|fault| self.refusal(fault));
+        }
+        let body = Body::from(std::mem::take(&mut create.body));
+        let (face, cx, caller) = (self.face.clone(), self.cx.clone(), self.caller.clone());
+        let answered = routes::create(face, cx, caller, self.head.clone(), body).await;
+        let response = answered.unwrap_or_else(|refusal| refusal.into_response());
+        Answer::of(response, create, tenant, (&engine.limiter, &engine.settings.limits))
+            .map(Asked::Answer)
+    }
+
+    /// A response that says nothing, under an id to go on from.
+    fn warm_up(&self, create: Create) -> Result<Asked, Fault> {
+        let engine = &self.cx.engine;
+        let items = create.items.ok_or_else(|| unknown_previous(&create.previous))?;
+        let mut load = engine.limiter.load(&self.caller.tenant);
+        load.grow(items.len(), &engine.settings.limits)?;
+        let claim = Claim::new(&self.caller.tenant, "", Uuid::now_v7(), engine.wall.now());
+        let mut run = claim.to_run();
+        run.agent = create.model.unwrap_or_default();
+        let echo = Echo::of(std::str::from_utf8(&create.body).unwrap_or_default());
+        let id = id_of(run.stream_id);
+        let frames = ResponseObject::begun(&run, &echo).warm_up();
+        Ok(Asked::WarmedUp(Memory { id, items, is_stored: false, _load: load }, frames))
+    }
+
+    /// A refusal, as it is to a request.
+    pub(super) fn refusal(&self, fault: Fault) -> Response {
+        let asker = RefusalTarget::Viewer(&self.head);
+        face::refusal(&self.cx, &*self.face, fault, asker).into_response()
+    }
+}
