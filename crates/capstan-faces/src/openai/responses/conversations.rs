@@ -218,7 +218,7 @@ impl About {
 fn messages(stream: Uuid, said: TurnRecord) -> Vec<(String, String)> {
     let all = (0_u64..).zip(said.into_messages()).filter(|(_, message)| !message.text().is_empty());
     let item = |(n, message): (u64, ChatMessage)| {
-        let id = super::object::item_id("msg", stream, n);
+        let id = super::item::item_id("msg", stream, n);
         let is_answer = message.role == Role::Assistant;
         let kind = if is_answer { "output_text" } else { "input_text" };
         let role = message.role;
