@@ -274,7 +274,7 @@ mod tests {
         loop {
             match reader.next().await.unwrap() {
                 Step::Frames(frames) => {
-                    let packets = frames.iter().filter_map(|frame| sse::decode_packet(frame));
+                    let packets = frames.iter().filter_map(sse::decode_packet);
                     said.extend(packets.map(|p| format!("{:?}", p.payload)));
                 }
                 Step::State(RunState::Closed) => return said,

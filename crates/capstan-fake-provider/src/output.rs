@@ -137,10 +137,7 @@ mod tests {
         let answer = Answer::default();
         let output = Output::new(&answer, Shape::Chat, &Asked::default(), &sealer, None);
         assert_eq!(output.tokens(), 60);
-        let text = |piece: Piece| match piece {
-            Piece::Text(text) => text,
-            _ => String::new(),
-        };
+        let text = |piece: Piece| if let Piece::Text(text) = piece { text } else { String::new() };
         assert_eq!(output.pieces().into_iter().map(text).collect::<String>(), answer.text);
     }
 }

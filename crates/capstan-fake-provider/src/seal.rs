@@ -131,8 +131,9 @@ impl Sealer {
             is_group = false;
             let id = text(item, "call_id");
             // Codex brings the reasoning of a call that was cut as well, before that of the next.
-            let places = 0..seals.len().max(1);
-            let is_wrong = places.into_iter().all(|at| is_misplaced(id, &seals[at..], issued));
+            let mut places = 0..seals.len().max(1);
+            let is_wrong =
+                places.all(|at| is_misplaced(id, seals.get(at..).unwrap_or_default(), issued));
             if is_wrong && kind.ends_with("_call") {
                 return Some(invalid(format!(
                     "Item '{id}' of type '{kind}' was provided without its required 'reasoning' \

@@ -174,9 +174,11 @@ impl Preset {
     /// Whether the server itself is there, and nobody in between.
     pub(crate) fn owns(&self, url: &Url) -> bool {
         let Some(host) = url.host_str().filter(|_| url.scheme() == "https") else { return false };
-        let is_it =
-            |own: &&str| if own.starts_with('.') { host.ends_with(own) } else { host == *own };
-        self.hosts.iter().any(|own| is_it(&own))
+        let is_it = |own: &str| match own.starts_with('.') {
+            true => host.ends_with(own),
+            false => host == own,
+        };
+        self.hosts.iter().any(|own| is_it(own))
     }
 }
 

@@ -335,9 +335,9 @@ mod tests {
     fn cut(diff: &mut AttemptDiff) -> (u64, String) {
         let after = diff.last_agreed(diff.first_different());
         let again = diff.cut(after, Vec::new()).unwrap();
-        let text = again.into_iter().map(|piece| match piece {
-            Again::Text(text) => text,
-            other => panic!("{other:?}"),
+        let text = again.into_iter().map(|piece| {
+            let Again::Text(text) = piece else { panic!("{piece:?}") };
+            text
         });
         (after, text.collect())
     }

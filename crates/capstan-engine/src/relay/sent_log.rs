@@ -63,7 +63,13 @@ impl SentLog {
                         self.events += 1;
                         self.diff.sent_thought(seq, &trace.thought, raw);
                     }
-                    _ => {
+                    EventView::Citations(_)
+                    | EventView::Progress(_)
+                    | EventView::Media(_)
+                    | EventView::Markdown(_)
+                    | EventView::UserError(_)
+                    | EventView::Interrupt(_)
+                    | EventView::Other => {
                         self.events += 1;
                         self.note_event(seq, raw, &event);
                     }

@@ -209,7 +209,7 @@ async fn send(
     // A body that cannot be read is refused in the words of the version.
     parts.extensions.insert(asked.call.clone());
     let Posted { body, load, .. } = post::read(cx, caller, face, &parts, body).await?;
-    asked.send(parts, &body, load, is_stream).await
+    Box::pin(asked.send(parts, &body, load, is_stream)).await
 }
 
 async fn list(

@@ -112,9 +112,8 @@ async fn call(
     let asked = Asked { face, cx, caller, agent, call };
     let answered = match method {
         Method::Send | Method::Stream => {
-            return asked
-                .send(parts, params.as_bytes(), load, matches!(method, Method::Stream))
-                .await;
+            let is_stream = matches!(method, Method::Stream);
+            return Box::pin(asked.send(parts, params.as_bytes(), load, is_stream)).await;
         }
         Method::Get => match id_of(params) {
             Ok(id) => asked.get(&id).await.map(|task| asked.call.answer(task)),

@@ -113,33 +113,50 @@ impl ErrorBody {
     }
 }
 
+/// The words for kinds of faults. Others are called by their status.
+const KINDS: &[(&str, &[FaultKind])] = &[
+    (
+        "rate_limit_error",
+        &[
+            FaultKind::RateLimitExceeded,
+            FaultKind::SessionLimitExceeded,
+            FaultKind::StorageLimitExceeded,
+        ],
+    ),
+    ("timeout_error", &[FaultKind::Timeout, FaultKind::UpstreamTimeout]),
+    ("authentication_error", &[FaultKind::TenantRequired]),
+    ("permission_error", &[FaultKind::TenantUnauthorized]),
+    ("request_too_large", &[FaultKind::PayloadTooLarge]),
+    (
+        "not_found_error",
+        &[
+            FaultKind::AgentNotFound,
+            FaultKind::ModelNotFound,
+            FaultKind::RouteNotFound,
+            FaultKind::StreamNotFound,
+            FaultKind::SessionNotFound,
+        ],
+    ),
+    ("billing_error", &[FaultKind::UpstreamQuota]),
+    (
+        OVERLOADED,
+        &[FaultKind::ServiceUnavailable, FaultKind::RunInterrupted, FaultKind::JournalUnavailable],
+    ),
+    // The operator's to mend: the caller's key is right.
+    (API, &[FaultKind::UpstreamAuth]),
+    (INVALID, &[FaultKind::ContextLengthExceeded, FaultKind::ContentRefused]),
+];
+
 /// What a fault that is not the provider's own is called.
 fn told_by_kind(kind: FaultKind) -> Told {
-    use FaultKind as K;
-    let word = match kind {
-        K::RateLimitExceeded | K::SessionLimitExceeded | K::StorageLimitExceeded => {
-            "rate_limit_error"
-        }
-        K::Timeout | K::UpstreamTimeout => "timeout_error",
-        K::TenantRequired => "authentication_error",
-        K::TenantUnauthorized => "permission_error",
-        K::PayloadTooLarge => "request_too_large",
-        K::AgentNotFound
-        | K::ModelNotFound
-        | K::RouteNotFound
-        | K::StreamNotFound
-        | K::SessionNotFound => "not_found_error",
-        K::UpstreamQuota => "billing_error",
-        K::ServiceUnavailable | K::RunInterrupted | K::JournalUnavailable => OVERLOADED,
-        // The operator's to mend: the caller's key is right.
-        K::UpstreamAuth => API,
-        K::ContextLengthExceeded | K::ContentRefused => INVALID,
-        _ if (400..500).contains(&kind.entry().status) => INVALID,
-        _ => API,
-    };
-    let status = match kind {
-        K::RequestConflict | K::MethodNotAllowed | K::UnsupportedMediaType => kind.entry().status,
-        _ => WORDS.iter().find(|(known, _)| *known == word).map_or(500, |(_, status)| *status),
+    let own = kind.entry().status;
+    let usual = if (400..500).contains(&own) { INVALID } else { API };
+    let row = KINDS.iter().find(|(_, kinds)| kinds.contains(&kind));
+    let word = row.map_or(usual, |(word, _)| *word);
+    // Those that have no word but a status of their own keep it.
+    let status = match matches!(own, 405 | 409 | 415) && row.is_none() {
+        true => own,
+        false => WORDS.iter().find(|(known, _)| *known == word).map_or(500, |(_, status)| *status),
     };
     Told { status, kind: word }
 }
@@ -173,11 +190,13 @@ fn message_of(fault: &Fault, kind: FaultKind) -> String {
         return own.to_owned();
     }
     let message = fault.message();
-    match kind {
-        FaultKind::ContextLengthExceeded => format!("prompt is too long: {message}"),
-        FaultKind::AgentNotFound | FaultKind::ModelNotFound => format!("model: {message}"),
-        _ => message.to_owned(),
+    if kind == FaultKind::ContextLengthExceeded {
+        return format!("prompt is too long: {message}");
     }
+    if matches!(kind, FaultKind::AgentNotFound | FaultKind::ModelNotFound) {
+        return format!("model: {message}");
+    }
+    message.to_owned()
 }
 
 /// The status of a kind, as `/openapi.json` lists it.

@@ -111,7 +111,11 @@ impl CutOff {
                 blocks.pop();
                 blocks.is_empty()
             }
-            _ => return None,
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Object(_) => return None,
         };
         let mut seen = Vec::new();
         if is_alone {

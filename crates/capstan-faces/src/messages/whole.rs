@@ -38,10 +38,7 @@ pub(super) fn message(packets: &Packets, mut telling: Telling) -> Option<Result<
     let mut message = Message::default();
     let mut packets = packets.all.iter().cloned();
     let end = packets.find_map(|packet| telling.take(packet, &mut message))?;
-    Some(match end {
-        End::Whole => Ok(message.done()),
-        other => Err(other),
-    })
+    Some(if matches!(end, End::Whole) { Ok(message.done()) } else { Err(end) })
 }
 
 /// The blocks that have begun so far.
@@ -148,19 +145,19 @@ fn append(block: &mut Map<String, Value>, name: &str, text: &str) {
 fn add_raw(block: &mut Map<String, Value>, delta: &Value) {
     if let Some(citation) = delta.get("citation") {
         let all = block.entry("citations").or_insert_with(|| json!([]));
-        match all {
-            Value::Array(all) => all.push(citation.clone()),
-            other => *other = json!([citation]),
+        if let Value::Array(all) = all {
+            all.push(citation.clone());
+        } else {
+            *all = json!([citation]);
         }
         return;
     }
     for (name, value) in delta.as_object().into_iter().flatten().filter(|(name, _)| *name != "type")
     {
-        match value {
-            Value::String(text) => append(block, name, text),
-            value => {
-                block.insert(name.clone(), value.clone());
-            }
+        if let Value::String(text) = value {
+            append(block, name, text);
+        } else {
+            block.insert(name.clone(), value.clone());
         }
     }
 }

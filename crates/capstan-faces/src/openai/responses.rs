@@ -5,6 +5,7 @@ mod answer;
 mod ask;
 mod compact;
 mod conversations;
+mod create;
 mod input_tokens;
 mod item;
 mod items;

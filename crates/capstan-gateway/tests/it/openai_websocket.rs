@@ -92,9 +92,9 @@ async fn send(socket: &mut Socket, frame: &Value) {
 async fn next(socket: &mut Socket) -> Message {
     loop {
         let message = tokio::time::timeout(GUARD, socket.next()).await.expect("a frame comes");
-        match message.expect("the connection is open").unwrap() {
-            Message::Ping(_) | Message::Pong(_) => {}
-            other => return other,
+        let message = message.expect("the connection is open").unwrap();
+        if !matches!(message, Message::Ping(_) | Message::Pong(_)) {
+            return message;
         }
     }
 }
@@ -147,10 +147,9 @@ fn text_of(response: &Value) -> &str {
 }
 
 async fn close_code(socket: &mut Socket) -> u16 {
-    match next(socket).await {
-        Message::Close(Some(frame)) => frame.code.into(),
-        other => panic!("{other:?}"),
-    }
+    let message = next(socket).await;
+    let Message::Close(Some(frame)) = message else { panic!("{message:?}") };
+    frame.code.into()
 }
 
 #[tokio::test]
@@ -434,10 +433,11 @@ async fn a_run_that_outlasts_the_server_breaks_off() {
     let stopping = tokio::spawn(server.stop());
     // What became of the run may be told before.
     let code = loop {
-        match next(&mut socket).await {
-            Message::Close(frame) => break u16::from(frame.unwrap().code),
-            told => assert!(told.to_text().unwrap().contains("run_interrupted")),
+        let told = next(&mut socket).await;
+        if let Message::Close(frame) = told {
+            break u16::from(frame.unwrap().code);
         }
+        assert!(told.to_text().unwrap().contains("run_interrupted"));
     };
     assert_eq!(code, 1001);
     drop(socket);

@@ -22,7 +22,10 @@ const LOST_WITHIN: Duration = Duration::from_secs(60);
 
 /// The answers, by stream: when, and by which connection.
 #[derive(Debug, Clone, Default)]
-pub struct Heard(Arc<Mutex<HashMap<Uuid, (Instant, Option<SocketAddr>)>>>);
+pub struct Heard(Arc<Mutex<HashMap<Uuid, Handed>>>);
+
+/// When an answer was handed over, and by which connection.
+type Handed = (Instant, Option<SocketAddr>);
 
 /// Notes that one answer was handed over.
 #[derive(Debug)]

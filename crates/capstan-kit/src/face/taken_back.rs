@@ -43,8 +43,6 @@ impl Fold for TakenBack {
 /// The packet after which this one takes all back, if it does.
 pub fn reset_of(packet: &StreamPacket) -> Option<u64> {
     let Payload::Event(raw) = &packet.payload else { return None };
-    match Event::of(raw).view() {
-        EventView::Reset(reset) => Some(reset.after_seq),
-        _ => None,
-    }
+    let event = Event::of(raw);
+    if let EventView::Reset(reset) = event.view() { Some(reset.after_seq) } else { None }
 }

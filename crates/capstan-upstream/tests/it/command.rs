@@ -319,9 +319,8 @@ async fn what_an_abandoned_attempt_said_is_gone_on_from_or_taken_back() {
 const ASKS: &str = r#"read prompt; printf '{"type":"control_request","request_id":"r-1","request":{"subtype":"can_use_tool","tool_name":"Write","input":{"path":"a.txt"},"tool_use_id":"call_1"}}\n'; read reply; case "$reply" in *'"behavior":"allow"'*) said=allowed;; *'"behavior":"deny"'*) said=denied;; *) said=unclear;; esac; printf '{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"%s"}]}}\n' "$said"; printf '{"type":"result","subtype":"success","duration_ms":1,"duration_api_ms":1,"is_error":false,"num_turns":1,"session_id":"s"}\n'; cat"#;
 
 fn interrupts(outputs: &[Output]) -> Vec<capstan_agent::Interrupt> {
-    let asked = |output: &Output| match output {
-        Output::Interrupt(asked) => Some((**asked).clone()),
-        _ => None,
+    let asked = |output: &Output| {
+        if let Output::Interrupt(asked) = output { Some((**asked).clone()) } else { None }
     };
     outputs.iter().filter_map(asked).collect()
 }

@@ -46,7 +46,7 @@ async fn a_header_that_a_server_repeats_does_not_reach_a_fault() {
         let body = json!({ "error": { "message": format!("bad header {SECRET}") } }).to_string();
         let provider = Provider::start(move |_| status(400, &[], &body)).await;
         let agent = agent(row(kind), config(kind, &provider.url));
-        assert_eq!(agent.endpoint().unwrap().has_key, true, "{kind}");
+        assert!(agent.endpoint().unwrap().has_key, "{kind}");
         let fault = run(agent, Turn::new("Hi")).await.1.unwrap_err();
         let shown = format!("{fault:?} {:?}", fault.to_stream_error(Exposure::Debug));
         assert!(shown.contains("bad header [key]") && !shown.contains(SECRET), "{kind}: {shown}");

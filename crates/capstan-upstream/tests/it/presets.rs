@@ -172,11 +172,13 @@ impl Strict {
 /// A turn that asks for all that the common parameters have.
 fn turn() -> Turn {
     let mut turn = Turn::new("Hi");
-    let mut parameters = Parameters::default();
-    parameters.max_tokens = Some(5);
-    parameters.temperature = Some(0.5);
-    parameters.top_p = Some(0.9);
-    parameters.stop = vec!["END".into()];
+    let parameters = Parameters {
+        max_tokens: Some(5),
+        temperature: Some(0.5),
+        top_p: Some(0.9),
+        stop: vec!["END".into()],
+        ..Parameters::default()
+    };
     turn.parameters = parameters.into();
     turn
 }
@@ -194,9 +196,8 @@ async fn asked(provider: &Provider, more: Value, turn: Turn) -> Result<String, F
         "attempts": 1, "max_calls": 1 });
     config.as_object_mut().unwrap().extend(keys(more));
     let (outputs, ended) = run(agent("openai", config), turn).await;
-    let text = |output: &Output| match output {
-        Output::Delta(text) => Some(text.to_string()),
-        _ => None,
+    let text = |output: &Output| {
+        if let Output::Delta(text) = output { Some(text.clone()) } else { None }
     };
     ended.map(|()| outputs.iter().filter_map(text).collect())
 }

@@ -113,7 +113,13 @@ impl View {
                 return self.items.retain(|(seq, _)| *seq <= reset.after_seq);
             }
             EventView::Thought(trace) => Item::Thought(trace.thought),
-            _ => match event.kind.as_deref().unwrap() {
+            EventView::Citations(_)
+            | EventView::Progress(_)
+            | EventView::Media(_)
+            | EventView::Markdown(_)
+            | EventView::UserError(_)
+            | EventView::Interrupt(_)
+            | EventView::Other => match event.kind.as_deref().unwrap() {
                 "TOOL_CALL_START" => Item::Start(text("toolCallId"), text("toolCallName")),
                 "TOOL_CALL_ARGS" => Item::Arguments(text("toolCallId"), text("delta")),
                 "TOOL_CALL_END" => Item::End(text("toolCallId")),
@@ -437,7 +443,7 @@ fn written(answer: &[Say], attempt: usize, random: &[usize]) -> Vec<Say> {
                 pieces(&format!("[{body}]"), &make, &mut out);
                 out.push(Say::End(id.clone()));
             }
-            other => panic!("{other:?}"),
+            Say::Arguments(..) | Say::End(_) | Say::Result(..) | Say::Part(_) => panic!("{said:?}"),
         }
     }
     out
@@ -500,9 +506,8 @@ proptest! {
         } else {
             prop_assert_eq!(whole_calls(&view), whole_calls(&alone));
             let text = |view: &View| {
-                let texts = view.items.iter().filter_map(|(_, item)| match item {
-                    Item::Text(text) => Some(text.as_str()),
-                    _ => None,
+                let texts = view.items.iter().filter_map(|(_, item)| {
+                    if let Item::Text(text) = item { Some(text.as_str()) } else { None }
                 });
                 texts.collect::<String>()
             };

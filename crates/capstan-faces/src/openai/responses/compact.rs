@@ -9,7 +9,7 @@ use capstan_protocol::{DecodeError, FaultKind};
 use super::super::errors::{CODE, ErrorBody, REFUSALS};
 use super::super::models::TAG;
 use super::Responses;
-use super::routes::body;
+use super::create::body;
 use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget, post};
 use crate::identity::caller::Caller;

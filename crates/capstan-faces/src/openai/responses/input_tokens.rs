@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::super::errors::REFUSALS;
 use super::super::models::TAG;
 use super::Responses;
-use super::routes::REQUEST;
+use super::create::REQUEST;
 use crate::face::FaceContext;
 use crate::face::post::{self, Posted};
 use crate::face::{self, Face as _, RefusalTarget, count_tokens};

@@ -9,31 +9,30 @@ use capstan_journal::{Run, RunState};
 use capstan_protocol::{DecodeError, Fault, FaultKind};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::errors::REFUSALS;
-use super::super::members;
 use super::super::models::TAG;
-use super::super::request::{self, EVENTS};
+use super::super::request::EVENTS;
 
 use super::items::{ItemPage, PageParams};
 use super::object::ResponseObject;
 use super::writer::{ResponseEvent, StartingAfter};
 use super::{
-    NAME, Responses, compact, conversations, echo_of, id_of, input_tokens, references, repeat_hash,
-    stream_of, websocket,
+    NAME, Responses, compact, conversations, create, echo_of, id_of, input_tokens, stream_of,
+    websocket,
 };
 use crate::face::FaceContext;
 use crate::face::post;
 use crate::face::reader::{self, ViewerKind};
-use crate::face::repeats::{self, KEY};
+use crate::face::repeats::KEY;
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::identity::audit::{Deed, Who};
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
-use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Routes, Row, model};
+use crate::openapi::{self, Answer, Content, Does, PathParameter, Routes, Row, model};
 use crate::refusal::Refusal;
 use crate::{accounted_body, query};
 use capstan_engine::ask::invalid;
@@ -56,7 +55,7 @@ pub(super) fn routes(face: Arc<Responses>) -> Routes<FaceContext> {
                             Extension(caller): Extension<Caller>,
                             http: HttpRequest| {
         let (parts, body) = http.into_parts();
-        create(to.clone(), cx, caller, parts, body).await
+        Box::pin(create::answer(to.clone(), cx, caller, parts, body)).await
     };
     let to = face.clone();
     let connect = async move |State(cx): State<FaceContext>,
@@ -90,23 +89,6 @@ pub(super) fn routes(face: Arc<Responses>) -> Routes<FaceContext> {
         .post("/v1/responses/input_tokens", count, &input_tokens::ROW)
         .post("/v1/responses/compact", compact, &compact::ROW)
         .merge(conversations::routes(&face))
-}
-
-/// Answers a request for a response, however it came.
-pub(super) async fn create(
-    face: Arc<Responses>,
-    cx: FaceContext,
-    caller: Caller,
-    parts: Parts,
-    body: axum::body::Body,
-) -> Result<Response, Refusal> {
-    let mut read = post::read(&cx, &caller, &*face, &parts, body).await?;
-    let key = repeats::key_of(&parts);
-    read.hash = repeat_hash::of(&parts, &read.body);
-    let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;
-    let followed = followed
-        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;
-    request::answer(face, members::RESPONSES, cx, caller, parts, followed).await
 }
 
 /// How a request about an answer is answered.
@@ -247,7 +229,7 @@ const POST: Row = Row {
      on, not only one in the background, for as long as \
         retention keeps it; its run goes on if the connection ends.",
     headers: &[&KEY, &EVENTS],
-    body: Some(&REQUEST),
+    body: Some(&create::REQUEST),
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
         ..Answer::ok("The response, or its events if `stream` is true.", TOLD)
@@ -339,39 +321,3 @@ const ID: PathParameter = PathParameter {
     schema: || json!({ "type": "string", "pattern": "^resp_[0-9a-f]{32}$" }),
     example: "resp_0193a8f2c4d57b6e9a1b2c3d4e5f6a7b",
 };
-
-pub(super) const REQUEST: Body = Body {
-    says: "`model` is the name of an agent; without one the default agent answers. `conversation` \
-     is the session; `previous_response_id` goes on from \
-        one answer of it.",
-    model: body,
-    examples: &[("response", response)],
-};
-
-pub(super) fn body(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "required": ["input"],
-        "properties": {
-            "model": { "type": ["string", "null"] },
-            "input": { "type": ["string", "array"], "minItems": 1 },
-            "instructions": { "type": ["string", "null"] },
-            "previous_response_id": { "type": ["string", "null"] },
-            "conversation": { "type": ["string", "object", "null"] },
-            "tools": { "type": ["array", "null"] },
-            "stream": { "type": ["boolean", "null"] },
-            "background": { "type": ["boolean", "null"] },
-            "store": { "type": ["boolean", "null"] },
-            "metadata": { "type": ["object", "null"], "maxProperties": 16,
-            "propertyNames": { "maxLength": 64 },
-                "additionalProperties": { "type": "string", "maxLength": 512 } },
-            "temperature": { "type": ["number", "null"], "minimum": 0, "maximum": 2 },
-            "max_output_tokens": { "type": ["integer", "null"], "minimum": 1 },
-            "truncation": { "enum": ["auto", "disabled", null] },
-        },
-    })
-}
-
-fn response() -> Value {
-    json!({ "model": "demo", "input": "Why is the sky blue?" })
-}

@@ -131,7 +131,15 @@ impl ResponsesWriter {
                 Said::Other if !raw.get().contains(NATIVE) => {
                     self.tell_ours("capstan.event", &Ours { event: raw }, out);
                 }
-                _ => {}
+                Said::Block(_)
+                | Said::Thought(_)
+                | Said::Citations(_)
+                | Said::Call { .. }
+                | Said::Arguments { .. }
+                | Said::End { .. }
+                | Said::Result { .. }
+                | Said::Interrupt(_)
+                | Said::Other => {}
             }
         }
         let mut changes = std::mem::take(&mut self.changes);
@@ -334,7 +342,10 @@ impl ResponsesWriter {
                     "input": members.get("input") });
                 self.tell("response.custom_tool_call_input.done", &body, out);
             }
-            _ => {
+            Item::Native(_)
+            | Item::FunctionCall { .. }
+            | Item::Message { .. }
+            | Item::Reasoning { .. } => {
                 let What::Call { name, .. } = &entry.what else { return };
                 let body = json!({ "output_index": index, "item_id": item_id, "name": name,
                     "arguments": entry.text });

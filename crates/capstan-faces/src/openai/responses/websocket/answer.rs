@@ -53,11 +53,11 @@ impl Answer {
         create: Create,
         tenant: &str,
         (limiter, limits): (&Limiter, &Limits),
-    ) -> Result<Self, Response> {
+    ) -> Result<Self, Box<Response>> {
         let kind = response.headers().get(header::CONTENT_TYPE);
         let is_stream = kind.is_some_and(|kind| kind.as_bytes() == b"text/event-stream");
         if response.status() != StatusCode::OK || !is_stream {
-            return Err(response);
+            return Err(response.into());
         }
         let draft = create.items.and_then(|items| {
             let (load, limits) = (limiter.load(tenant), limits.clone());

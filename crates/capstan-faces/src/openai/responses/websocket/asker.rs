@@ -12,7 +12,7 @@ use http::request::Parts;
 use uuid::Uuid;
 
 use super::super::object::{Echo, ResponseObject};
-use super::super::{Responses, id_of, routes, unknown_previous};
+use super::super::{Responses, create, id_of, unknown_previous};
 use super::answer::Answer;
 use super::create::{Create, Memory};
 use crate::face::{self, FaceContext, RefusalTarget};
@@ -29,7 +29,7 @@ pub(super) struct Asker {
 
 /// What comes of a frame.
 pub(super) enum Asked {
-    Answer(Answer),
+    Answer(Box<Answer>),
     /// It is only remembered, and that is told.
     WarmedUp(Memory, [String; 2]),
 }
@@ -57,10 +57,11 @@ impl Asker {
         }
         let body = Body::from(std::mem::take(&mut create.body));
         let (face, cx, caller) = (self.face.clone(), self.cx.clone(), self.caller.clone());
-        let answered = routes::create(face, cx, caller, self.head.clone(), body).await;
+        let answered = Box::pin(create::answer(face, cx, caller, self.head.clone(), body)).await;
         let response = answered.unwrap_or_else(|refusal| refusal.into_response());
-        Answer::of(response, create, tenant, (&engine.limiter, &engine.settings.limits))
-            .map(Asked::Answer)
+        let answer =
+            Answer::of(response, create, tenant, (&engine.limiter, &engine.settings.limits));
+        answer.map(|answer| Asked::Answer(Box::new(answer))).map_err(|response| *response)
     }
 
     /// A response that says nothing, under an id to go on from.

@@ -148,7 +148,7 @@ impl Connection {
         }
         // In its own room: most of the time a connection only waits.
         match Box::pin(self.asker.ask(frame, self.memory.as_ref())).await {
-            Ok(Asked::Answer(answer)) => self.answer = Some(answer),
+            Ok(Asked::Answer(answer)) => self.answer = Some(*answer),
             Ok(Asked::WarmedUp(memory, frames)) => {
                 self.tell(frames.into()).await?;
                 self.memory = Some(memory);

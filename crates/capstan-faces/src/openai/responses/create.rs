@@ -1,0 +1,73 @@
+//! A request for a response: how it is begun, and what it may hold.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::request::Parts;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use super::super::{members, request};
+use super::{Responses, references, repeat_hash};
+use crate::face::FaceContext;
+use crate::face::post;
+use crate::face::repeats;
+use crate::face::{self, RefusalTarget};
+use crate::identity::caller::Caller;
+use crate::openapi::Body;
+use crate::refusal::Refusal;
+
+/// Answers a request for a response, however it came.
+pub(super) async fn answer(
+    face: Arc<Responses>,
+    cx: FaceContext,
+    caller: Caller,
+    parts: Parts,
+    body: axum::body::Body,
+) -> Result<Response, Refusal> {
+    let mut read = post::read(&cx, &caller, &*face, &parts, body).await?;
+    let key = repeats::key_of(&parts);
+    read.hash = repeat_hash::of(&parts, &read.body);
+    let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;
+    let followed = followed
+        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;
+    request::answer(face, members::RESPONSES, cx, caller, parts, followed).await
+}
+
+/// The body of such a request.
+pub(super) const REQUEST: Body = Body {
+    says: "`model` is the name of an agent; without one the default agent answers. `conversation` \
+     is the session; `previous_response_id` goes on from \
+        one answer of it.",
+    model: body,
+    examples: &[("response", response)],
+};
+
+/// Its schema.
+pub(super) fn body(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "required": ["input"],
+        "properties": {
+            "model": { "type": ["string", "null"] },
+            "input": { "type": ["string", "array"], "minItems": 1 },
+            "instructions": { "type": ["string", "null"] },
+            "previous_response_id": { "type": ["string", "null"] },
+            "conversation": { "type": ["string", "object", "null"] },
+            "tools": { "type": ["array", "null"] },
+            "stream": { "type": ["boolean", "null"] },
+            "background": { "type": ["boolean", "null"] },
+            "store": { "type": ["boolean", "null"] },
+            "metadata": { "type": ["object", "null"], "maxProperties": 16,
+            "propertyNames": { "maxLength": 64 },
+                "additionalProperties": { "type": "string", "maxLength": 512 } },
+            "temperature": { "type": ["number", "null"], "minimum": 0, "maximum": 2 },
+            "max_output_tokens": { "type": ["integer", "null"], "minimum": 1 },
+            "truncation": { "enum": ["auto", "disabled", null] },
+        },
+    })
+}
+
+fn response() -> Value {
+    json!({ "model": "demo", "input": "Why is the sky blue?" })
+}
