@@ -136,6 +136,8 @@ fn message(events: &[Value]) -> Value {
 /// Without what is another's in every call.
 fn comparable(mut message: Value) -> Value {
     message["id"] = Value::Null;
+    // Null unless the model refuses. What is made of events does not have it.
+    message.as_object_mut().unwrap().remove("stop_details");
     for block in message["content"].as_array_mut().unwrap() {
         if block["type"] == "tool_use" {
             block["id"] = Value::Null;

@@ -32,9 +32,14 @@ type Found = (Option<String>, Option<Range<usize>>);
 
 /// The model of a JSON object. Any other member may be anything.
 pub(super) fn in_json(body: &[u8]) -> Result<Found, Fault> {
-    let wrong = |error: serde_json::Error| {
-        Fault::new(FaultKind::InvalidRequest).with_message(format!("document: {error}"))
+    let refused = |what: &str| {
+        Fault::new(FaultKind::InvalidRequest).with_message(format!("document: {what}"))
     };
+    let wrong = |error: serde_json::Error| refused(&error.to_string());
+    // A list would be read as the members in their order.
+    if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        return Err(refused("expected an object, found an array"));
+    }
     let named: Named<'_> = serde_json::from_slice(body).map_err(wrong)?;
     let Some(raw) = named.model.map(RawValue::get) else { return Ok((None, None)) };
     let Ok(model) = serde_json::from_str::<String>(raw) else { return Ok((None, None)) };
