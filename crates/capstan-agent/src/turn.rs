@@ -123,7 +123,7 @@ impl Turn {
         self.history.iter().map(Arc::as_ref).chain(self.messages.iter())
     }
 
-    /// The part of the conversation that the payload does not tell, with the places of its messages.
+    /// What the payload does not tell of the conversation, with the places of its messages.
     pub fn remembered(&self) -> impl Iterator<Item = (usize, &ChatMessage)> {
         let Range { start, end } = self.stored;
         self.conversation().enumerate().take(end).skip(start)

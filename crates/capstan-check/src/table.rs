@@ -261,20 +261,20 @@ checks! {
      [DONE]" [Chat] [] openai::chat;
 
     // Anthropic's Messages.
-    Messages "messages.answer" "claude-code.md The contract" "A message is answered with events that \
-     are named like their types" [Messages] [] messages::answer;
-    Messages "messages.order" "claude-code.md The contract" "It begins with message_start, and ends \
-     with message_delta and message_stop" [Messages] ["messages.answer"] messages::order;
-    Messages "messages.blocks" "claude-code.md The contract" "Blocks follow each other, each with one \
-     start and one stop" [Messages] ["messages.answer"] messages::blocks;
+    Messages "messages.answer" "claude-code.md The contract" "A message is answered with events \
+     that are named like their types" [Messages] [] messages::answer;
+    Messages "messages.order" "claude-code.md The contract" "It begins with message_start, and \
+     ends with message_delta and message_stop" [Messages] ["messages.answer"] messages::order;
+    Messages "messages.blocks" "claude-code.md The contract" "Blocks follow each other, each with \
+     one start and one stop" [Messages] ["messages.answer"] messages::blocks;
     Messages "messages.usage" "claude-code.md The contract" "The usage is whole from the \
      start" [Messages] ["messages.answer"] messages::usage;
     Messages "messages.whole" "claude-code.md The contract" "Without a stream it is one \
      message" [MessagesWhole] [] messages::whole;
     Messages "messages.error" "claude-code.md The contract" "A refusal has Anthropic's \
      shape" [] [] messages::error;
-    Messages "messages.fault" "claude-code.md The contract" "A run that fails is an error, never an \
-     end" [MessagesFault] [] messages::fault;
+    Messages "messages.fault" "claude-code.md The contract" "A run that fails is an error, never \
+     an end" [MessagesFault] [] messages::fault;
     Messages "messages.once" "claude-code.md The contract" "A repeat without a key is the same \
      message, byte by byte" [Messages] ["messages.order"] messages::once;
     Messages "messages.resume" "claude-code.md The contract" "Who comes back after a cut gets the \
@@ -285,7 +285,8 @@ checks! {
      run" [] [] messages::count;
     Messages "messages.models" "claude-code.md What is there?" "Models are listed in Anthropic's \
      shape for its clients" [] [] messages::models;
-    Messages "messages.key" "claude-code.md What is there?" "A key may come in x-api-key" [Key] [] messages::key;
+    Messages "messages.key" "claude-code.md What is there?" "A key may come in \
+     x-api-key" [Key] [] messages::key;
 
     // The AI SDK.
     AiSdk "ai-sdk.answer" "ai-sdk.md The contract" "A chat is answered with a UI message \

@@ -68,7 +68,7 @@ pub enum Happened {
     Ended,
 }
 
-/// Somebody who wants to know what happens to runs. Each observer has a thread of its own, so it may
+/// Somebody who wants to know what happens to runs. Each has a thread of its own, so it may
 /// block and panic; what it is too slow for is dropped.
 pub trait RunObserver: Send + Sync + 'static {
     /// By which the log knows it.

@@ -215,7 +215,10 @@ mod tests {
         let signature = sealer.seal(Kind::Signature, "Hm.");
         let id = format!("call_1{}", Sealer::digest([signature.clone()].iter()));
         let issued = HashSet::from([id.clone()]);
-        let thinking = |text: &str, signature: &str| json!({ "type": "thinking", "thinking": text, "signature": signature });
+        let thinking = |text: &str, signature: &str| {
+            let kind = "thinking";
+            json!({ "type": kind, "thinking": text, "signature": signature })
+        };
         let call = json!({ "type": "tool_use", "id": id });
         let judge = |content: Value| {
             let body = json!({ "messages": [{ "role": "assistant", "content": content }] });

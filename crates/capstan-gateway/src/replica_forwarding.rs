@@ -170,7 +170,9 @@ async fn carry(
     let answered = loop {
         tokio::select! {
             answered = &mut passing => break answered,
-            () = here.engine.ended.cancelled() => return Err(unreachable("The server is about to end.")),
+            () = here.engine.ended.cancelled() => {
+                return Err(unreachable("The server is about to end."));
+            }
             _ = look.tick() => {
                 if !here.is_alive(peer.id).await {
                     return Err(unreachable(GONE));

@@ -46,7 +46,7 @@ pub struct NativeEvent {
     /// A part of the answer that the next turn must bring back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<RawJson>,
-    /// The JSON pointer within `part` at which its text belongs: the thoughts since the part before.
+    /// The JSON pointer within `part` at which its text belongs: the thoughts since the last part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_at: Option<String>,
 }

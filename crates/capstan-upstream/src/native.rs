@@ -1,6 +1,5 @@
 //! The native lane: what CAP has no word for, as `NATIVE` events, and back into the next request.
-//! [The decision](https://github.com/capstan-run/capstan/blob/main/docs/decisions/0027-the-native-lane.md)
-//! has the reasons.
+//! docs/decisions/0027 has the reasons.
 
 use std::collections::BTreeSet;
 

@@ -90,7 +90,7 @@ impl ErrorBody {
         Self { kind: "error", error, request_id: None }
     }
 
-    /// The end of a run that somebody stopped. It is no failure, and no answer either; nobody should
+    /// The end of a run that somebody stopped. It is no failure, and no answer; nobody should
     /// ask again by himself.
     pub(super) fn stopped() -> Self {
         let error = ApiError {

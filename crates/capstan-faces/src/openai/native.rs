@@ -1,5 +1,5 @@
-//! What only a provider of Chat Completions understands of an answer: it is told as it came, so that
-//! the client can bring it back.
+//! What only a provider of Chat Completions understands of an answer. It is told as it came, so
+//! that the client can bring it back.
 
 use capstan_protocol::{Dialect, Event, NATIVE, NativeEvent, RawObject};
 use serde_json::{Map, Value};

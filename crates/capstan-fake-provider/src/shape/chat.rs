@@ -109,7 +109,8 @@ fn kind_of(call: Option<&ToolCall>) -> (&'static str, &'static str) {
 
 fn tool_call(id: &str, call: &ToolCall) -> Value {
     let (kind, written) = kind_of(Some(call));
-    json!({ "id": id, "type": kind, kind: { "name": call.name, written: call.written(Shape::Chat) } })
+    let said = json!({ "name": call.name, written: call.written(Shape::Chat) });
+    json!({ "id": id, "type": kind, kind: said })
 }
 
 fn id(output: &Output) -> String {

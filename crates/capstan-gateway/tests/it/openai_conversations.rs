@@ -35,7 +35,10 @@ async fn a_conversation_is_made_lived_in_listed_and_erased() {
     let items = format!("{path}/items");
     assert_eq!(ok(&server, "GET", &items, None).await["data"], json!([]));
 
-    let ask = |text: &str| json!({ "model": "demo", "conversation": id, "input": format!("/echo {text}") });
+    let ask = |text: &str| {
+        let input = format!("/echo {text}");
+        json!({ "model": "demo", "conversation": id, "input": input })
+    };
     let first = ok(&server, "POST", "/v1/responses", Some(ask("one"))).await;
     let second = ok(&server, "POST", "/v1/responses", Some(ask("two"))).await;
     assert_eq!(second["conversation"]["id"], id);

@@ -261,7 +261,8 @@ catalogue! {
         "External service quota spent"; "The quota at an external service is spent.";
         "The gateway's account at the upstream has no credit or is on hold.";
         "Operators top up the account; clients cannot help it.";
-    ModelNotFound, "model_not_found", UpstreamError, 502, "model-not-found", Fatal, Llm, false, None;
+    ModelNotFound, "model_not_found", UpstreamError, 502, "model-not-found", Fatal, Llm, false,
+    None;
         "No such model"; "The model of this agent does not exist at its provider.";
         "The provider does not know the agent's model, or the agent's key may not use it.";
         "Operators correct the agent's `model`; the log names the address that lists the models. \
@@ -280,8 +281,8 @@ catalogue! {
     NotTranslated, "not_translated", InvalidRequest, 400, "not-translated", Fatal, Client, false,
     None;
         "Something was left out"; "Parts of this could not be translated.";
-        "The request or the answer has parts that only one provider's protocol knows, and the other \
-         side speaks another one. details.left_out names them.";
+        "The request or the answer has parts that only one provider's protocol knows, and the \
+         other side speaks another one. details.left_out names them.";
         "Nothing, or call an agent that speaks the protocol of the request.";
 
     // ---- the agent ----

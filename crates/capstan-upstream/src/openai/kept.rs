@@ -94,7 +94,10 @@ mod tests {
 
     #[test]
     fn pieces_of_reasoning_are_joined_by_their_place() {
-        let piece = |text: &str, index: u64| json!([{ "type": "reasoning.text", "index": index, "text": text, "signature": null }]);
+        let piece = |text: &str, index: u64| {
+            let kind = "reasoning.text";
+            json!([{ "type": kind, "index": index, "text": text, "signature": null }])
+        };
         let mut kept = Kept::default();
         kept.member(DETAILS, piece("Hm", 0));
         kept.member(DETAILS, piece("m.", 0));

@@ -38,7 +38,8 @@ async fn gateway(provider: &FakeProvider) -> String {
 
 /// As Claude Code asks.
 fn asked() -> Value {
-    let marked = |text: &str| json!({ "type": "text", "text": text, "cache_control": { "type": "ephemeral" } });
+    let mark = json!({ "type": "ephemeral" });
+    let marked = |text: &str| json!({ "type": "text", "text": text, "cache_control": mark });
     json!({
         "model": "claude-m",
         "messages": [

@@ -276,7 +276,10 @@ fn responses_of_items() -> Vec<Value> {
         }
         events.push(json!({ "type": "response.output_item.added", "output_index": index,
             "item": begun }));
-        let delta = |kind: &str, delta: &Value| json!({ "type": kind, "output_index": index, "item_id": item["id"], "delta": delta });
+        let delta = |kind: &str, delta: &Value| {
+            let id = &item["id"];
+            json!({ "type": kind, "output_index": index, "item_id": id, "delta": delta })
+        };
         events.push(match item["type"].as_str().unwrap() {
             "reasoning" => {
                 delta("response.reasoning_summary_text.delta", &item["summary"][0]["text"])
@@ -366,7 +369,10 @@ fn chat_with_signatures() -> Vec<Value> {
     let call = json!([{ "index": 0, "id": "c1", "type": "function",
         "function": { "name": "f", "arguments": "{}" },
         "extra_content": { "google": { "thought_signature": "sig" } } }]);
-    let delta = |delta: Value| json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] });
+    let delta = |delta: Value| {
+        let choice = json!({ "index": 0, "delta": delta, "finish_reason": null });
+        json!({ "choices": [choice] })
+    };
     vec![
         delta(json!({ "reasoning_content": "Hm." })),
         delta(json!({ "reasoning_details": [{ "type": "reasoning.encrypted", "data": "x" }] })),

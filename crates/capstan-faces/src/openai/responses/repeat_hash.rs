@@ -64,7 +64,10 @@ mod tests {
 
     #[test]
     fn a_repeat_is_known_by_session_question_and_turn() {
-        let body = |text: &str, turn: &str, sent: u64| json!({ "input": text, "client_metadata": { "turn_id": turn, "sent": sent } });
+        let body = |text: &str, turn: &str, sent: u64| {
+            let metadata = json!({ "turn_id": turn, "sent": sent });
+            json!({ "input": text, "client_metadata": metadata })
+        };
         let first = hash(Some("s"), &body("Hi", "t", 1));
         assert!(first.is_some());
         assert_eq!(first, hash(Some("s"), &body("Hi", "t", 2)), "only the sending differs");

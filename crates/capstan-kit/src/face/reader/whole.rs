@@ -72,7 +72,9 @@ pub async fn follow<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Whole<T>, Fa
     let state = loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
-            () = cx.engine.broken.cancelled() => return Err(Fault::new(FaultKind::JournalUnavailable)),
+            () = cx.engine.broken.cancelled() => {
+                return Err(Fault::new(FaultKind::JournalUnavailable));
+            }
             () = cx.engine.closing.cancelled() => {
                 return Err(Fault::new(FaultKind::RunInterrupted).with_retry_after(1.0));
             }

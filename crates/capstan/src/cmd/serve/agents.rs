@@ -115,7 +115,7 @@ fn aliases(
         for alias in &own {
             if !is_alias(alias) {
                 return Err(wrong(&format!(
-                    "the alias {alias:?} may hold letters, digits, '-', '_', '.', ':', '@' and '/' only"
+                    "the alias {alias:?} may hold letters, digits and any of -_.:@/ only"
                 )));
             }
             if taken.contains(alias) {

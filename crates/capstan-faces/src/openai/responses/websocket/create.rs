@@ -154,7 +154,10 @@ mod tests {
 
     #[test]
     fn other_answers_are_left_to_the_journal() {
-        let frame = |id: &str| json!({ "type": "response.create", "previous_response_id": id, "input": "Hi" });
+        let frame = |id: &str| {
+            let kind = "response.create";
+            json!({ "type": kind, "previous_response_id": id, "input": "Hi" })
+        };
         let (body, items) = read(&frame("resp_1"), Some(&memory(true)));
         assert_eq!(
             (&body["previous_response_id"], &body["input"]),
