@@ -64,7 +64,7 @@ impl Refusal {
 }
 
 impl IntoResponse for Refusal {
-    /// Carries the fault to [`render`], which knows how much may be said.
+    /// Carries the fault to the layer of the gateway that knows how much may be said.
     fn into_response(self) -> Response {
         let mut response = match self.shape {
             Some(mut shape) => {
