@@ -237,7 +237,11 @@ test("agents stand as they are configured, and the console has its link in the h
 test("without a console at this address there is no link to one", async () => {
   const gateway = await startGateway({ config: "[console]\nenabled = false\n" });
   const { page } = await visit(stage.browser, gateway.url);
-  await page.waitForResponse((response) => response.url().endsWith("/v1/console/me"));
+  // The page asks while it loads, perhaps before anybody waits for it.
+  await Promise.all([
+    page.waitForResponse((response) => response.url().endsWith("/v1/console/me")),
+    page.reload(),
+  ]);
   expect(await page.getByRole("link", { name: "Docs" }).count()).toBe(1);
   expect(await page.getByRole("link", { name: "Console" }).count()).toBe(0);
   await page.context().close();
