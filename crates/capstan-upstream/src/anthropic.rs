@@ -99,7 +99,7 @@ impl Anthropic {
         }
         let (_, earlier) = content::told(turn.remembered(), &self.origin())?;
         let mut messages: Vec<Raw> = earlier.iter().map(raw).collect();
-        messages.extend(request.list("messages"));
+        messages.extend(request.list("messages").into_iter().filter_map(content::own_thinking));
         body.set("messages", &messages);
         Ok(())
     }
