@@ -63,6 +63,15 @@ impl ToolSpec {
     }
 }
 
+/// Refuses tools that a chat cannot answer with: calls of theirs have no chunks here.
+pub(super) fn only_functions(specs: &[ToolSpec]) -> Result<(), DecodeError> {
+    let custom = specs.iter().position(|spec| spec.kind == "custom");
+    custom.map_or(Ok(()), |n| {
+        let what = "\"custom\" is not supported in chats: use Responses";
+        Err(DecodeError::value(format!("tools[{n}].type"), what))
+    })
+}
+
 /// A tool that takes a free text.
 #[derive(Debug, Deserialize)]
 struct Custom {

@@ -1,6 +1,6 @@
 //! The tests of this crate in one program, a module a topic: `cargo nextest run --test it topic::`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
-#![recursion_limit = "256"]
+#![recursion_limit = "512"]
 
 mod a2a;
 mod awkward;

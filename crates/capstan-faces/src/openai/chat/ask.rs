@@ -101,6 +101,7 @@ impl ChatRequest {
         if self.messages.is_empty() {
             return Err(DecodeError::value("messages", "is empty"));
         }
+        parameters::only_functions(self.tools.as_deref().unwrap_or_default())?;
         let numbered = self.messages.into_iter().enumerate();
         let messages: Result<Vec<_>, _> =
             numbered.map(|(n, message)| message.into_message(n)).collect();
@@ -260,7 +261,7 @@ mod tests {
             (with("modalities", json!(["text", "audio"])), "modalities"),
             (with("functions", json!([])), "functions"),
             (with("tool_choice", json!("sometimes")), "tool_choice"),
-            (with("tools", json!([{ "type": "custom" }])), "tools[0].name"),
+            (with("tools", json!([{ "type": "custom" }])), "tools[0].type"),
             (with("response_format", json!({ "type": "xml" })), "response_format.type"),
             (with("messages", json!([{ "role": "bard", "content": "Hi" }])), "messages[0].role"),
             (with("messages", json!([{ "role": "user" }])), "messages[0].content"),
