@@ -1,7 +1,7 @@
 //! A conversation: what a session remembers, what a request adds to it, and how both become what an
 //! agent is given.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use capstan_journal::{StoredTurn, TurnRange};
@@ -30,7 +30,7 @@ pub(crate) struct Whole {
 /// stored.
 pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Whole, Fault> {
     if ask.is_whole {
-        return Ok(Whole { messages: ask.messages.clone(), stored: 0 });
+        return Ok(Whole { messages: with_native(&ask.messages, stored), stored: 0 });
     }
     let mut messages = told(&line(stored, ask.previous), &ask.messages);
     check(&ask.messages, &messages)?;
@@ -44,6 +44,59 @@ pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Whole, Fault>
     messages.extend(ask.messages.iter().cloned().map(Arc::new));
     let stored = tidy(&mut messages, stored);
     Ok(Whole { messages: messages.into(), stored })
+}
+
+/// Whether what the session remembers matters for a request: it does not tell the conversation, or
+/// it tells calls and cannot tell the reasoning that led to them.
+pub(crate) fn needs_stored(ask: &Ask) -> bool {
+    let has_calls = || ask.messages.iter().flat_map(|message| &message.parts).any(is_call);
+    !ask.is_whole || (ask.extras.dialect.is_none() && !ask.session.is_empty() && has_calls())
+}
+
+fn is_call(part: &Part) -> bool {
+    matches!(part, Part::ToolCall { .. })
+}
+
+/// A conversation with the parts that only their provider understands, each before the answer whose
+/// calls it led to. Clients that tell the whole conversation do not know them.
+fn with_native(messages: &Messages, stored: &[Arc<PastTurn>]) -> Messages {
+    let mut by_call = native_by_call(stored);
+    if by_call.is_empty() {
+        return messages.clone();
+    }
+    let mut all: Vec<Arc<ChatMessage>> = messages.iter().cloned().map(Arc::new).collect();
+    let mut begun = None;
+    for at in 0..all.len() {
+        let Some(message) = all.get(at).cloned() else { break };
+        // A text and the calls after it may be messages of their own, and are one answer.
+        begun = (message.role == Role::Assistant).then_some(begun.unwrap_or(at));
+        let ids = message.parts.iter().filter_map(called);
+        let native: Vec<Part> = ids.filter_map(|id| by_call.remove(id)).flatten().collect();
+        if let Some(first) =
+            begun.and_then(|begun| all.get_mut(begun)).filter(|_| !native.is_empty())
+        {
+            Arc::make_mut(first).parts.splice(0..0, native);
+        }
+    }
+    all.into()
+}
+
+/// What a model thought before each call.
+fn native_by_call(stored: &[Arc<PastTurn>]) -> HashMap<&str, Vec<Part>> {
+    let mut by_call = HashMap::new();
+    for message in stored.iter().flat_map(|turn| &turn.messages) {
+        let mut native = Vec::new();
+        for part in &message.parts {
+            match called(part) {
+                Some(id) if !native.is_empty() => {
+                    by_call.insert(id, std::mem::take(&mut native));
+                }
+                _ if matches!(part, Part::Native(_)) => native.push(part.clone()),
+                Some(_) | None => {}
+            }
+        }
+    }
+    by_call
 }
 
 /// Refuses results of calls that the conversation does not have, before there is a run to fail: a

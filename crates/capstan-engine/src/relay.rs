@@ -263,9 +263,9 @@ impl Relay {
 
     /// What the agent is asked, the same in all attempts.
     async fn turn(&mut self) -> Result<Turn, Untold> {
-        let stored = match self.ask.is_whole {
-            true => Vec::new(),
-            false => past::before(&self.engine, &self.run, &mut self.room.load).await?,
+        let stored = match conversation::needs_stored(&self.ask) {
+            true => past::before(&self.engine, &self.run, &mut self.room.load).await?,
+            false => Vec::new(),
         };
         let Whole { messages, stored } = conversation::whole(&self.ask, &stored)?;
         let extras = &self.ask.extras;

@@ -275,6 +275,37 @@ async fn what_a_model_thought_comes_back_to_it_in_the_next_turn() {
 }
 
 #[tokio::test]
+async fn a_client_that_tells_all_of_it_need_not_know_what_was_thought() {
+    let provider = thinker(Some("Hm.\n\nYes.")).await;
+    let config = json!({ "model": "claude-m", "url": provider.url() });
+    let url = gateway(agent("anthropic", config)).await + "/v1/ag-ui";
+    let post = async |messages: Value| {
+        let run = uuid::Uuid::now_v7();
+        let tools = json!([{ "name": "weather", "description": "",
+            "parameters": { "type": "object" } }]);
+        let input = json!({ "threadId": "t", "runId": run, "messages": messages, "tools": tools,
+            "context": [], "state": {}, "forwardedProps": {} });
+        client().post(&url).json(&input).send().await.unwrap().text().await.unwrap()
+    };
+    let asks = json!({ "id": "1", "role": "user", "content": "How is the weather?" });
+    let told = post(json!([asks])).await;
+    let events = told.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<Value> = events.filter_map(|data| serde_json::from_str(data).ok()).collect();
+    let begun = events.iter().find(|event| event["type"] == "TOOL_CALL_START").unwrap();
+    let id = &begun["toolCallId"];
+    let function = json!({ "name": "weather", "arguments": "{}" });
+    let answer = json!({ "id": "2", "role": "assistant", "content": "Let me look.",
+        "toolCalls": [{ "id": id, "type": "function", "function": function }] });
+    let result = json!({ "id": "3", "role": "tool", "toolCallId": id, "content": "Blue." });
+    let told = post(json!([asks, answer, result])).await;
+    assert!(told.contains("Sunny."), "{told}");
+    let calls = provider.calls();
+    let complaints: Vec<_> = calls.iter().filter_map(|call| call.complaint.as_ref()).collect();
+    assert_eq!((calls.len(), complaints), (2, vec![]), "{}", calls[1].body);
+    assert_eq!(calls[1].body["messages"][1]["content"][0]["thinking"], "Hm.\n\nYes.");
+}
+
+#[tokio::test]
 async fn nobody_else_gets_what_a_model_thought() {
     let (maker, other) = (thinker(Some("Hm.")).await, thinker(None).await);
     let at = |provider: &FakeProvider| json!({ "model": "claude-m", "url": provider.url() });
