@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use capstan_journal::{StoredTurn, TurnRange};
-use capstan_protocol::{Arguments, ChatMessage, DecodeError, Fault, Part, Role, Timestamp};
+use capstan_protocol::{
+    Arguments, ChatMessage, DecodeError, Dialect, Fault, Part, Role, Timestamp,
+};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -81,21 +83,24 @@ fn with_native(messages: &Messages, stored: &[Arc<PastTurn>]) -> Messages {
     all.into()
 }
 
-/// What a model thought before each call.
+/// What a model thought before each call; what stands behind the last one belongs to it.
 fn native_by_call(stored: &[Arc<PastTurn>]) -> HashMap<&str, Vec<Part>> {
-    let mut by_call = HashMap::new();
+    let mut by_call: HashMap<&str, Vec<Part>> = HashMap::new();
     for message in stored.iter().flat_map(|turn| &turn.messages) {
-        let mut native = Vec::new();
+        let (mut native, mut last) = (Vec::new(), None);
         for part in &message.parts {
-            match called(part) {
-                Some(id) if !native.is_empty() => {
-                    by_call.insert(id, std::mem::take(&mut native));
-                }
-                _ if matches!(part, Part::Native(_)) => native.push(part.clone()),
-                Some(_) | None => {}
+            if matches!(part, Part::Native(_)) {
+                native.push(part.clone());
+            } else if let Some(id) = called(part) {
+                last = Some(id);
+                by_call.entry(id).or_default().append(&mut native);
             }
         }
+        if let Some(id) = last {
+            by_call.entry(id).or_default().append(&mut native);
+        }
     }
+    by_call.retain(|_, native| !native.is_empty());
     by_call
 }
 
@@ -244,9 +249,11 @@ fn tidy(messages: &mut Vec<Arc<ChatMessage>>, stored: usize) -> usize {
     left
 }
 
-/// Providers refuse reasoning that nothing follows.
+/// Providers refuse reasoning that nothing follows. In chats it has no place of its own: its parts
+/// are members of the whole message.
 fn leads_nowhere(message: &ChatMessage) -> bool {
-    matches!(message.parts.last(), Some(Part::Native(_)))
+    let Some(Part::Native(last)) = message.parts.last() else { return false };
+    last.origin.dialect != Dialect::OpenaiChat
 }
 
 fn called(part: &Part) -> Option<&str> {

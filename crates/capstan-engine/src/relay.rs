@@ -264,8 +264,13 @@ impl Relay {
     /// What the agent is asked, the same in all attempts.
     async fn turn(&mut self) -> Result<Turn, Untold> {
         let stored = match conversation::needs_stored(&self.ask) {
-            true => past::before(&self.engine, &self.run, &mut self.room.load).await?,
-            false => Vec::new(),
+            true => past::before(&self.engine, &self.run, &mut self.room.load).await,
+            false => Ok(Vec::new()),
+        };
+        let stored = match stored {
+            // A request that tells everything does without what is too much to be remembered.
+            Err(Untold::Fault(_)) if self.ask.is_whole => Vec::new(),
+            stored => stored?,
         };
         let Whole { messages, stored } = conversation::whole(&self.ask, &stored)?;
         let extras = &self.ask.extras;

@@ -474,3 +474,53 @@ async fn a_chat_gets_the_signatures_that_it_has_to_bring_back() {
     assert_eq!((signature, &message["reasoning_content"]), (&json!("sig"), &json!("Hm.")));
     assert_eq!(message["reasoning_details"][0]["data"], "x", "{told}");
 }
+
+#[tokio::test]
+async fn a_chat_servers_signatures_come_back_in_the_session() {
+    let script = |nth| {
+        let said = if nth == 0 { chat_with_signatures() } else { chat_answer() };
+        std::iter::once(stream_head()).chain(said.iter().map(chunk)).collect()
+    };
+    let provider = Provider::start(script).await;
+    let config = json!({ "model": "m", "url": provider.url });
+    let url = gateway(agent("openai", config)).await + "/v1/responses";
+    let first = post_json(&url, &json!({ "input": "Hi" })).await;
+    let output = json!({ "type": "function_call_output", "call_id": "c1", "output": "42" });
+    let second = json!({ "previous_response_id": first["id"], "input": [output] });
+    post_json(&url, &second).await;
+    let body = provider.seen()[1].body.clone();
+    let said = body["messages"].as_array().unwrap().iter().find(|m| m["role"] == "assistant");
+    let said = said.unwrap();
+    let signature = &said["tool_calls"][0]["extra_content"]["google"]["thought_signature"];
+    assert_eq!((signature, &said["reasoning_content"]), (&json!("sig"), &json!("Hm.")), "{body}");
+    assert_eq!(said["reasoning_details"][0]["data"], "x");
+}
+
+#[tokio::test]
+async fn a_tool_loop_of_cap_has_what_was_thought() {
+    let provider = thinker(Some("Hm.")).await;
+    let config = json!({ "model": "claude-m", "url": provider.url() });
+    let url = gateway(agent("anthropic", config)).await;
+    let mut asks = question("How is the weather?");
+    let post = async |request: &Value| {
+        let post = client().post(format!("{url}/v1/assist")).json(request);
+        let answer = post.header("accept", "text/event-stream").send().await.unwrap();
+        read(&answer.bytes().await.unwrap())
+    };
+    let mut first = serde_json::to_value(&asks).unwrap();
+    first["payload"]["payload"]["tools"] = json!([{ "name": "weather", "description": "",
+        "parameters": { "type": "object" } }]);
+    let told = post(&first).await;
+    let begun = told.events.iter().find(|(kind, _)| kind == "TOOL_CALL_START").unwrap();
+    asks.request_id = uuid::Uuid::now_v7();
+    let mut second = serde_json::to_value(&asks).unwrap();
+    let answer = json!({ "type": "tool_call_response", "id": begun.1["toolCallId"],
+        "response": "Blue." });
+    second["payload"]["payload"] = json!({ "messages": [{ "role": "tool", "parts": [answer] }],
+        "tools": first["payload"]["payload"]["tools"] });
+    let told = post(&second).await;
+    let calls = provider.calls();
+    let complaints: Vec<_> = calls.iter().filter_map(|call| call.complaint.as_ref()).collect();
+    assert_eq!((calls.len(), complaints), (2, vec![]), "{}", told.raw);
+    assert_eq!(told.text, "Sunny.");
+}
