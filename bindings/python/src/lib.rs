@@ -52,6 +52,8 @@ mod _core {
     #[pymodule_export]
     use crate::request::{Prepared, prepare, question};
     #[pymodule_export]
+    use crate::runtime::wait_for_threads;
+    #[pymodule_export]
     use crate::sync_stream::Stream;
 
     #[pymodule_init]

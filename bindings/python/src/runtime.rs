@@ -2,12 +2,13 @@
 //!
 //! A blocking client drives a runtime of its own in the calling thread: no thread exists. Async
 //! clients share one runtime with one worker, which lives as long as one of them is open. Closing
-//! waits until no thread is left.
+//! waits until no thread is left; dropping does not, so that the interpreter's exit does.
 //!
 //! A forked child inherits no threads. It makes runtimes of its own, and leaves its parent's alone:
 //! their sockets are shared, and a lock may be held for ever by a thread that is not there.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often a blocking wait looks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(40);
+
+/// How often a wait for threads looks whether they are gone.
+const STEP: Duration = Duration::from_millis(5);
 
 /// A lock that a panic elsewhere cannot spoil.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -174,15 +178,63 @@ fn shared() -> PyResult<Arc<Worker>> {
     if let Some(worker) = known.upgrade().filter(|worker| !worker.is_foreign()) {
         return Ok(worker);
     }
-    let worker = Arc::new(Worker::build(Builder::new_multi_thread().worker_threads(1))?);
+    THREADS.adopt();
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(1).on_thread_start(|| THREADS.start()).on_thread_stop(|| THREADS.stop());
+    let worker = Arc::new(Worker::build(&mut builder)?);
     *known = Arc::downgrade(&worker);
     Ok(worker)
+}
+
+/// The threads of shared runtimes that live in this process. They call Python, and one that does so
+/// while the interpreter goes down crashes the process.
+static THREADS: Threads = Threads { process: AtomicU32::new(0), alive: AtomicU32::new(0) };
+
+struct Threads {
+    /// The process that they were counted in: a forked child inherits the number without them.
+    process: AtomicU32,
+    alive: AtomicU32,
+}
+
+impl Threads {
+    /// Before the first of a process.
+    fn adopt(&self) {
+        let process = std::process::id();
+        if self.process.swap(process, Ordering::SeqCst) != process {
+            self.alive.store(0, Ordering::SeqCst);
+        }
+    }
+
+    fn start(&self) {
+        self.alive.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn stop(&self) {
+        self.alive.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn are_gone(&self) -> bool {
+        self.process.load(Ordering::SeqCst) != std::process::id()
+            || self.alive.load(Ordering::SeqCst) == 0
+    }
+}
+
+/// Waits until no thread of a dropped client can call Python any more. Runs at exit, after the
+/// clients that are open were closed.
+#[pyfunction]
+pub(crate) fn wait_for_threads(py: Python<'_>) {
+    py.detach(|| {
+        let mut waited = Duration::ZERO;
+        while !THREADS.are_gone() && waited < PATIENCE {
+            std::thread::sleep(STEP);
+            waited += STEP;
+        }
+    });
 }
 
 /// The last one shuts it down. Of a runtime of its own, a client waits for calls that other threads
 /// are in.
 fn retire(mut worker: Arc<Worker>, is_shared: bool) {
-    const STEP: Duration = Duration::from_millis(5);
     let mut waited = Duration::ZERO;
     loop {
         match Arc::try_unwrap(worker) {

@@ -161,6 +161,36 @@ assert asyncio.run(go())
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_the_exit_waits_for_the_thread_of_a_client_that_was_dropped(gateway: str) -> None:
+    # The thread is in the middle of Python when the interpreter starts to go down.
+    source = f"""
+import asyncio, atexit, threading, time
+from coreason_client import AsyncCAPClient
+inside, leaving = threading.Event(), threading.Event()
+atexit.register(leaving.set)
+class Loop(asyncio.SelectorEventLoop):
+    def call_soon_threadsafe(self, *args, **kwargs):
+        handle = super().call_soon_threadsafe(*args, **kwargs)
+        if has_begun and threading.current_thread() is not threading.main_thread():
+            inside.set()
+            leaving.wait()
+            time.sleep(0.2)
+        return handle
+async def go():
+    global has_begun
+    async for _ in AsyncCAPClient({gateway!r}, '').chat({SLOW!r}):
+        has_begun = True
+        if inside.is_set():
+            break
+has_begun = False
+loop = Loop()
+loop.run_until_complete(go())
+loop.close()
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, timeout=20, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_cancelling_closes_the_connection(gateway: str) -> None:
     async def main() -> tuple[int, int]:
         async with AsyncCAPClient(gateway, "") as client:

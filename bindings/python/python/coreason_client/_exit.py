@@ -1,4 +1,6 @@
-"""Clients that were never closed: their worker must be gone before the interpreter is."""
+"""Clients that were never closed: their worker must be gone before the interpreter is, whether the
+client is still there or was dropped.
+"""
 
 from __future__ import annotations
 
@@ -19,3 +21,4 @@ def remember(client: _core.Client) -> None:
 def _close_all() -> None:
     for client in list(_open):
         client.close()
+    _core.wait_for_threads()
