@@ -29,6 +29,7 @@ __all__ = [
     "parse_frame",
     "prepare",
     "question",
+    "wait_for_threads",
     "wake",
 ]
 
