@@ -1,12 +1,13 @@
 //! The files of the page that the gateway serves.
 
-/// A file of the page. Names of all but its `.html` change with their content, as bundlers do it.
+/// A file of the web page. As bundlers do it, every file name except `*.html` contains a hash of
+/// the content.
 #[derive(Debug, Clone, Copy)]
 pub struct Asset {
-    /// Its place: `index.html`, which is served at `/`, `console.html`, which is served at
-    /// `/console`, or `assets/<name>`. A twin of the same name and `.gz` is sent in its place to
-    /// whoever takes it.
+    /// The file's path: `index.html` is served at `/`, `console.html` at `/console`, and
+    /// `assets/<name>` under its own path. If a file `<path>.gz` exists, the gateway sends it to
+    /// clients that accept gzip.
     pub path: &'static str,
-    /// What it holds.
+    /// The file's content.
     pub bytes: &'static [u8],
 }

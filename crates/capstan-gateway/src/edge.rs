@@ -1,5 +1,5 @@
-//! Sockets: who may connect, how long an idle or slow peer stays, and how the server stops. The
-//! edge knows the router and nothing of runs or faces.
+//! Sockets: connection limits, timeouts of idle and slow peers, and shutdown. The edge knows the
+//! router. It does not know runs or faces.
 
 mod activity;
 pub(crate) mod admission;

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::edge::admission::Admission;
-use crate::edge::server::{LAST_WORDS, Routers, listen};
+use crate::edge::server::{Routers, SHUTDOWN_GRACE, listen};
 use crate::gateway::Gateway;
 use crate::router::Behind;
 use crate::services::Services;
@@ -120,7 +120,7 @@ pub async fn serve(
         () = engine.broken.cancelled() => {
             // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any
             // more.
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(SHUTDOWN_GRACE).await;
             let why = engine.journal_broken().await;
             Err(io::Error::other(format!("the journal is broken, and only a new process can mend \
              that: {why}")))
@@ -149,11 +149,11 @@ async fn drain(engine: &Engine, connections: &TaskTracker) {
     engine.traces.forget(Duration::ZERO);
     engine.closing.cancel();
     engine.ended.cancel();
-    let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;
+    let _ = tokio::time::timeout(SHUTDOWN_GRACE, connections.wait()).await;
     // What agents were told to end, here and elsewhere. An agent that never yields is not waited
     // for.
     engine.agents_at_work.close();
-    let _ = tokio::time::timeout(END_LIMIT + LAST_WORDS, engine.agents_at_work.wait()).await;
+    let _ = tokio::time::timeout(END_LIMIT + SHUTDOWN_GRACE, engine.agents_at_work.wait()).await;
     engine.observed().await;
 }
 /// Does what nobody asks for, until the server stops.

@@ -1,5 +1,5 @@
-//! What is under way on one connection, so that one on which nothing is can be closed, and a reader
-//! that takes nothing be given up.
+//! Counts the requests in flight on one connection. The server closes a connection without any, and
+//! gives up a reader that takes nothing.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,76 +15,76 @@ use bytes::Bytes;
 use capstan_engine::tenant_scheduler::TaskSlot;
 use tokio::sync::Notify;
 
-/// Requests whose responses are not sent yet.
+/// Counts the requests of a connection whose responses are not fully sent.
 #[derive(Default)]
 pub(crate) struct Activity {
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     changed: Notify,
 }
 
-/// One of them.
-pub(crate) struct UnderWay {
+/// A request in flight. Dropping it ends the count.
+pub(crate) struct InFlight {
     activity: Arc<Activity>,
-    /// Its place beside another's on the same connection.
-    _place: Option<Entry>,
+    /// The request's own admission slot, if the connection's slot was in use by another request.
+    _slot: Option<Entry>,
 }
 
 impl Activity {
     /// Whether a request is under way.
     pub(crate) fn is_busy(&self) -> bool {
-        self.under_way.load(Ordering::Relaxed) > 0
+        self.in_flight.load(Ordering::Relaxed) > 0
     }
 
-    /// A request has come; `place` is its own, if the connection's is taken.
-    pub(crate) fn begin(self: &Arc<Self>, place: Option<Entry>) -> UnderWay {
-        self.under_way.fetch_add(1, Ordering::Relaxed);
+    /// Counts a new request. `slot` is its own admission slot, if it needed one.
+    pub(crate) fn begin(self: &Arc<Self>, slot: Option<Entry>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.changed.notify_one();
-        UnderWay { activity: Arc::clone(self), _place: place }
+        InFlight { activity: Arc::clone(self), _slot: slot }
     }
 
-    /// Returns when nothing has been under way for too long: the first request may take this long
-    /// to come, others that.
+    /// Returns when no request has been in flight for too long. `first` is the limit before the
+    /// first request, `later` the limit between requests.
     ///
-    /// A request counts once its head is whole. Half a preface, or headers that never end, are
-    /// nothing, in either version of HTTP.
+    /// A request counts once its head is complete. Half an HTTP/2 preface, or headers that never
+    /// end, do not count as activity.
     pub(crate) async fn idle(self: Arc<Self>, first: Duration, later: Duration) {
-        let mut patience = first;
+        let mut timeout = first;
         loop {
             if self.is_busy() {
-                patience = later;
+                timeout = later;
                 self.changed.notified().await;
-            } else if tokio::time::timeout(patience, self.changed.notified()).await.is_err() {
+            } else if tokio::time::timeout(timeout, self.changed.notified()).await.is_err() {
                 return;
             }
         }
     }
 }
 
-impl UnderWay {
-    /// Until the response is sent, or whoever reads it is gone.
+impl InFlight {
+    /// Keeps the request in flight until the response is sent, or its reader disconnects.
     pub(crate) fn until_sent(self, response: Response) -> Response {
         let progress = Progress::current();
         progress.iter().for_each(|progress| progress.hand_over());
-        response.map(|body| Body::new(Sent { body, is_begun: false, progress, _under_way: self }))
+        response.map(|body| Body::new(Sent { body, is_begun: false, progress, _in_flight: self }))
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        if self.activity.under_way.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.activity.in_flight.fetch_sub(1, Ordering::Relaxed) == 1 {
             TaskSlot::free_connection();
         }
         self.activity.changed.notify_one();
     }
 }
 
-/// A body that is under way.
+/// A response body that counts as in flight until it is dropped.
 struct Sent {
     body: Body,
     is_begun: bool,
-    /// Where its reader stands, on HTTP/2.
+    /// On HTTP/2, how far the reader of this response is.
     progress: Option<Arc<Progress>>,
-    _under_way: UnderWay,
+    _in_flight: InFlight,
 }
 
 impl HttpBody for Sent {
@@ -106,9 +106,9 @@ impl HttpBody for Sent {
         frame
     }
 
-    /// Not before it is asked for more than there is: then the reader has room for more, so that it
-    /// has what was before. A connection of HTTP/2 would hold the last piece otherwise, and nobody
-    /// would know for how long.
+    /// True only before the first poll. Later, hyper has to poll once more to see the end, and that
+    /// poll proves that the reader took everything before it. Otherwise an HTTP/2 connection could
+    /// hold the last piece for any time, unnoticed by the stall timeout.
     fn is_end_stream(&self) -> bool {
         !self.is_begun && self.body.is_end_stream()
     }
@@ -128,7 +128,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_idle_when_nothing_has_been_under_way_for_long() {
+    async fn a_connection_is_idle_when_nothing_has_been_in_flight_for_long() {
         let (activity, began) = (Arc::<Activity>::default(), Instant::now());
         activity.clone().idle(SECOND, 9 * SECOND).await;
         assert_eq!(began.elapsed(), SECOND, "nothing was ever asked");

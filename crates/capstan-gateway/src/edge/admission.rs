@@ -1,5 +1,4 @@
-//! Who gets in: so many connections in all, so many from one address, and a few beyond that to ask
-//! how the server feels.
+//! Connection limits: in total, per address, and a small reserve for health checks.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::settings::Limits;
 
-/// Connections beyond all others, for whoever asks how the server feels. They are cut soon.
+/// Connections beyond the limit, for health checks only. They are closed after a short time.
 const RESERVED: usize = 16;
 
 /// Counts connections. Clones count together.
@@ -23,15 +22,15 @@ pub(crate) struct Admission {
     per_address: usize,
 }
 
-/// A connection that got in; dropping it makes room for the next.
+/// An admitted connection. Dropping it frees its slot.
 pub(crate) struct Entry {
     _permit: OwnedSemaphorePermit,
-    /// Nothing for one that may only ask for health.
+    /// `None` for a reserved connection, which may only use the health routes.
     counted: Option<Counted>,
 }
 
 impl Entry {
-    /// Whether it may only ask how the server feels.
+    /// Whether the connection may only use the health routes.
     pub(crate) fn is_reserved(&self) -> bool {
         self.counted.is_none()
     }
@@ -67,8 +66,8 @@ impl Admission {
         }
     }
 
-    /// The next connection, once there is room for one more. Without an entry there is none for its
-    /// address.
+    /// Accepts the next connection, once there is a free slot. Returns no entry if the address has
+    /// too many connections.
     pub(crate) async fn next(
         &self,
         listener: &TcpListener,
@@ -80,7 +79,7 @@ impl Admission {
         };
         let permit = permit.map_err(io::Error::other)?;
         let (socket, peer) = listener.accept().await?;
-        // Somebody may have left since this door was opened.
+        // A regular slot may have become free while this call waited for a connection.
         let (permit, is_reserved) = match Arc::clone(&self.all).try_acquire_owned() {
             Ok(better) if is_reserved => (better, false),
             Ok(_) | Err(_) => (permit, is_reserved),
@@ -92,8 +91,8 @@ impl Admission {
         Ok((socket, peer, entry))
     }
 
-    /// Room for one more request on a connection of HTTP/2 that has one under way: it takes as much
-    /// as it would on a connection of its own, and counts as one.
+    /// A slot for one more request on an HTTP/2 connection that already has one in flight. It costs
+    /// as much as a request on its own connection, so it counts like one.
     pub(crate) fn another(&self, address: IpAddr) -> Option<Entry> {
         let permit = Arc::clone(&self.all).try_acquire_owned().ok()?;
         self.count(address).map(|counted| Entry { _permit: permit, counted: Some(counted) })
@@ -103,14 +102,14 @@ impl Admission {
         if let Some(counted) = self.count(address) {
             return Some(Entry { _permit: permit, counted: Some(counted) });
         }
-        // It may still ask for health, and is told why it may nothing else.
+        // The client can still check health, and gets an error that explains the limit.
         let permit = Arc::clone(&self.reserved).try_acquire_owned().ok()?;
         Some(Entry { _permit: permit, counted: None })
     }
 
-    /// One more from this address, if it may have one more.
+    /// Counts one more for this address, unless the address is at its limit.
     fn count(&self, address: IpAddr) -> Option<Counted> {
-        let address = neighbourhood(address);
+        let address = limited_unit(address);
         let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
         let count = by_address.entry(address).or_default();
         if *count >= self.per_address {
@@ -121,8 +120,9 @@ impl Admission {
     }
 }
 
-/// Who has one address of IPv6 has as many as it likes beside it.
-fn neighbourhood(address: IpAddr) -> IpAddr {
+/// The unit that limits apply to. One IPv6 customer usually has a whole /64, so all of it counts as
+/// one address.
+fn limited_unit(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();
@@ -154,9 +154,9 @@ mod tests {
             admission.another("2001:db8::1".parse().unwrap()).is_none(),
             "nor has it room for one more request"
         );
-        let place = admission.another("192.0.2.2".parse().unwrap()).unwrap();
-        assert!(!place.is_reserved());
-        drop((greedy, place));
+        let slot = admission.another("192.0.2.2".parse().unwrap()).unwrap();
+        assert!(!slot.is_reserved());
+        drop((greedy, slot));
         assert!(!enter("2001:db8::ffff").is_reserved());
         assert!(admission.by_address.lock().unwrap().is_empty(), "who is gone is not remembered");
     }

@@ -1,4 +1,4 @@
-//! Sends a body over a socket, in chunks, once hyper has written the head of its response.
+//! Sends a response body over a socket in HTTP/1.1 chunks, after hyper has written the head.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,31 +14,31 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::edge::socket::Socket;
 
-/// What is gathered for one write: as much as hyper would. A piece may be larger.
+/// How much one write gathers, about as much as hyper does. A single piece may be larger.
 const GATHERED_BYTES: usize = 8 * 1024;
 const GATHERED_PIECES: usize = 16;
-/// Writes in a row before other tasks have their turn.
-const IN_A_ROW: usize = 16;
+/// Writes in a row before the task yields to others.
+const WRITES_PER_POLL: usize = 16;
 
-/// Sends a body whose head is written. An error is the end of the connection: the body must not
-/// look finished.
+/// Sends a body whose head is written. On an error the caller closes the connection, so that the
+/// body does not look complete.
 pub(crate) async fn send<S>(socket: &mut Socket<S>, body: Body) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut source, mut chunks) = (Source::new(body), Chunks::default());
     poll_fn(|cx| {
-        for _ in 0..IN_A_ROW {
+        for _ in 0..WRITES_PER_POLL {
             let is_more = chunks.gather(&mut source, cx)?;
             if chunks.poll_write(socket, cx)?.is_pending() {
-                source.insist(cx);
-                return left(socket, cx);
+                source.poll_early(cx);
+                return peer_closed(socket, cx);
             }
             if chunks.is_ended {
                 return Poll::Ready(Ok(()));
             }
             if !is_more {
-                return left(socket, cx);
+                return peer_closed(socket, cx);
             }
         }
         cx.waker().wake_by_ref();
@@ -47,8 +47,8 @@ where
     .await
 }
 
-/// Ready if nobody is there any more.
-fn left<S>(socket: &mut Socket<S>, cx: &mut Context<'_>) -> Poll<io::Result<()>>
+/// Ready when the peer has disconnected.
+fn peer_closed<S>(socket: &mut Socket<S>, cx: &mut Context<'_>) -> Poll<io::Result<()>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -56,22 +56,22 @@ where
     Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()))
 }
 
-/// What a body says when it is asked for more.
+/// The result of one poll of the body: `None` at its end.
 type Piece = Option<io::Result<Bytes>>;
 
-/// A body that is asked for a piece at a time. What was asked once is asked until it is answered,
-/// even while nothing can be written: to answer, it may wait in a line in which others stand behind
-/// it.
+/// A body that is polled one piece at a time. Once a poll was pending, the body is polled again
+/// even while the socket is not writable. The body may wait in a fair queue, where a waiter that is
+/// never polled would block all waiters behind it.
 struct Source {
     body: Body,
-    is_asked: bool,
-    /// Came while nothing could be written.
+    is_pending: bool,
+    /// A piece that arrived while nothing could be written.
     early: Option<Piece>,
 }
 
 impl Source {
     fn new(body: Body) -> Self {
-        Self { body, is_asked: false, early: None }
+        Self { body, is_pending: false, early: None }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Piece> {
@@ -79,14 +79,14 @@ impl Source {
             return Poll::Ready(piece);
         }
         let polled = Pin::new(&mut self.body).poll_frame(cx);
-        self.is_asked = polled.is_pending();
+        self.is_pending = polled.is_pending();
         let data = |frame: Frame<Bytes>| frame.into_data().unwrap_or_default();
         polled.map(|piece| piece.map(|frame| frame.map(data).map_err(io::Error::other)))
     }
 
-    /// One piece at most is kept.
-    fn insist(&mut self, cx: &mut Context<'_>) {
-        if self.is_asked
+    /// Polls a pending body while the socket is not writable. Keeps one piece at most.
+    fn poll_early(&mut self, cx: &mut Context<'_>) {
+        if self.is_pending
             && let Poll::Ready(piece) = self.poll(cx)
         {
             self.early = Some(piece);
@@ -94,23 +94,23 @@ impl Source {
     }
 }
 
-/// Pieces of a body as they go over the wire, a chunk at a time.
+/// The pieces of a body, framed as HTTP/1.1 chunks.
 #[derive(Default)]
 struct Chunks {
-    /// The chunk's size.
+    /// The chunk header with the size.
     head: Head,
     pieces: VecDeque<Bytes>,
     tail: &'static [u8],
     is_ended: bool,
-    /// Why there is no more, once the pieces before it are written.
+    /// The body's error, returned after the pieces before it are written.
     failed: Option<io::Error>,
-    /// Something was written that is not flushed.
+    /// Data was written but not flushed.
     is_dirty: bool,
 }
 
 impl Chunks {
-    /// Takes what there is, as one chunk, unless the last one is still being written; false if the
-    /// body has no more for now.
+    /// Gathers the available pieces into one chunk, unless the last chunk is still being written.
+    /// Returns false if the body has no more data for now.
     fn gather(&mut self, source: &mut Source, cx: &mut Context<'_>) -> io::Result<bool> {
         if self.is_ended || !self.is_written() {
             return Ok(true);
@@ -197,7 +197,7 @@ impl Chunks {
     }
 }
 
-/// The size of a chunk, in its own notation.
+/// A chunk header: the size in hex.
 #[derive(Default)]
 struct Head {
     text: [u8; 18],
@@ -209,7 +209,7 @@ impl Head {
     fn of(size: usize) -> Self {
         let mut text = [0; 18];
         let mut room = &mut text[..];
-        // Sixteen digits and two more: it fits.
+        // Cannot fail: at most sixteen hex digits and a line break.
         let _ = write!(room, "{size:x}\r\n");
         let left = room.len();
         Self { to: text.len() - left, from: 0, text }
@@ -219,7 +219,7 @@ impl Head {
         self.text.get(self.from..self.to).unwrap_or_default()
     }
 
-    /// What was written beyond it.
+    /// Returns how many of the written bytes belong to what follows the header.
     fn advance(&mut self, written: usize) -> usize {
         let own = written.min(self.to - self.from);
         self.from += own;
@@ -237,8 +237,8 @@ mod tests {
     use super::*;
     use crate::edge::handover::Handover;
 
-    /// Sends a body of these pieces over a pipe that holds so much; what comes out, and how it
-    /// ended.
+    /// Sends a body of these pieces over a pipe with `room` bytes of buffer. Returns the bytes that
+    /// arrived, and the result of sending.
     async fn sent(pieces: Vec<io::Result<Bytes>>, room: usize) -> (Vec<u8>, io::Result<()>) {
         let (mut peer, socket) = duplex(room);
         let mut socket = Socket::new(socket, Handover::default());
@@ -250,7 +250,7 @@ mod tests {
         (wire, ended)
     }
 
-    /// What chunks hold, and whether their end is there.
+    /// Decodes chunks. Returns the content, and whether the final chunk is there.
     fn unchunked(mut wire: &[u8]) -> (Vec<u8>, bool) {
         let mut whole = Vec::new();
         while let Some(line) = wire.windows(2).position(|pair| pair == b"\r\n") {
@@ -294,7 +294,7 @@ mod tests {
             let _turn = own.acquire().await.map_err(io::Error::other)?;
             Ok(Bytes::from_static(b"y"))
         });
-        // The first piece does not fit, and nobody reads.
+        // The first piece does not fit into the pipe, and the peer does not read.
         let (peer, socket) = duplex(10);
         let mut socket = Socket::new(socket, Handover::default());
         let body = Body::from_stream(futures_util::StreamExt::chain(first, second));

@@ -1,11 +1,11 @@
-//! Lets whoever made an answer know by which connection it goes.
+//! Lets the code that made a response know which connection it is sent on.
 
 use axum::response::Response;
 
 use crate::edge::progress::Progress;
 use capstan_engine::live::{Departure, Stalled};
 
-/// An answer goes by this connection, and to a reader of its own, if answers have one each.
+/// Binds the response to this connection and, on HTTP/2, to the reader of this response.
 pub(crate) fn goes_by(connection: &Stalled, mut response: Response) -> Response {
     if let Some(departure) = response.extensions_mut().remove::<Departure>() {
         let reader = Progress::current().map(|progress| progress.stalled());

@@ -1,8 +1,8 @@
-//! A body that lasts is sent by us, not by hyper, which keeps 16 KB of buffers for a connection as
-//! long as it serves it. hyper writes the head; then the socket is taken from it, and given back to
-//! another hyper when the body has ended.
+//! Long-lived response bodies are sent by this crate, not by hyper, which keeps 16 KB of buffers
+//! per connection while it serves one. hyper writes the head. Then this code takes the socket,
+//! sends the body, and passes the socket to a new hyper connection.
 //!
-//! For HTTP/1.1, whose bodies of unknown length are chunked. Nothing else is known of a body here.
+//! Only for HTTP/1.1, where bodies of unknown length are chunked.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -19,7 +19,8 @@ use hyper::body::{Frame, SizeHint};
 
 use crate::face::reader::Lasting;
 
-/// Whether an answer to this request may be handed over, and what becomes of the connection then.
+/// What to do with the connection after a handed-over body, or `None` if the response to this
+/// request cannot be handed over.
 pub(crate) fn after<B>(request: &Request<B>) -> Option<After> {
     let is_possible = request.version() == Version::HTTP_11 && request.method() != Method::HEAD;
     let closes =
@@ -33,22 +34,22 @@ fn is_close(connection: &[u8]) -> bool {
         .any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
-/// A request's body that notes when it was read to its end. What is left of one would be taken for
-/// the next request.
-pub(crate) struct Noted<B> {
+/// A request body that records when it was read to the end. Unread bytes of a body would be parsed
+/// as the next request.
+pub(crate) struct TrackedBody<B> {
     body: B,
     is_read: Arc<AtomicBool>,
 }
 
-impl<B: HttpBody> Noted<B> {
-    /// The body, and whether it was read.
+impl<B: HttpBody> TrackedBody<B> {
+    /// Returns the wrapped body, and a flag that becomes true at its end.
     pub(crate) fn new(body: B) -> (Self, Arc<AtomicBool>) {
         let is_read = Arc::new(AtomicBool::new(body.is_end_stream()));
         (Self { body, is_read: Arc::clone(&is_read) }, is_read)
     }
 }
 
-impl<B: HttpBody + Unpin> HttpBody for Noted<B> {
+impl<B: HttpBody + Unpin> HttpBody for TrackedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -72,24 +73,24 @@ impl<B: HttpBody + Unpin> HttpBody for Noted<B> {
     }
 }
 
-/// What becomes of a connection when a body that was handed over has ended.
+/// What happens to a connection after a handed-over body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
     GoOn,
     Close,
 }
 
-/// The body of a connection's present answer, on its way from hyper to us.
+/// Passes the body of a connection's current response from hyper to `body_sender`.
 #[derive(Clone, Default)]
-pub(crate) struct Handover(Arc<Mutex<Handed>>);
+pub(crate) struct Handover(Arc<Mutex<State>>);
 
 #[derive(Default)]
-struct Handed {
+struct State {
     body: Option<(Body, After)>,
     stage: Stage,
-    /// The socket is gone.
+    /// The socket was dropped.
     is_gone: bool,
-    /// Whoever waits for that.
+    /// The task that waits until the socket is dropped.
     waits: Option<Waker>,
 }
 
@@ -98,32 +99,32 @@ enum Stage {
     /// hyper has the response.
     #[default]
     Offered,
-    /// It has taken the head and asked for the body.
+    /// hyper has taken the head and polled the body.
     Asked,
-    /// It has written the head.
+    /// hyper has written the head.
     Due,
 }
 
 impl Handover {
-    /// The response as hyper is to have it: with its body, unless that lasts.
+    /// The response for hyper. If its body is long-lived, hyper gets a placeholder body instead.
     pub(crate) fn offer(&self, response: Response, after: After) -> Response {
         if response.extensions().get::<Lasting>().is_none() {
             return response;
         }
         response.map(|body| {
-            let mut handed = self.handed();
-            (handed.body, handed.stage) = (Some((body, after)), Stage::Offered);
-            drop(handed);
-            Body::new(StandIn(self.clone()))
+            let mut state = self.state();
+            (state.body, state.stage) = (Some((body, after)), Stage::Offered);
+            drop(state);
+            Body::new(Placeholder(self.clone()))
         })
     }
 
-    /// All that was to be written is written.
+    /// hyper has flushed all that it wrote.
     pub(crate) fn flushed(&self) {
         self.step(Stage::Asked, Stage::Due);
     }
 
-    /// Lets hyper serve a connection until a body is due, or the connection ends.
+    /// Drives hyper's connection until a body is ready to be handed over, or the connection ends.
     pub(crate) async fn wait(&self, serving: &mut (impl Future + Unpin)) -> Option<(Body, After)> {
         poll_fn(|cx| match Pin::new(&mut *serving).poll(cx) {
             Poll::Ready(_) => Poll::Ready(None),
@@ -132,51 +133,51 @@ impl Handover {
         .await
     }
 
-    /// The socket was dropped, by whoever had it.
+    /// The socket was dropped, by hyper or by this crate.
     pub(crate) fn socket_gone(&self) {
-        let mut handed = self.handed();
-        handed.is_gone = true;
-        if let Some(waiting) = handed.waits.take() {
+        let mut state = self.state();
+        state.is_gone = true;
+        if let Some(waiting) = state.waits.take() {
             waiting.wake();
         }
     }
 
-    /// Waits until then. A socket that speaks another protocol by now belongs to others, and the
-    /// connection keeps its place as long as they have it.
+    /// Waits until the socket is dropped. After an upgrade another protocol owns the socket, and
+    /// the connection must keep its admission slot for that long.
     pub(crate) async fn until_gone(&self) {
         poll_fn(|cx| {
-            let mut handed = self.handed();
-            if handed.is_gone {
+            let mut state = self.state();
+            if state.is_gone {
                 return Poll::Ready(());
             }
-            handed.waits = Some(cx.waker().clone());
+            state.waits = Some(cx.waker().clone());
             Poll::Pending
         })
         .await;
     }
 
-    /// The body, once its head is written.
+    /// Takes the body, once its head is written.
     fn take(&self) -> Option<(Body, After)> {
-        let mut handed = self.handed();
-        if handed.stage == Stage::Due { handed.body.take() } else { None }
+        let mut state = self.state();
+        if state.stage == Stage::Due { state.body.take() } else { None }
     }
 
     fn step(&self, from: Stage, to: Stage) {
-        let mut handed = self.handed();
-        if handed.stage == from {
-            handed.stage = to;
+        let mut state = self.state();
+        if state.stage == from {
+            state.stage = to;
         }
     }
 
-    fn handed(&self) -> MutexGuard<'_, Handed> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What hyper has for a body: nothing ever comes of it.
-struct StandIn(Handover);
+/// The placeholder body that hyper gets. It never yields anything.
+struct Placeholder(Handover);
 
-impl HttpBody for StandIn {
+impl HttpBody for Placeholder {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -1,5 +1,6 @@
-//! How the answer to one request of HTTP/2 gets on. The socket says nothing of that: a peer may
-//! take all that is sent, and open no window for one answer, which then stays here for ever.
+//! Progress of one HTTP/2 response. The socket does not show it: a peer may read everything that is
+//! sent, but never open the flow-control window of one stream. That response would stay in memory
+//! forever.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,8 +16,8 @@ tokio::task_local! {
     static CURRENT: Arc<Progress>;
 }
 
-/// Counts what happens to an answer: odd while a piece of it is there for its reader, even while it
-/// waits for the next.
+/// Counts the events of a response. The count is odd while a piece waits for the reader, and even
+/// while the response waits for its next piece.
 #[derive(Default)]
 pub(crate) struct Progress {
     count: AtomicU64,
@@ -24,23 +25,23 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// That of the request that this task answers, if it is one of HTTP/2.
+    /// The progress of the request that this task answers. `None` on HTTP/1.
     pub(crate) fn current() -> Option<Arc<Self>> {
         CURRENT.try_with(Arc::clone).ok()
     }
 
-    /// A piece is there.
+    /// A piece is ready for the reader.
     pub(crate) fn hand_over(&self) {
         self.count
             .store((self.count.load(Ordering::Relaxed) | 1).wrapping_add(2), Ordering::Relaxed);
     }
 
-    /// There is nothing to take.
+    /// The reader has taken everything.
     pub(crate) fn wait(&self) {
         self.count.fetch_and(!1, Ordering::Relaxed);
     }
 
-    /// Whether it was given up.
+    /// The flag that says whether the response was given up.
     pub(crate) fn stalled(&self) -> Stalled {
         self.stalled.clone()
     }
@@ -51,10 +52,10 @@ impl Progress {
     }
 }
 
-/// Does the work of one request until it is done, or until its reader has taken nothing of what is
-/// there for it for as long as `patience`, if that is not zero; false then. Who waits for nothing
-/// has no timer.
-pub(crate) async fn until_stalled(patience: Duration, work: impl Future) -> bool {
+/// Runs the work of one request to its end and returns true. Returns false if the reader takes
+/// nothing for `timeout` while a piece waits. Zero turns the timeout off. There is no timer while
+/// nothing waits.
+pub(crate) async fn until_stalled(timeout: Duration, work: impl Future) -> bool {
     let progress = Arc::<Progress>::default();
     let mut work = pin!(CURRENT.scope(Arc::clone(&progress), work));
     let mut waiting: Option<(u64, Pin<Box<Sleep>>)> = None;
@@ -63,13 +64,12 @@ pub(crate) async fn until_stalled(patience: Duration, work: impl Future) -> bool
             return Poll::Ready(true);
         }
         let (count, is_there) = progress.state();
-        if !is_there || patience.is_zero() {
+        if !is_there || timeout.is_zero() {
             waiting = None;
             return Poll::Pending;
         }
         let known = waiting.take().filter(|(since, _)| *since == count);
-        let (_, timer) =
-            waiting.insert(known.unwrap_or_else(|| (count, Box::pin(sleep(patience)))));
+        let (_, timer) = waiting.insert(known.unwrap_or_else(|| (count, Box::pin(sleep(timeout)))));
         ready!(timer.as_mut().poll(context));
         progress.stalled.set();
         Poll::Ready(false)
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     enum Step {
         Piece,
@@ -92,7 +92,7 @@ mod tests {
         Done,
     }
 
-    /// Work that does as it is told.
+    /// Work that follows the steps it receives.
     async fn work(mut steps: mpsc::UnboundedReceiver<Step>) {
         let progress = Progress::current().unwrap();
         while let Some(step) = steps.recv().await {
@@ -108,21 +108,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_not_taken_is_given_up_and_one_that_waits_is_not() {
         let (tell, steps) = mpsc::unbounded_channel();
-        let (done, began) = (tokio::spawn(until_stalled(PATIENCE, work(steps))), Instant::now());
-        tokio::time::sleep(10 * PATIENCE).await;
+        let (done, began) = (tokio::spawn(until_stalled(TIMEOUT, work(steps))), Instant::now());
+        tokio::time::sleep(10 * TIMEOUT).await;
         assert!(!done.is_finished(), "nothing was there to take");
         for _ in 0..10 {
             assert!(tell.send(Step::Piece).is_ok());
-            tokio::time::sleep(PATIENCE - Duration::from_secs(1)).await;
+            tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;
         }
         assert!(!done.is_finished(), "each piece was taken in time");
         assert!(tell.send(Step::Nothing).is_ok());
-        tokio::time::sleep(10 * PATIENCE).await;
+        tokio::time::sleep(10 * TIMEOUT).await;
         assert!(!done.is_finished());
         let before = began.elapsed();
         assert!(tell.send(Step::Piece).is_ok());
         assert!(!done.await.unwrap());
-        assert_eq!(began.elapsed() - before, PATIENCE);
+        assert_eq!(began.elapsed() - before, TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]
@@ -130,7 +130,7 @@ mod tests {
         let (tell, steps) = mpsc::unbounded_channel();
         let done = tokio::spawn(until_stalled(Duration::ZERO, work(steps)));
         assert!(tell.send(Step::Piece).is_ok());
-        tokio::time::sleep(100 * PATIENCE).await;
+        tokio::time::sleep(100 * TIMEOUT).await;
         assert!(!done.is_finished());
         assert!(tell.send(Step::Done).is_ok());
         assert!(done.await.unwrap());

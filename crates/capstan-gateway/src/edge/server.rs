@@ -1,4 +1,4 @@
-//! Accepts connections, and answers the requests that come on them.
+//! Accepts connections and answers their requests.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -29,7 +29,7 @@ use tower::ServiceExt as _;
 
 use crate::edge::body_sender;
 use crate::edge::connection::goes_by;
-use crate::edge::handover::{self, After, Handover, Noted};
+use crate::edge::handover::{self, After, Handover, TrackedBody};
 use crate::edge::progress;
 use crate::edge::socket::Socket;
 use crate::edge::stall_timeout::StallTimeout;
@@ -39,23 +39,23 @@ use crate::tls::Tls;
 use capstan_engine::live::Stalled;
 use capstan_engine::tenant_scheduler::{ScheduledTask, TaskSlot};
 
-/// What a connection may buffer before it asks for no more: the least there is, so that a thousand
-/// readers that never read cost little. It is not the size of a write.
+/// How much hyper buffers per connection before it applies backpressure. This is hyper's minimum,
+/// so that a thousand slow readers cost little memory. It is not the size of a write.
 const CONNECTION_BUFFER: usize = 8 * 1024;
-/// What the kernel may hold for a connection (it takes twice as much): left to itself it lends
-/// megabytes to a reader that has stopped reading. Enough for a megabyte a second to the other side
-/// of the world.
+/// The kernel's send buffer per connection (the kernel doubles the value). By default, the kernel
+/// grows it to megabytes for a reader that has stopped reading. This is enough for about 1 MB/s on
+/// a connection with a long round trip.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Requests at once on a connection of HTTP/2.
+/// Concurrent requests per HTTP/2 connection.
 const STREAMS_AT_ONCE: u32 = 100;
-/// How long a connection may take that is let in only to ask how the server feels.
-const RESERVED_PATIENCE: Duration = Duration::from_secs(5);
-/// Longer than anything lasts.
+/// How long a reserved connection may stay open. It serves only health checks.
+const RESERVED_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longer than any connection lasts.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// The pause after a failed accept.
-const BREATH: Duration = Duration::from_millis(50);
+/// The delay after a failed accept.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// What connections need of the gateway. Cheap to clone.
+/// Settings and signals of the gateway that connections need. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Edge(Arc<Rules>);
 
@@ -64,11 +64,11 @@ pub(crate) struct Rules {
     pub(crate) timeouts: Timeouts,
     pub(crate) tls: Option<Tls>,
     pub(crate) has_tenant_shares: bool,
-    /// Connections that idle are closed from here on.
+    /// Idle connections are closed once this is cancelled.
     pub(crate) draining: CancellationToken,
-    /// No connection is accepted from here on, and those that are open end.
+    /// Once this is cancelled, no connection is accepted, and open ones end.
     pub(crate) closing: CancellationToken,
-    /// Connections that were cut because nothing was read.
+    /// Counts connections that were closed because the peer did not read.
     pub(crate) stalled_readers: Counter,
 }
 
@@ -94,52 +94,53 @@ pub(crate) fn listen(
     connections: &TaskTracker,
     admission: &Admission,
 ) {
-    // Connections inherit it. Without it they work as well.
+    // Accepted connections inherit the setting. The gateway also works without it.
     let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
     tokio::spawn(accept(edge.clone(), listener, routers, connections.clone(), admission.clone()));
 }
 
-/// What a connection may ask for.
+/// The routers that a connection may use.
 #[derive(Clone)]
 pub(crate) struct Routers {
     pub(crate) all: Router,
-    /// How the server feels, and nothing else.
+    /// The health routes only.
     pub(crate) health: Router,
 }
 
-/// What whoever got in finds there.
+/// What an admitted connection may use.
 #[derive(Clone)]
-struct Inside {
+struct Admitted {
     routers: Routers,
     admission: Admission,
-    /// Let in only to ask how the server feels.
+    /// Reserved for health checks.
     is_reserved: bool,
 }
 
-impl Inside {
-    /// Who answers a request, and its place if the connection's own is taken.
-    fn room(&self, activity: &Activity, address: IpAddr) -> (Router, Option<Entry>) {
+impl Admitted {
+    /// The router for a request, and the request's admission slot if the connection's own slot is
+    /// in use.
+    fn router_for(&self, activity: &Activity, address: IpAddr) -> (Router, Option<Entry>) {
         if self.is_reserved {
             return (self.routers.health.clone(), None);
         }
-        let place = activity.is_busy().then(|| self.admission.another(address));
-        match place {
+        let slot = activity.is_busy().then(|| self.admission.another(address));
+        match slot {
             Some(None) => (self.routers.health.clone(), None),
-            Some(place) => (self.routers.all.clone(), place),
+            Some(slot) => (self.routers.all.clone(), slot),
             None => (self.routers.all.clone(), None),
         }
     }
 }
 
-/// Does what hyper asks for: of HTTP/2 each request is answered in a task of its own, and given up
-/// when its reader stalls.
+/// hyper's executor. It runs each HTTP/2 request in its own task, and gives the request up when its
+/// reader stalls.
 #[derive(Clone)]
-struct Answering {
+struct RequestExecutor {
     edge: Edge,
     connection: Option<Arc<TaskSlot>>,
 }
 
-impl<F> hyper::rt::Executor<F> for Answering
+impl<F> hyper::rt::Executor<F> for RequestExecutor
 where
     F: Future + Send + 'static,
 {
@@ -169,29 +170,31 @@ async fn accept(
         };
         match accepted {
             Ok((socket, peer, Some(entry))) => {
-                let inside = Inside {
+                let admitted = Admitted {
                     routers: routers.clone(),
                     admission: admission.clone(),
                     is_reserved: entry.is_reserved(),
                 };
-                // The very future, not one that awaits it: that would hold it twice, for every idle
-                // viewer.
-                let work = connection(edge.clone(), socket, peer, inside, entry);
+                // Spawn this future directly. An async block around it would store it twice, for
+                // every idle viewer.
+                let work = connection(edge.clone(), socket, peer, admitted, entry);
                 let has_tenant_shares = edge.has_tenant_shares;
                 connections.spawn(if has_tenant_shares {
                     ScheduledTask::connection(work)
                 } else {
                     ScheduledTask::without(work)
                 });
-                // One at a time: nobody waits behind a crowd that comes at once.
+                // Yield after each connection, so that a burst of new connections does not starve
+                // other tasks.
                 tokio::task::yield_now().await;
             }
-            // One address has as many as it may, and there is no room left to say so.
+            // The address is at its limit and the reserve is used up, so there is no response.
             Ok((_, peer, None)) => tracing::debug!(%peer, "too many connections from one address"),
-            // Out of file descriptors, most likely: give the others time to close theirs.
+            // Most likely the process has no free file descriptors. Wait until other connections
+            // close.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept");
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
@@ -201,52 +204,57 @@ async fn connection(
     edge: Edge,
     socket: TcpStream,
     peer: SocketAddr,
-    inside: Inside,
+    admitted: Admitted,
     _entry: Entry,
 ) {
-    // Who is let in only to ask for health has little time to.
-    let patience = if inside.is_reserved { RESERVED_PATIENCE } else { FOREVER };
-    let _ = tokio::time::timeout(patience, converse(edge, socket, peer, inside)).await;
+    // Reserved connections have a short time limit.
+    let timeout = if admitted.is_reserved { RESERVED_TIMEOUT } else { FOREVER };
+    let _ = tokio::time::timeout(timeout, serve_connection(edge, socket, peer, admitted)).await;
 }
 
-async fn converse(edge: Edge, socket: TcpStream, peer: SocketAddr, inside: Inside) {
-    // A token a packet: waiting for more to send is the wrong economy.
+async fn serve_connection(edge: Edge, socket: TcpStream, peer: SocketAddr, admitted: Admitted) {
+    // Packets are small and latency counts, so the kernel must not wait for more data (Nagle).
     let _ = socket.set_nodelay(true);
     let stalled = Stalled::default();
-    let socket = patient(&edge, socket, peer, stalled.clone());
+    let socket = with_stall_timeout(&edge, socket, peer, stalled.clone());
     let Some(tls) = edge.tls.clone() else {
-        return exchange(edge, socket, peer, inside, stalled).await;
+        return serve_socket(edge, socket, peer, admitted, stalled).await;
     };
-    // Who cannot shake hands, or takes too long to, is no loss.
+    // Drop clients that fail the TLS handshake or take too long for it.
     let accepting = Box::pin(tls.accept(socket));
     if let Ok(Ok(socket)) = tokio::time::timeout(edge.timeouts.request, accepting).await {
-        // Boxed, like HTTP/2 below: what they need beyond plain HTTP/1 would be room in every
-        // connection's task.
-        Box::pin(exchange(edge, socket, peer, inside, stalled)).await;
+        // Boxed, as HTTP/2 is below: otherwise every plain HTTP/1 connection's task would be as
+        // large as one with TLS.
+        Box::pin(serve_socket(edge, socket, peer, admitted, stalled)).await;
     }
 }
 
-/// A socket that is cut when its reader stalls.
-fn patient(
+/// A socket that closes its connection when its reader stalls.
+fn with_stall_timeout(
     edge: &Edge,
     socket: TcpStream,
     peer: SocketAddr,
     stalled: Stalled,
 ) -> StallTimeout<TcpStream, impl FnMut(&TcpStream) + use<>> {
-    let (edge, patience) = (edge.clone(), edge.timeouts.stalled_reader);
-    StallTimeout::new(socket, patience, move |socket| {
+    let (edge, timeout) = (edge.clone(), edge.timeouts.stalled_reader);
+    StallTimeout::new(socket, timeout, move |socket| {
         tracing::debug!(%peer, "a reader takes nothing and is cut");
         edge.stalled_readers.inc();
         stalled.set();
-        // A reset: the body must not look finished, and what the kernel holds for the reader is
-        // free at once.
+        // Reset instead of a normal close: the body must not look complete, and the kernel frees
+        // its send buffer at once.
         let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
     })
 }
 
-/// Requests and responses of one connection, until it ends or the server does.
-async fn exchange<S>(edge: Edge, socket: S, peer: SocketAddr, inside: Inside, stalled: Stalled)
-where
+/// Serves one connection until it ends or the server closes.
+async fn serve_socket<S>(
+    edge: Edge,
+    socket: S,
+    peer: SocketAddr,
+    admitted: Admitted,
+    stalled: Stalled,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (activity, handover) = (Arc::<Activity>::default(), Handover::default());
@@ -263,16 +271,16 @@ where
     let service = tower::service_fn(move |mut request: Request<Incoming>| {
         asking.cancel();
         request.extensions_mut().insert(ConnectInfo(peer));
-        let (router, place) = inside.room(&activity, peer.ip());
-        let under_way = activity.begin(place);
+        let (router, slot) = admitted.router_for(&activity, peer.ip());
+        let in_flight = activity.begin(slot);
         let handover = handover::after(&request).map(|after| (here.clone(), after));
         let (head, body) = request.into_parts();
-        let (body, is_read) = Noted::new(body);
+        let (body, is_read) = TrackedBody::new(body);
         let (answering, stalled) =
             (router.oneshot(Request::from_parts(head, body)), stalled.clone());
         async move {
             let response =
-                answering.await.map(|response| under_way.until_sent(goes_by(&stalled, response)));
+                answering.await.map(|response| in_flight.until_sent(goes_by(&stalled, response)));
             response.map(|response| match handover {
                 Some((handover, after)) if is_read.load(Ordering::Relaxed) => {
                     handover.offer(response, after)
@@ -290,8 +298,8 @@ where
     }
 }
 
-/// hyper reads requests and answers them; what lasts is sent by us, and then it is hyper's turn
-/// again.
+/// hyper reads requests and writes responses. `body_sender` sends long-lived bodies, then hyper
+/// continues.
 async fn http1<S, Q>(
     edge: &Edge,
     mut socket: Socket<S>,
@@ -309,7 +317,7 @@ async fn http1<S, Q>(
         .header_read_timeout(edge.timeouts.request)
         .max_buf_size(CONNECTION_BUFFER);
     loop {
-        // Boxed, so that its room is free while a body lasts.
+        // Boxed, so that hyper's memory is free while a long-lived body is sent.
         let serving = builder.serve_connection(TokioIo::new(socket), service.clone());
         let mut serving = Box::new(serving.with_upgrades());
         let mut is_last = false;
@@ -317,7 +325,7 @@ async fn http1<S, Q>(
             body = handover.wait(&mut serving) => body,
             () = idle.as_mut() => {
                 Pin::new(&mut *serving).graceful_shutdown();
-                let _ = tokio::time::timeout(LAST_WORDS, serving).await;
+                let _ = tokio::time::timeout(SHUTDOWN_GRACE, serving).await;
                 return;
             }
             () = leaving.as_mut() => {
@@ -329,7 +337,7 @@ async fn http1<S, Q>(
         let parts = serving.into_parts();
         let Some((body, after)) = body else {
             if parts.is_none() {
-                // It speaks another protocol now.
+                // The connection was upgraded to another protocol.
                 handover.until_gone().await;
             }
             return;
@@ -363,11 +371,13 @@ async fn http2<S, Q>(
         >,
 {
     let ping = Some(edge.timeouts.ping).filter(|ping| !ping.is_zero());
-    let mut builder =
-        http2::Builder::new(Answering { edge: edge.clone(), connection: TaskSlot::current() });
+    let mut builder = http2::Builder::new(RequestExecutor {
+        edge: edge.clone(),
+        connection: TaskSlot::current(),
+    });
     builder
         .timer(TokioTimer::new())
-        // A peer that is gone without a word is found out.
+        // Pings detect a peer that vanished without closing.
         .keep_alive_interval(ping)
         .keep_alive_timeout(ping.unwrap_or(FOREVER))
         .max_concurrent_streams(STREAMS_AT_ONCE)
@@ -379,7 +389,7 @@ async fn http2<S, Q>(
         _ = serving.as_mut() => return,
         () = idle => {
             serving.as_mut().graceful_shutdown();
-            let _ = tokio::time::timeout(LAST_WORDS, serving).await;
+            let _ = tokio::time::timeout(SHUTDOWN_GRACE, serving).await;
             return;
         }
         () = leaving => serving.as_mut().graceful_shutdown(),
@@ -387,10 +397,10 @@ async fn http2<S, Q>(
     let _ = serving.await;
 }
 
-/// When a connection is to end with its present answer. One that idles is closed as soon as new
-/// runs are refused, so that the next request of whoever keeps it goes to another gateway; one that
-/// is made later is for what is still served. One that was just made is answered once: whoever made
-/// it would see a broken connection and no reason.
+/// Waits until the connection must end after its current response. An idle connection is closed
+/// when draining starts, so that the client's next request reaches another gateway. A connection
+/// without a request yet stays open for one response, because its client would otherwise see a
+/// broken connection without a reason.
 async fn leaving(edge: &Edge, asked: &CancellationToken) {
     if !edge.draining.is_cancelled() {
         edge.draining.cancelled().await;
@@ -402,5 +412,6 @@ async fn leaving(edge: &Edge, asked: &CancellationToken) {
     edge.closing.cancelled().await;
 }
 
-/// Bodies end at their next frame; a reader that does not read is not waited for.
-pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long to wait for connections at shutdown. Bodies end at their next frame. The server does
+/// not wait for readers that have stopped reading.
+pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! A connection's socket between those who read and write it in turn: bytes that one has read too
-//! many are the next one's.
+//! A connection's socket, shared in turn by hyper and `body_sender`. Bytes that one of them read
+//! too early are kept for the next.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,13 +10,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 use crate::edge::handover::Handover;
 
-/// How a connection of HTTP/2 begins.
+/// The HTTP/2 connection preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// What may come ahead of its time, while an answer is on its way: the next requests of whoever
-/// does not wait for answers.
-const AHEAD: usize = 8 * 1024;
+/// How many bytes a client may send while a response is on its way: pipelined requests.
+const MAX_AHEAD_BYTES: usize = 8 * 1024;
 
-/// A socket with what was read of it and not used yet.
+/// A socket with the bytes that were read from it but not used yet.
 pub(crate) struct Socket<S> {
     inner: S,
     ahead: Bytes,
@@ -34,15 +33,15 @@ impl<S> Socket<S> {
         Self { inner, ahead: Bytes::new(), handover }
     }
 
-    /// Gives back what was read too much, from the beginning.
+    /// Puts back bytes that were read too early.
     pub(crate) fn unread(&mut self, ahead: Bytes) {
-        // Bytes that are none may still hold the whole buffer that they were part of.
+        // An empty `Bytes` may still hold the whole buffer it was sliced from, so replace it.
         self.ahead = if ahead.is_empty() { Bytes::new() } else { ahead };
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    /// Whether the peer begins as HTTP/2 does. Nothing is used up.
+    /// Whether the peer starts with the HTTP/2 preface. Consumes nothing.
     pub(crate) async fn begins_as_http2(&mut self) -> io::Result<bool> {
         let mut begun = BytesMut::new();
         while PREFACE.starts_with(&begun) && begun.len() < PREFACE.len() {
@@ -55,9 +54,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Ok(is_http2)
     }
 
-    /// Ready when the peer has hung up. What it sends meanwhile is kept for later, up to a bound.
+    /// Ready when the peer has disconnected. Stores what the peer sends meanwhile, up to a bound.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.ahead.len() < AHEAD {
+        while self.ahead.len() < MAX_AHEAD_BYTES {
             let mut space = [0; 512];
             let mut read = ReadBuf::new(&mut space);
             ready!(Pin::new(&mut self.inner).poll_read(cx, &mut read))?;
@@ -108,7 +107,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         self.inner.is_write_vectored()
     }
 
-    /// Whoever flushes has written all that it held.
+    /// A flush means that hyper has written everything it had.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
         self.handover.flushed();
