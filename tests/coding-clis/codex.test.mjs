@@ -3,10 +3,11 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 
-import { half, holds, play as playAny } from "./support/play.mjs";
+import { holds, killed, play as playAny } from "./support/play.mjs";
 import { Table } from "./support/table.mjs";
 
 const places = ["before-events", "after-thinking", "mid-text", "mid-arguments", "before-end"];
+const skip = process.env.CAPSTAN_TEST_POSTGRES ? false : "needs scripts/postgres";
 const play = (t, options) => playAny(t, { cli: "codex", ...options });
 
 describe("Codex", { concurrency: 2, timeout: 300_000 }, () => {
@@ -48,12 +49,15 @@ describe("Codex", { concurrency: 2, timeout: 300_000 }, () => {
   }
 
   test("the gateway is killed in the middle of an answer, and comes back", async (t) => {
-    const kill = async (model, gateway) => {
-      await half(model);
-      await gateway.kill();
-    };
-    const told = await play(t, { during: kill, slow: true });
+    const told = await play(t, { during: killed, slow: true });
     table.set("the gateway, killed", "with Capstan", told);
+    assert.ok([3, 4].includes(told.calls), `${told.calls} calls`);
+    holds(told, told.calls);
+  });
+
+  test("one of two gateways over PostgreSQL is killed, the other goes on", { skip }, async (t) => {
+    const told = await play(t, { capstan: "pair", during: killed, slow: true });
+    table.set("one of two gateways, killed", "with Capstan", told);
     assert.ok([3, 4].includes(told.calls), `${told.calls} calls`);
     holds(told, told.calls);
   });

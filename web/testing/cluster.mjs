@@ -29,8 +29,11 @@ function sql(url, statement) {
   ).trim();
 }
 
-/** A database of its own for three gateways, one of which can be killed. */
-export async function startCluster(count = 3) {
+/**
+ * A database of its own for several gateways, one of which can be killed.
+ * @param {{ count?: number, config?: string, env?: Record<string, string> }} [options]
+ */
+export async function startCluster({ count = 3, config = "", env = {} } = {}) {
   if (server === undefined) throw new Error("scripts/postgres starts the server that this needs");
   const name = `web_${randomUUID().replaceAll("-", "")}`;
   sql(server, `create database ${name}`);
@@ -38,7 +41,11 @@ export async function startCluster(count = 3) {
   url.pathname = `/${name}`;
   const gateways = await Promise.all(
     Array.from({ length: count }, (_, at) =>
-      startGateway({ config: CONFIG, journal: url.href, env: { HOSTNAME: `gateway-${at + 1}` } }),
+      startGateway({
+        config: CONFIG + config,
+        journal: url.href,
+        env: { ...env, HOSTNAME: `gateway-${at + 1}` },
+      }),
     ),
   );
   const balancer = await startBalancer(gateways);

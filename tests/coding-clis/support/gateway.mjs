@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
+import { startCluster } from "../../../web/testing/cluster.mjs";
 import { startGateway } from "../../../web/testing/gateway.mjs";
 import { clis } from "./cli.mjs";
 
@@ -12,20 +13,23 @@ const agents = {
   codex: (url) => `kind = "openai"\napi = "responses"\nurl = "${url}/v1"\n`,
 };
 
+/** One agent, named as the CLI asks for it. */
+const agent = (cli, model) => `[[agents]]
+name = "${clis[cli].model}"
+model = "a-model"
+${agents[cli](model)}`;
+
+const env = { ANTHROPIC_API_KEY: "sk-x", OPENAI_API_KEY: "sk-x" };
+
 /**
- * Starts one whose only agent is a model, named as the CLI asks for it.
+ * Starts one whose only agent is a model.
  * @param {{ cli: "claude" | "codex", model: string, backoff?: number }} options
  */
 export async function startCapstan({ cli, model, backoff = 0.01 }) {
   const folder = mkdtempSync(join(tmpdir(), "capstan-journal-"));
-  const config = `[timeouts]
-backoff = ${backoff}
-[[agents]]
-name = "${clis[cli].model}"
-model = "a-model"
-${agents[cli](model)}`;
+  const config = `[timeouts]\nbackoff = ${backoff}\n${agent(cli, model)}`;
   const journal = `disk:${join(folder, "journal")}`;
-  const options = { config, journal, env: { ANTHROPIC_API_KEY: "sk-x", OPENAI_API_KEY: "sk-x" } };
+  const options = { config, journal, env };
   let running = await startGateway(options);
   const { url } = running;
   return {
@@ -35,14 +39,26 @@ ${agents[cli](model)}`;
       await running.stop();
       running = await startGateway({ ...options, listen: new URL(url).host });
     },
-    /** Its runs, oldest first. */
-    runs: async () => {
-      const { streams } = await (await fetch(`${url}/v1/streams?limit=100`)).json();
-      return streams.reverse();
-    },
     stop: async () => {
       await running.stop();
       rmSync(folder, { recursive: true, force: true });
     },
+  };
+}
+
+/**
+ * Starts two over one PostgreSQL, behind one address.
+ * @param {{ cli: "claude" | "codex", model: string }} options
+ */
+export async function startPair({ cli, model }) {
+  const cluster = await startCluster({ count: 2, config: agent(cli, model), env });
+  return {
+    url: cluster.url,
+    /** Kills the one that works for good: the other answers from here on. */
+    kill: async () => {
+      const { streams } = await (await fetch(`${cluster.url}/v1/streams?limit=1`)).json();
+      await cluster.killOwnerOf(streams[0].stream_id);
+    },
+    stop: cluster.stop,
   };
 }

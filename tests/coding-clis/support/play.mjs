@@ -3,20 +3,21 @@ import assert from "node:assert/strict";
 
 import { room, turn } from "./cli.mjs";
 import { places, startCutter } from "./cutter.mjs";
-import { startCapstan } from "./gateway.mjs";
+import { startCapstan, startPair } from "./gateway.mjs";
 import { ANSWER, CONTENT, startModel } from "./provider.mjs";
 
 /**
  * @param {import("node:test").TestContext} t
- * @param {{ cli: "claude" | "codex", faults?: string[], capstan?: boolean, cutter?: string,
- * during?: Function, slow?: boolean, by?: "capstan" }} options
+ * @param {{ cli: "claude" | "codex", faults?: string[], capstan?: false | "pair",
+ * cutter?: string, during?: Function, slow?: boolean, by?: "capstan" }} options
  */
-export async function play(t, { cli, faults, capstan = true, cutter, during, slow, by }) {
+export async function play(t, { cli, faults, capstan, cutter, during, slow, by }) {
   const here = room();
   t.after(here.clear);
   const model = await startModel({ cli, file: here.file, faults, slow });
   t.after(model.stop);
-  const gateway = capstan ? await startCapstan({ cli, model: model.url }) : undefined;
+  const start = capstan === "pair" ? startPair : startCapstan;
+  const gateway = capstan === false ? undefined : await start({ cli, model: model.url });
   if (gateway) t.after(gateway.stop);
   let url = gateway?.url ?? model.url;
   if (cutter) {
@@ -32,7 +33,7 @@ export async function play(t, { cli, faults, capstan = true, cutter, during, slo
 }
 
 /** When the model has said something, but not all. */
-export async function half(model) {
+async function half(model) {
   while (!(await model.calls()).some((call) => call.tokens > 6))
     await new Promise((resolve) => setTimeout(resolve, 10));
 }
@@ -44,4 +45,10 @@ export function holds(told, calls) {
     { code: 0, answer: ANSWER, written: CONTENT, calls },
     told.stderr,
   );
+}
+
+/** The gateway dies in the middle of an answer. */
+export async function killed(model, gateway) {
+  await half(model);
+  await gateway.kill();
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use capstan_journal::{Elsewhere, JournalError};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::link::{Failure, Link};
@@ -19,6 +20,10 @@ use super::{Shared, closed};
 const GROUP: usize = 1024;
 /// How often it is looked whether this process has another seat.
 const LOOK: Duration = Duration::from_secs(1);
+/// As shares of the lease: how often it is asked again for what a process may read that gives no
+/// sign of life, and when nobody asks any more.
+const AGAIN: f64 = 0.05;
+const TAKES_LEASES: f64 = 2.0;
 
 const COME: &str = "insert into capstan.readers select stream, $1, null from unnest($2::uuid[]) \
  stream \
@@ -31,6 +36,10 @@ const EXPECT: &str = "insert into capstan.expected as e values ($1, clock_timest
 const ELSEWHERE: &str = "select is_read, unread_for, (select (extract(epoch from until - \
  clock_timestamp()) * 1000)::bigint \
     from capstan.expected where tenant = $3) from capstan.read_1($1, $2)";
+const IS_READ: &str = "select exists (select 1 from capstan.readers m \
+    join capstan.replicas p on p.id = m.replica where m.stream = $2 and m.replica <> $1 \
+    and m.left_at is null and p.state < 3 \
+    and p.seen_at > clock_timestamp() - $3::bigint * interval '1 millisecond')";
 /// What nobody asks for any more. Rows of the dead go with them.
 pub(super) const FORGET: [&str; 2] = [
     "delete from capstan.readers where left_at < clock_timestamp() - interval '1 hour'",
@@ -50,8 +59,29 @@ pub(super) enum Mark {
 }
 
 impl Shared {
-    /// Who is not told does not have it.
+    /// Takes it unless a living process reads it. One that has just died still has its readers: it
+    /// is believed by its next sign of life alone, and waited for until its lease is over.
     pub(super) async fn take_unread(&self, stream: Uuid) -> Result<bool, JournalError> {
+        let asked = Instant::now();
+        while !self.take(stream).await? {
+            let is_over = asked.elapsed() > self.part_of_lease(TAKES_LEASES);
+            if is_over || self.is_read_since(stream, asked).await? {
+                return Ok(false);
+            }
+            tokio::time::sleep(self.part_of_lease(AGAIN).min(LOOK)).await;
+        }
+        Ok(true)
+    }
+
+    /// Whether a process reads it that has given a sign of life since.
+    async fn is_read_since(&self, stream: Uuid, asked: Instant) -> Result<bool, JournalError> {
+        let since = i64::try_from(asked.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let rows = self.reads.query(IS_READ, &[&self.me(), &stream, &since]).await?;
+        rows.first().map_or(Ok(false), |row| column(row, 0)).map_err(Failure::into_error)
+    }
+
+    /// Who is not told does not have it.
+    async fn take(&self, stream: Uuid) -> Result<bool, JournalError> {
         let (reply, taken) = oneshot::channel();
         self.marks.send(Mark::Takes(stream, reply)).map_err(|_| closed())?;
         Ok(taken.await.unwrap_or(false))

@@ -254,7 +254,7 @@ async fn whoever_claims_a_run_reads_it_from_the_start() {
         let reads = Claim { is_read: true, ..claim(&n.to_string()) };
         let stream = a.claim(reads, &UNLIMITED).await.unwrap().run.stream_id;
         // Not even a moment in which it is nobody's.
-        assert!(!b.take_unread(stream).await.unwrap(), "its claimer reads it");
+        assert!(b.elsewhere(stream, "t").await.unwrap().is_read, "its claimer reads it");
         a.mark_read(stream, false);
         while !b.take_unread(stream).await.unwrap() {}
     }
@@ -269,6 +269,21 @@ async fn whoever_claims_a_run_reads_it_from_the_start() {
     assert!(!a.elsewhere(stream, "t").await.unwrap().is_read);
     let plain = begin(&b, "plain").await.stream_id;
     assert!(a.take_unread(plain).await.unwrap(), "nobody reads it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
+async fn who_waits_for_a_run_gets_it_once_its_reader_is_found_dead() {
+    let database = Database::create();
+    let b = database.store(Durability::Process, brief("b")).await;
+    let a = database.store(Durability::Process, brief("a")).await;
+    let reads = Claim { is_read: true, ..claim("k") };
+    let stream = a.claim(reads, &UNLIMITED).await.unwrap().run.stream_id;
+    assert!(!b.take_unread(stream).await.unwrap(), "its reader lives");
+    // Gone without a word, as by kill -9.
+    drop(a);
+    assert!(b.elsewhere(stream, "t").await.unwrap().is_read, "its lease lasts");
+    assert!(b.take_unread(stream).await.unwrap(), "it gives no sign of life");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -69,7 +69,7 @@ export const tokens = (n) => Array.from({ length: n }, (_, at) => `tok${at + 1} 
 /** Waits until `holds` does; the chat has no event of its own for that. */
 export async function until(holds) {
   for (;;) {
-    if (holds()) return;
+    if (await holds()) return;
     await new Promise((resolve) => setImmediate(resolve));
   }
 }

@@ -4,6 +4,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
+import Anthropic from "@anthropic-ai/sdk";
+
 import { startCluster } from "../../../testing/cluster.mjs";
 import { COMPLETED, clientAt, fold, message, readToTheEnd, transports } from "../support/a2a.mjs";
 import { answers, chatAt, sdks, textOf, tokens, until } from "../support/chat.mjs";
@@ -62,6 +64,18 @@ describe("three gateways, one killed", { skip, concurrency: false, timeout: 240_
       assert.ok(killing !== undefined);
     });
   }
+
+  test("an answer that Anthropic's SDK waits for is asked for again, and billed once", async (t) => {
+    const cluster = await clusterFor(t);
+    const runs = async () => (await (await fetch(`${cluster.url}/v1/streams`)).json()).streams;
+    const client = new Anthropic({ apiKey: "sk-local", baseURL: cluster.url });
+    const messages = [{ role: "user", content: LONG }];
+    const answer = client.messages.create({ model: "demo", max_tokens: 1024, messages });
+    await until(async () => (await runs())[0]?.state === "running");
+    await cluster.killOwnerOf((await runs())[0].stream_id);
+    assert.equal((await answer).content[0].text, tokens(WORDS));
+    assert.equal((await runs()).length, 1);
+  });
 
   for (const live of ["sse", "long-poll"]) {
     test(`a reader of Durable Streams goes on at its offset (${live})`, async (t) => {
