@@ -1,5 +1,5 @@
-//! What a POST asks: the body in any face's words, read into one shape, with the hash by which
-//! repeats are known.
+//! The content of a POST. A face decodes its body into an `Ask`, the same type for every protocol.
+//! A hash of the body identifies repeated requests.
 
 mod body_hash;
 pub mod body_values;
@@ -13,38 +13,38 @@ pub use body_hash::body_hash;
 pub use extras::{Extras, Payload, parameters_of};
 pub use messages::Messages;
 
-/// A question, whatever face and profile it came in.
+/// A request for a run, independent of the face and the version of its protocol.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// Under which it runs at most once: one space of keys for all faces.
+    /// The idempotency key. All faces share one key space.
     pub key: String,
-    /// The version of CAP in which it is answered.
+    /// The version of CAP of the answer.
     pub profile: Profile,
-    /// The conversation; an empty one is a conversation of its own, called as its stream is.
+    /// The session. If it is empty, the run gets a new session named after its stream.
     pub session: String,
-    /// The chat that it belongs to, in faces that find a run by it.
+    /// The id of the chat, for faces that find a run by its chat.
     pub chat: Option<String>,
-    /// The run that it goes on from, where answers of one session form a tree. Then the stored
-    /// conversation is the line that leads there.
+    /// The run that this one continues, for faces whose sessions are trees of answers. The history
+    /// then contains only the ancestors of this run.
     pub previous: Option<Uuid>,
-    /// Who it is for, by name, if the request says; there must be such an agent.
+    /// The agent by name, if the request names one. An unknown name is an error.
     pub agent: Option<String>,
-    /// Who it is for, by id. One that nobody has counts as none.
+    /// The agent by id. An unknown id is ignored.
     pub agent_id: Option<Uuid>,
-    /// What the request tells of the conversation.
+    /// The messages of the request.
     pub messages: Messages,
-    /// The messages tell all of it: what is stored does not count.
+    /// `messages` is the whole conversation: the engine ignores the stored history.
     pub is_whole: bool,
     /// Event types that the client can show; none means all of them.
     pub supported_events: Option<Vec<String>>,
     /// The version of its protocol that the client declares.
     pub protocol_version: Option<String>,
-    /// What stands beside the messages.
+    /// Everything else in the request: tools, context, state, parameters.
     pub extras: Extras,
 }
 
 impl Ask {
-    /// Messages in a session that go on from what is stored, and nothing beside them.
+    /// Creates a request that continues a stored session and has no extras.
     pub fn new(key: String, session: String, messages: Vec<ChatMessage>) -> Self {
         Self {
             key,
@@ -63,15 +63,16 @@ impl Ask {
     }
 }
 
-/// An id is an entry of an index, and part of every record: longer ones are somebody's attempt to
-/// fill them.
+/// The longest id. Ids are index entries and part of every record, so longer ones would fill the
+/// store.
 pub const LONGEST_ID: usize = 1024;
-/// Event types that a client can list, and how long each may be: they are part of every record.
+/// The most event types that a client can list, and the longest name: they are part of every
+/// record.
 const MOST_EVENTS: usize = 64;
 const LONGEST_EVENT: usize = 64;
 
 impl Ask {
-    /// What holds for a request of any face.
+    /// Checks the limits that hold for every face.
     pub fn check(&self) -> Result<(), Fault> {
         check_id("the request's id", &self.key)?;
         check_id("the session's id", &self.session)?;
@@ -86,7 +87,7 @@ impl Ask {
     }
 }
 
-/// Whether an id is short enough to be one.
+/// Checks the length of an id.
 pub fn check_id(what: &str, id: &str) -> Result<(), Fault> {
     if id.len() <= LONGEST_ID {
         return Ok(());
@@ -94,15 +95,15 @@ pub fn check_id(what: &str, id: &str) -> Result<(), Fault> {
     Err(invalid(&DecodeError::value(what, format!("has more than {LONGEST_ID} bytes"))))
 }
 
-/// What cannot be read, as the client is told.
+/// The fault for a request that cannot be decoded.
 pub fn invalid(error: &DecodeError) -> Fault {
     Fault::new(FaultKind::InvalidRequest)
         .with_message(error.to_string())
         .with_detail("path", error.path())
 }
 
-/// Messages with a user's among them tell the whole conversation. Others can only bring what the
-/// session's last run waits for: results of tools, or nothing beside its answers.
+/// Whether the messages are the whole conversation, which a user message shows. Without one, a
+/// request may bring only what the session's last run waits for: tool results or answers.
 pub fn is_whole(messages: &[ChatMessage], has_answers: bool, place: &str) -> Result<bool, Fault> {
     if messages.iter().any(|message| message.role == Role::User) {
         return Ok(true);

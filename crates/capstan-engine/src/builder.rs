@@ -1,4 +1,4 @@
-//! Putting an engine together.
+//! Builds an engine.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -25,7 +25,7 @@ use crate::waits::Waits;
 use crate::wall_clock::WallClock;
 use crate::{Engine, Registered, State};
 
-/// An engine in the making. Only the journal is required.
+/// Builds an engine. Only the journal is required.
 pub struct EngineBuilder {
     journal: Journal,
     settings: EngineSettings,
@@ -68,7 +68,7 @@ impl EngineBuilder {
         self.registered(Registered::new(name, agent))
     }
 
-    /// Adds an agent that has its name already.
+    /// Adds an agent that is registered already.
     #[must_use]
     pub fn registered(mut self, agent: Registered) -> Self {
         self.agents.push(agent);
@@ -89,7 +89,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Makes spans of runs and attempts for this collector.
+    /// Creates spans of runs and attempts for this collector.
     #[must_use]
     pub fn traces(mut self, collector: Option<Arc<dyn TraceCollector>>) -> Self {
         self.traces = collector;
@@ -110,21 +110,21 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets what holds for single tenants.
+    /// Sets the quota and retention rules of tenants.
     #[must_use]
     pub fn tenants(mut self, tenants: impl TenantRules) -> Self {
         self.tenants = Arc::new(tenants);
         self
     }
 
-    /// Sets what is written down before anybody works on a run.
+    /// Sets the records that must exist before a run starts.
     #[must_use]
     pub fn before_work(mut self, before_work: Arc<dyn BeforeWork>) -> Self {
         self.before_work = before_work;
         self
     }
 
-    /// The engine.
+    /// Builds the engine.
     pub fn build(self) -> Engine {
         Engine(Arc::new(State {
             scheduler: TenantScheduler::new(self.settings.limits.share_per_tenant),

@@ -1,10 +1,10 @@
-//! What the engine counts for every packet, where an event would cost too much.
+//! Counters that change with every packet. An event per packet would cost too much.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use capstan_protocol::StreamOpCode;
 
-/// Packets that were encoded, by their op.
+/// Encoded packets, by op.
 #[derive(Default)]
 pub struct PacketCounts([AtomicU64; 4]);
 
@@ -15,7 +15,7 @@ impl PacketCounts {
         }
     }
 
-    /// In the order of the ops.
+    /// The counts, in the order of the ops.
     pub fn all(&self) -> [u64; 4] {
         self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
@@ -30,37 +30,37 @@ pub struct ViewerCounts {
 }
 
 impl ViewerCounts {
-    /// A response is open from here on.
+    /// A response was opened.
     pub fn opened(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One is over.
+    /// A response was closed.
     pub fn closed(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A viewer reads on where it was.
+    /// A viewer resumed at a cursor.
     pub fn resumed(&self) {
         self.resumed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Packets that were there before their viewer were sent.
+    /// Packets from before the viewer came were sent to it.
     pub fn replayed(&self, packets: u64) {
         self.replayed.fetch_add(packets, Ordering::Relaxed);
     }
 
-    /// Responses that are open.
+    /// How many responses are open.
     pub fn open_count(&self) -> i64 {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Viewers that read on.
+    /// How many viewers have resumed.
     pub fn resumed_count(&self) -> u64 {
         self.resumed.load(Ordering::Relaxed)
     }
 
-    /// Packets that were sent again or late.
+    /// How many replayed packets were sent to viewers.
     pub fn replayed_count(&self) -> u64 {
         self.replayed.load(Ordering::Relaxed)
     }

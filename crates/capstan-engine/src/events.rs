@@ -1,5 +1,5 @@
-//! What happens to runs, for whoever observes them: metrics, the log, the console. The engine knows
-//! none of them, and waits for none of them: see `observers`.
+//! The events of runs, for observers such as metrics, the log and the console. The engine does not
+//! know its observers and never waits for them: see `observers`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,75 +8,75 @@ use capstan_agent::CallEnded;
 use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind, Timestamp};
 
-/// Something that happened to a run.
+/// An event of a run.
 #[derive(Debug, Clone)]
 pub struct RunEvent {
-    /// The run, as it is after what happened.
+    /// The run's record after the event.
     pub run: Arc<Run>,
-    /// The run's agent as statistics name it: `other` if it is no longer configured.
+    /// The agent's name as a metric label: `other` if the agent is no longer configured.
     pub agent: Arc<str>,
-    /// When.
+    /// The time of the event.
     pub at: Timestamp,
-    /// What.
+    /// The kind of event.
     pub what: Happened,
 }
 
-/// What it was.
+/// The kind of an event.
 #[derive(Debug, Clone)]
 pub enum Happened {
-    /// Its claim is in the journal.
+    /// The journal has stored the run's claim.
     Started,
-    /// A request came to a run that was there already.
+    /// A request attached to a run that existed already.
     Attached,
-    /// This process works on it from here on.
+    /// This process has started a relay for the run.
     TakenUp,
-    /// This process no longer works on it.
+    /// The relay of this process has left the run.
     LetGo,
-    /// An attempt of an agent begins.
+    /// An attempt begins.
     AttemptBegan,
-    /// Somebody said something in it for the first time.
+    /// The agent's first packet of the run is about to be committed.
     FirstPacket {
-        /// Since the attempt began.
+        /// Since the relay started.
         after: Duration,
     },
-    /// A call that a route made has ended.
+    /// A route's call of a member has ended.
     CallEnded {
         /// The call.
         call: CallEnded,
         /// Tokens of its answer, if the provider counts them.
         output_tokens: Option<u64>,
     },
-    /// An attempt failed, whoever noticed it: the relay, a drain, or recovery after a restart.
+    /// An attempt failed, in the relay, in a shutdown, or in recovery after a restart.
     AttemptFailed {
         /// Why.
         fault: Fault,
     },
-    /// The journal refused what the run wrote.
+    /// The journal refused a write of the run.
     JournalRefused {
         /// Why.
         kind: FaultKind,
     },
-    /// A viewer met packets that cannot be read any more.
+    /// A viewer reached packets that can no longer be read.
     ReadDamage,
-    /// Another attempt follows by itself.
+    /// The relay makes another attempt without a request of the client.
     Retried,
-    /// It waits for its client to come back.
+    /// The run waits for its client to repeat the request.
     Waiting,
-    /// It waited, and its next attempt may begin.
+    /// The next attempt of a waiting run may begin.
     Resumed,
-    /// Its end is in the journal.
+    /// The journal has stored the end of the run.
     Ended,
 }
 
-/// Somebody who wants to know what happens to runs. Each has a thread of its own, so it may
-/// block and panic; what it is too slow for is dropped.
+/// Receives the events of runs. Each observer has its own thread, so it may block or panic. The
+/// engine drops events for which an observer is too slow.
 pub trait RunObserver: Send + Sync + 'static {
-    /// By which the log knows it.
+    /// The observer's name in the log.
     fn name(&self) -> &'static str;
 
-    /// Something happened to a run.
+    /// Handles an event of a run.
     fn observe(&self, event: &RunEvent);
 
-    /// Packets were committed, and the journal took so long.
+    /// Packets were committed to the journal. `took` is the duration of the commit.
     fn appended(&self, _took: Duration) {}
 }

@@ -1,4 +1,4 @@
-//! What the journal's refusals mean to whoever asks.
+//! Translates journal errors into faults.
 
 use capstan_journal::{ErrorKind, JournalError};
 use capstan_protocol::fault::Cause;
@@ -6,18 +6,19 @@ use capstan_protocol::{Fault, FaultKind};
 
 use super::limits;
 
-/// When to come back to a journal that is recovering, in seconds.
+/// Seconds after which a client should try a recovering journal again.
 pub const JOURNAL_RETRY: f64 = 2.0;
 pub(crate) const NEARLY_FULL: &str = "The journal's disk is nearly full, so no new run is taken.";
 
-/// A journal that cannot serve is unavailable, whatever the reason; the reason is for the log.
+/// Translates a journal error. If the journal cannot serve, the client learns only that it is
+/// unavailable; the log has the reason.
 pub fn journal_fault(error: JournalError) -> Fault {
     let unavailable = || {
         let cause = Cause { error_type: "JournalError".into(), chain: vec![error.to_string()] };
         Fault::new(FaultKind::JournalUnavailable).with_cause(cause)
     };
     match error.kind() {
-        // Whoever asks has found it a moment ago.
+        // The caller has just found the run, so it was deleted in between.
         ErrorKind::Expired | ErrorKind::NotFound => Fault::new(FaultKind::StreamExpired),
         ErrorKind::Refused(refused) => limits::refusal(refused),
         ErrorKind::Answered => Fault::new(FaultKind::InterruptNotOpen),

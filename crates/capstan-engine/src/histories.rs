@@ -1,9 +1,8 @@
-//! What recent conversations have said, decoded, so that a turn of a long one reads what is new and
-//! not all of it.
+//! A cache of decoded histories, so that each turn of a long conversation decodes only the new
+//! turns.
 //!
-//! The store stays the truth: what is remembered is used only as far as it still has it, which
-//! `relay::past` asks at every run. Here is what keeps it within bounds, and what forgets it when
-//! it is erased.
+//! The store stays authoritative: `relay::past` compares a cached history with the store at every
+//! run. This module limits the size of the cache and drops erased sessions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,16 +11,16 @@ use tokio::time::Instant;
 
 use crate::conversation::PastTurn;
 
-/// Bytes that all of it may take, about: one conversation of the largest default size, and a
+/// The largest size of the cache, roughly: one conversation of the largest default size and a
 /// thousand ordinary ones.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// What an entry takes beside its turns.
+/// The estimated overhead of an entry.
 const ENTRY_BYTES: usize = 512;
 
-/// A session of a tenant's.
+/// Tenant and session.
 type Key = (String, String);
 
-/// The turns of recent sessions, whole ones only. Whoever was not used for longest goes first.
+/// A least-recently-used cache of session histories. It only has complete histories.
 pub struct Histories {
     state: Mutex<State>,
     most_bytes: usize,
@@ -36,7 +35,7 @@ impl Default for Histories {
 #[derive(Default)]
 struct State {
     sessions: HashMap<Key, Remembered>,
-    /// Keys in the order of their last use.
+    /// The keys, least recently used first.
     by_use: BTreeMap<u64, Key>,
     uses: u64,
     bytes: usize,
@@ -50,8 +49,8 @@ struct Remembered {
     used_at: Instant,
 }
 
-/// How much had been erased when somebody began to read: what was read before an erasure is not
-/// kept after it.
+/// The number of erasures when a read began. A history that was read before an erasure is not
+/// cached after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Erasures(u64);
 
@@ -71,7 +70,7 @@ impl State {
         self.sessions.insert(key, remembered);
     }
 
-    /// Drops sessions, the one that was not used for longest first, while this holds.
+    /// Drops the least recently used sessions while this condition holds.
     fn drop_while(&mut self, is_too_much: impl Fn(&Self, &Remembered) -> bool) {
         while let Some(key) = self.by_use.values().next().cloned() {
             if !self.sessions.get(&key).is_some_and(|oldest| is_too_much(self, oldest)) {
@@ -87,12 +86,12 @@ impl Histories {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// To be asked before the store is.
+    /// The number of erasures so far. Call this before you read the store.
     pub(crate) fn erasures(&self) -> Erasures {
         Erasures(self.lock().erasures)
     }
 
-    /// What is remembered of a session.
+    /// Returns a session's cached turns and marks them as used.
     pub(crate) fn get(&self, tenant: &str, session: &str) -> Option<Arc<[Arc<PastTurn>]>> {
         let key = (tenant.to_owned(), session.to_owned());
         let mut state = self.lock();
@@ -101,8 +100,7 @@ impl Histories {
         Some(turns)
     }
 
-    /// Remembers a session's turns, all that it has, unless something was erased since they were
-    /// read.
+    /// Caches all turns of a session, unless something was erased after the read began.
     pub(crate) fn keep(
         &self,
         tenant: &str,
@@ -110,8 +108,8 @@ impl Histories {
         turns: &[Arc<PastTurn>],
         since: Erasures,
     ) {
-        let said: usize = turns.iter().map(|turn| turn.memory()).sum();
-        let bytes = said + tenant.len() + session.len() + ENTRY_BYTES;
+        let turn_bytes: usize = turns.iter().map(|turn| turn.memory()).sum();
+        let bytes = turn_bytes + tenant.len() + session.len() + ENTRY_BYTES;
         let key = (tenant.to_owned(), session.to_owned());
         let mut state = self.lock();
         if state.erasures != since.0 {
@@ -124,15 +122,15 @@ impl Histories {
         }
     }
 
-    /// The session, or a stream of it, was erased from the store.
+    /// Drops a session from the cache, because it or a stream of it was erased from the store.
     pub(crate) fn forget(&self, tenant: &str, session: &str) {
         let mut state = self.lock();
         state.erasures += 1;
         state.remove(&(tenant.to_owned(), session.to_owned()));
     }
 
-    /// Drops what nobody has used since: retention may have deleted it, and a conversation that
-    /// rests needs no memory.
+    /// Drops sessions that were not used since this moment: retention may have deleted them, and
+    /// idle conversations should not take memory.
     pub(crate) fn drop_unused_since(&self, then: Instant) {
         self.lock().drop_while(|_, oldest| oldest.used_at <= then);
     }

@@ -1,6 +1,7 @@
-//! Interrupts: what a run asked, and which answers a request may bring.
+//! Interrupts: the questions of a run, and the checks of a request's answers.
 //!
-//! On the wire an interrupt's id is `<stream_id>:<id>`: where it was asked, and the agent's own id.
+//! On the wire an interrupt's id is `<stream_id>:<id>`: the stream of the run that asked, and the
+//! agent's own id.
 
 use capstan_journal::{Asked, Run};
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
@@ -12,8 +13,8 @@ use crate::ask::{Ask, invalid};
 use crate::faults::journal_fault;
 use crate::wall_clock::between;
 
-/// The run whose questions a request answers. Whoever claims first has answered them; what can be
-/// told before is told here, with its reason.
+/// Finds the run whose questions a request answers, and refuses answers that do not fit with a
+/// reason. The claim decides between concurrent answers: the first one wins.
 pub(crate) async fn asker(engine: &Engine, tenant: &str, ask: &Ask) -> Result<Option<Uuid>, Fault> {
     let answers = &ask.extras.answers;
     let Some(first) = answers.first() else { return Ok(None) };
@@ -25,7 +26,7 @@ pub(crate) async fn asker(engine: &Engine, tenant: &str, ask: &Ask) -> Result<Op
     let asked = run.asked.as_ref().ok_or_else(unknown)?;
     let asked_at = run.closed_at.unwrap_or(run.updated_at);
     let (now, steps) = (engine.wall.now(), engine.wall.steps());
-    // By the time that has passed since it was asked.
+    // Deadlines count elapsed time, so a step of the system clock does not end one early.
     check(asked, answers, |deadline| steps.is_past(asked_at, between(asked_at, deadline), now))?;
     Ok(Some(stream))
 }
@@ -43,7 +44,7 @@ fn check(
         if asked.answered_by.is_some() {
             return Err(not_open(id, "it was answered already"));
         }
-        // Whoever comes too late may still say that there will be no answer.
+        // After the deadline a client may still cancel the question.
         if deadline.is_some_and(&is_over) && answer.status == ResumeStatus::Resolved {
             return Err(not_open(id, "its time is over"));
         }
@@ -62,17 +63,17 @@ fn not_open(id: &str, why: &str) -> Fault {
     Fault::new(FaultKind::InterruptNotOpen).with_message(message).with_detail("interrupt_id", id)
 }
 
-/// The run whose questions a request answers, by what it says.
+/// The run whose questions a request answers, according to the request. Not verified.
 pub fn asker_of(ask: &Ask) -> Option<Uuid> {
     ask.extras.answers.first().and_then(|answer| stream_of(&answer.interrupt_id))
 }
 
-/// The run that asked, if this is the id of a question.
+/// The run that asked this question. `None` if the id is not one of a question.
 pub fn stream_of(id: &str) -> Option<Uuid> {
     Uuid::parse_str(id.split_once(':')?.0).ok()
 }
 
-/// An answer under the id by which the agent asked.
+/// Replaces the id of an answer by the agent's own id.
 pub(crate) fn for_agent(answer: &ResumeEntry) -> ResumeEntry {
     let mut answer = answer.clone();
     if let Some((_, own)) = answer.interrupt_id.split_once(':') {

@@ -1,6 +1,6 @@
-//! The run engine: start once, attach, attempts, stop, recovery, sessions. It knows the journal and
-//! agents. It knows no HTTP, no protocol, no console and no metrics: those observe it (`events`) or
-//! are asked through traits (`ports`).
+//! The run engine: starts each run once, attaches requests, makes attempts, stops, recovers, and
+//! stores sessions. It depends on the journal and on agents only. HTTP, protocols, console and
+//! metrics either observe the engine (`events`) or implement its traits (`ports`).
 
 #![cfg_attr(
     test,
@@ -65,7 +65,7 @@ use traces::Traces;
 use waits::Waits;
 use wall_clock::WallClock;
 
-/// An agent under its name.
+/// An agent that is registered under a name.
 #[derive(Clone)]
 pub struct Registered {
     /// Its name, as requests name it.
@@ -79,7 +79,7 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// An agent with an id that follows from its name, so that it stays the same.
+    /// Registers an agent. Its id is a hash of the name, so it is the same after every restart.
     pub fn new(name: &str, agent: impl Agent) -> Self {
         let digest = <sha2::Sha256 as sha2::Digest>::digest(name.as_bytes());
         let id = Uuid::from_slice(digest.get(..16).unwrap_or_default()).unwrap_or_default();
@@ -92,43 +92,43 @@ impl Registered {
     }
 }
 
-/// At most so many names are proposed in place of an unknown one.
+/// How many similar names an error proposes for an unknown one.
 const NEAR_NAMES: usize = 3;
-/// What is repeated of an unknown name.
+/// How many characters of an unknown name an error repeats.
 const LONGEST_NAME: usize = 100;
 
 /// The run engine. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine(Arc<State>);
 
-/// What the engine's modules share.
+/// The state that the engine's modules share.
 pub struct State {
     /// Where runs, packets and sessions are recorded.
     pub journal: Journal,
-    /// How much and how long.
+    /// Limits, timeouts and retention.
     pub settings: EngineSettings,
     pub(crate) clock: Clock,
-    /// The time of day.
+    /// The time of day, with a record of the steps of the system clock.
     pub wall: WallClock,
-    /// What is under way here, and what is allowed.
+    /// Counts runs, open responses and memory in this process, and checks them against the limits.
     pub limiter: Limiter,
-    /// Each tenant's share of the threads.
+    /// Divides the threads between the tenants.
     pub scheduler: TenantScheduler,
-    /// Runs that this process works on.
+    /// The relays of this process.
     pub(crate) relays: Relays,
     /// Runs that wait for their client.
     pub waits: Waits,
-    /// Sessions that are being erased.
+    /// Sessions that were erased within the last minute.
     pub erased: Erased,
-    /// Who reads which run.
+    /// Counts the readers of each run.
     pub readers: Readers,
-    /// Conversations that were read a moment ago.
+    /// Decoded histories of recent sessions.
     pub histories: Histories,
-    /// Open streams: the last append, and the viewers.
+    /// Open streams: the time of the last append, and the viewers.
     pub live: Live,
-    /// Packets that were encoded.
+    /// Counts of encoded packets.
     pub packets: PacketCounts,
-    /// Viewers of streams.
+    /// Counts of viewers.
     pub viewers: ViewerCounts,
     /// Spans of runs and attempts.
     pub traces: Traces,
@@ -136,24 +136,24 @@ pub struct State {
     protocols: Arc<dyn Protocols>,
     tenants: Arc<dyn TenantRules>,
     before_work: Arc<dyn BeforeWork>,
-    /// Relays at work; the end waits for them.
+    /// Running relays. A shutdown waits for them.
     pub tasks: TaskTracker,
-    /// Agents, and what they were told to end when their run did; the end waits for them, too, but
-    /// not for ever.
+    /// Running agents, and the cleanup that agents start when their run ends. A shutdown waits for
+    /// them too, but with a timeout.
     pub agents_at_work: TaskTracker,
-    /// What an earlier life left open is recovered; new runs wait for it.
+    /// Cancelled when recovery is done. New runs wait for it.
     pub(crate) recovered: CancellationToken,
-    /// How many runs still have to be.
+    /// How many runs recovery still has to end.
     pub(crate) unrecovered: AtomicUsize,
-    /// New runs are refused from here on.
+    /// Cancelled when a shutdown begins: the engine refuses new runs.
     pub draining: CancellationToken,
-    /// Runs end here.
+    /// Cancelled when the runs have to end.
     pub stopped: CancellationToken,
-    /// Open responses end here, after the runs have written their last packet.
+    /// Cancelled when open responses have to end, after the runs have written their last packet.
     pub closing: CancellationToken,
-    /// The journal failed for good.
+    /// Cancelled when the journal has failed for good.
     pub broken: CancellationToken,
-    /// Either of the two, so that a viewer waits for one thing.
+    /// Cancelled together with `closing` or `broken`, so that a viewer waits for one token.
     pub ended: CancellationToken,
     agents: Vec<Registered>,
     internal: Option<Registered>,
@@ -168,12 +168,13 @@ impl Deref for Engine {
 }
 
 impl Engine {
-    /// An engine over a journal, to be completed.
+    /// Starts to build an engine over a journal.
     pub fn builder(journal: Journal) -> EngineBuilder {
         EngineBuilder::new(journal)
     }
 
-    /// Lets everybody know who observes runs. The only place where they are told; nobody waits.
+    /// Queues an event for every observer of runs. It never blocks. No other function queues events
+    /// of runs.
     pub fn emit(&self, run: &Run, what: Happened) {
         if !self.observers.is_empty() {
             let agent = self.agent_label(&run.agent).into();
@@ -182,22 +183,24 @@ impl Engine {
         }
     }
 
-    /// Waits until those who observe runs know what happened before, but not for one that is stuck.
+    /// Waits until the observers have handled all events so far. It gives up on a stuck observer
+    /// after a second.
     pub async fn observed(&self) {
         self.observers.settled().await;
     }
 
-    /// How many events each observer was too slow for.
+    /// How many events the engine dropped, by observer, because the observer was too slow.
     pub fn dropped_events(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.observers.dropped()
     }
 
-    /// The agent that works on a run: one of the configuration, or the internal one.
+    /// The agent of a run: a configured agent, or the internal one.
     pub(crate) fn worker(&self, name: &str) -> Option<&Registered> {
         self.internal.as_ref().filter(|agent| *agent.name == *name).or_else(|| self.agent(name))
     }
 
-    /// Which agent answers: the path's, else the one that the request names, else the default.
+    /// Chooses the agent: the one in the path, else the one that the request names, else the
+    /// default.
     pub fn agent_for(&self, path: Option<&str>, ask: &Ask) -> Result<&Registered, Fault> {
         if let Some(name) = path.or(ask.agent.as_deref()) {
             return self.agent(name).ok_or_else(|| self.no_agent(name));
@@ -206,18 +209,18 @@ impl Engine {
         named.or(self.default_agent()).ok_or_else(|| Fault::new(FaultKind::AgentNotFound))
     }
 
-    /// The agent of a name, or else of an alias.
+    /// Finds an agent by its name, else by an alias.
     pub fn agent(&self, name: &str) -> Option<&Registered> {
         let named = self.agents.iter().find(|agent| *agent.name == *name);
         named.or_else(|| self.agents.iter().find(|agent| agent.names().any(|one| one == name)))
     }
 
-    /// The agent's own name for any of its names; a name that no agent has stays as it is.
+    /// Replaces an alias by the agent's own name. Returns an unknown name unchanged.
     pub fn own_name<'a>(&'a self, name: &'a str) -> &'a str {
         self.agent(name).map_or(name, |agent| &agent.name)
     }
 
-    /// The fault of a name that no agent has. It lists the names that look like it.
+    /// The fault for an unknown agent name. It lists similar names.
     pub fn no_agent(&self, name: &str) -> Fault {
         let near = near(name, self.agents.iter().flat_map(Registered::names), NEAR_NAMES);
         let quoted: Vec<String> = near.iter().map(|near| format!("{near:?}")).collect();
@@ -232,29 +235,29 @@ impl Engine {
         if near.is_empty() { fault } else { fault.with_detail("near", near) }
     }
 
-    /// In the order of the configuration.
+    /// The agents, in the order of the configuration.
     pub fn agents(&self) -> impl Iterator<Item = &Registered> {
         self.agents.iter()
     }
 
-    /// The agent of requests that name none.
+    /// The agent for requests that name none.
     pub fn default_agent(&self) -> Option<&Registered> {
         self.agents.first()
     }
 
-    /// The agent as statistics name it. Of runs whose agent is no longer configured there may be
-    /// any number of names.
+    /// The agent's name as a metric label. Agents that are no longer configured share the label
+    /// `other`, so that the number of labels stays bounded.
     pub fn agent_label(&self, name: &str) -> &str {
         self.worker(name).map_or("other", |agent| &agent.name)
     }
 
-    /// Whether the store may hold runs that run or wait, as far as can be told without asking it:
-    /// whoever looks on while nothing happens costs it nothing.
+    /// Whether the store may have open runs, judged without a query. Console pages that poll an
+    /// idle gateway then cost the store nothing.
     pub fn may_have_open_runs(&self) -> bool {
         self.journal.store().is_shared() || self.relays.count() > 0 || self.waits.count() > 0
     }
 
-    /// What goes on by itself for a tenant, as a task of that tenant's.
+    /// Wraps background work of a tenant, so that the scheduler counts it as that tenant's.
     pub fn of_tenant<F>(&self, tenant: &str, work: F) -> ScheduledTask<F> {
         if self.settings.has_tenant_shares {
             self.scheduler.task(tenant, work)
@@ -263,32 +266,32 @@ impl Engine {
         }
     }
 
-    /// So many packets and bytes of a tenant's went through the journal and the kernel.
+    /// Charges a tenant's scheduler share for packets that the journal and the kernel have handled.
     pub fn passed(&self, tenant: &str, packets: usize, bytes: usize) {
         if self.settings.has_tenant_shares {
             self.scheduler.pay(tenant, work_of(packets, bytes));
         }
     }
 
-    /// What a tenant may have.
+    /// The tenant's quota.
     pub fn quota_of(&self, tenant: &str) -> Quota {
         self.tenants.quota(tenant, &self.settings.limits)
     }
 
-    /// The time of day, for whatever is written down of a run. It never goes back within one,
-    /// whoever sets the clock.
+    /// The time of day for a run's record. Within a run it never goes back, even if the system
+    /// clock is set.
     pub(crate) fn stamp(&self, run: &Run) -> Timestamp {
         self.wall.now().max(run.updated_at)
     }
 
-    /// What a run was asked, from the body that is kept with it.
+    /// Decodes the stored body of a run.
     pub fn asked(&self, run: &Run, body: &[u8]) -> Result<Ask, Fault> {
         let unknown = || {
             Fault::new(FaultKind::AgentExecutionError)
                 .with_message("The run is of an unknown face.")
         };
         let ask = self.protocols.decode(&run.face, body).ok_or_else(unknown)??;
-        // The face may have found these elsewhere than in the body.
+        // A face may have read these from a header or a path instead of the body.
         let previous = run.previous_response.as_deref().and_then(|stream| stream.parse().ok());
         Ok(Ask {
             key: run.key.clone(),
@@ -299,20 +302,21 @@ impl Engine {
         })
     }
 
-    /// Puts on record what must be before anybody works on a run.
+    /// Stores the records that must exist before a run starts.
     async fn prepare(&self, run: &Run, ask: &Ask) {
         if self.before_work.concerns(run) {
             self.before_work.prepare(run, ask).await;
         }
     }
 
-    /// The same for a run that somebody has left: between its claim and that record there is room
-    /// for a crash.
+    /// Repeats `prepare` for a run whose process is gone: it may have crashed between the claim and
+    /// the record.
     async fn prepare_again(&self, run: &Run) -> Result<(), Fault> {
         if self.before_work.concerns(run) {
             let body =
                 self.journal.store().body(run.stream_id).await.map_err(faults::journal_fault)?;
-            // What cannot be read any more ends as it may; there is nobody to tell.
+            // If the body no longer decodes, recovery still ends the run. No client waits for this
+            // error.
             if let Ok(ask) = self.asked(run, &body.unwrap_or_default()) {
                 self.before_work.prepare(run, &ask).await;
             }
@@ -320,20 +324,20 @@ impl Engine {
         Ok(())
     }
 
-    /// What may be logged of a fault's cause.
+    /// The part of a fault's cause that the log may contain.
     pub fn loggable(&self, fault: &Fault) -> Option<String> {
         loggable(fault, self.settings.exposure)
     }
 }
 
-/// What may be logged of a fault's cause: the error chain, since the log is the operator's own and
-/// nothing else tells why. Not if the request was wrong: the words of such a fault repeat what a
-/// user sent. Types only in debug mode.
+/// The part of a fault's cause that the log may contain: the error chain, because only the log
+/// explains a failure to the operator. Client faults are excluded, because their text may repeat
+/// what a user sent. The type of the error is logged in debug mode only.
 pub fn loggable(fault: &Fault, exposure: Exposure) -> Option<String> {
-    /// Longer ones are somebody's data.
+    /// Longer texts probably contain user data.
     const LONGEST: usize = 2000;
     let cause = fault.cause()?;
-    let words = match (exposure, fault.domain()) {
+    let text = match (exposure, fault.domain()) {
         (Exposure::Debug, _) => format!("{}: {cause}", cause.error_type),
         (Exposure::Production, ErrorDomain::Client) => return None,
         (
@@ -341,5 +345,5 @@ pub fn loggable(fault: &Fault, exposure: Exposure) -> Option<String> {
             ErrorDomain::System | ErrorDomain::Llm | ErrorDomain::Tool | ErrorDomain::Security,
         ) => cause.to_string(),
     };
-    Some(words.chars().take(LONGEST).collect())
+    Some(text.chars().take(LONGEST).collect())
 }

@@ -1,6 +1,5 @@
-//! How much is allowed. What a tenant may have is checked by the journal, in the claim; here is
-//! what costs this process: runs at work, open responses, and requests of tenants of whom the
-//! journal has just said that they come too fast.
+//! Limits of this process: running runs, open responses, and memory. It also remembers which
+//! tenants exceeded their rate. The journal checks a tenant's quota itself, in the claim.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -16,29 +15,30 @@ use tokio::sync::Notify;
 use crate::cpu_offload::CpuOffload;
 use crate::settings::Limits;
 
-/// What a tenant's listings may take beyond all else: whoever has too much under way has to see
-/// what to stop.
+/// Memory that a tenant's listings may take beyond its limit: a tenant with too many runs must be
+/// able to list them in order to stop some.
 const RESERVE: usize = 16 * 1024 * 1024;
 
-/// What runs, who reads and what that takes, here.
+/// Counts the runs, readers and memory of this process.
 #[derive(Default)]
 pub struct Limiter {
     runs: Counts,
     readers: Counts,
     bytes: Counts,
-    /// Work that would keep a thread busy for too long.
+    /// Long CPU work.
     pub cpu_offload: CpuOffload,
-    /// A run has ended, or waits no more for another to end.
+    /// Notifies waiters that a run has released its slot.
     freed: Arc<Notify>,
-    /// Runs that were armed and wait for room.
+    /// How many started attempts wait for a slot.
     queued: AtomicUsize,
-    /// Tenants that came too fast, and until when: the journal need not be asked again before.
+    /// Tenants that exceeded their rate, and until when. The engine refuses their requests without
+    /// a query.
     refused: Mutex<HashMap<String, Instant>>,
-    /// How fast requests come that are no runs, of which the journal knows nothing.
+    /// The rates of requests that start no run. The journal does not count these.
     rates: Mutex<Rates<String>>,
 }
 
-/// Things under way, by tenant and in all.
+/// How many slots or bytes are in use, by tenant and in total.
 #[derive(Clone, Default)]
 struct Counts(Arc<Mutex<Counted>>);
 
@@ -48,20 +48,20 @@ struct Counted {
     by_tenant: HashMap<String, usize>,
 }
 
-/// One thing under way; dropping it makes room for the next.
+/// A slot for one run or reader. Dropping it frees the slot.
 pub struct Slot {
     load: MemoryReservation,
     freed: Option<Arc<Notify>>,
 }
 
 impl Slot {
-    /// A place of something that takes none.
+    /// A slot for a run that does not count against the limits.
     pub fn none(limiter: &Limiter, tenant: &str) -> Self {
         Self { load: limiter.load(tenant), freed: None }
     }
 
-    /// Whoever waits for room hears of it when this one goes.
-    fn telling(mut self, freed: &Arc<Notify>) -> Self {
+    /// Notifies the waiters when this slot is freed.
+    fn notifying(mut self, freed: &Arc<Notify>) -> Self {
         self.freed = Some(Arc::clone(freed));
         self
     }
@@ -76,7 +76,7 @@ impl Drop for Slot {
     }
 }
 
-/// So much of something that is under way; dropping it gives it back.
+/// Reserved memory of a tenant. Dropping it releases the memory.
 pub struct MemoryReservation {
     tenant: String,
     counts: Counts,
@@ -84,8 +84,8 @@ pub struct MemoryReservation {
 }
 
 impl MemoryReservation {
-    /// Takes more, if `check` lets it through, given the total and the tenant's own as they would
-    /// be. Both under one lock, so that a rush does not get past a limit.
+    /// Takes more if `check` allows the new total and the tenant's new sum. One lock covers check
+    /// and change, so concurrent requests cannot exceed a limit.
     fn take(
         &mut self,
         more: usize,
@@ -103,7 +103,7 @@ impl MemoryReservation {
         Ok(())
     }
 
-    /// Takes so many bytes more, before they are there. Beyond the limits: why not.
+    /// Reserves more bytes before they are allocated, or returns the fault if a limit is exceeded.
     pub fn grow(&mut self, more: usize, limits: &Limits) -> Result<(), Fault> {
         let (most, most_of_own) = (limits.bytes_in_flight, limits.bytes_in_flight_per_tenant);
         self.take(more, |total, own| {
@@ -117,25 +117,25 @@ impl MemoryReservation {
         })
     }
 
-    /// Takes so many bytes more for what has to be seen even by a tenant whose requests take all
-    /// that they may: that of its own reserve.
+    /// Reserves more bytes for an answer that a tenant must get even if its requests have used all
+    /// of its memory. It may use the tenant's reserve.
     pub fn grow_beyond(&mut self, more: usize, limits: &Limits) -> Result<(), Fault> {
         let most = limits.bytes_in_flight_per_tenant.saturating_add(RESERVE);
         self.take(more, |_, own| if own > most { Err(takes_all()) } else { Ok(()) })
     }
 
-    /// How much it is.
+    /// How many bytes are reserved.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Counts what is there in any case.
+    /// Counts bytes without a check of the limits.
     pub(crate) fn grow_anyway(&mut self, more: usize) {
-        // What is not checked is not refused.
+        // The check accepts everything, so this cannot fail.
         let _ = self.take(more, |_, _| Ok(()));
     }
 
-    /// Gives back what is more than this.
+    /// Releases all but this many bytes.
     pub fn shrink_to(&mut self, held: usize) {
         let less = self.held.saturating_sub(held);
         if less == 0 {
@@ -168,7 +168,7 @@ impl Counts {
         MemoryReservation { tenant: tenant.to_owned(), counts: self.clone(), held: 0 }
     }
 
-    /// Counts one more, if `check` lets it through.
+    /// Takes a slot, if `check` allows it.
     fn take(
         &self,
         tenant: &str,
@@ -180,7 +180,7 @@ impl Counts {
     }
 }
 
-/// One run in the queue.
+/// Counts a run in the queue.
 struct Queued<'a>(&'a Limiter);
 
 impl<'a> Queued<'a> {
@@ -197,7 +197,7 @@ impl Drop for Queued<'_> {
 }
 
 impl Limiter {
-    /// Whether the tenant may ask the journal for another run; the refusal carries the true wait.
+    /// Refuses a tenant that recently exceeded its rate. The fault has the remaining wait.
     pub(crate) fn check_rate(&self, tenant: &str) -> Result<(), Fault> {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(until) = refused.get(tenant) else { return Ok(()) };
@@ -209,7 +209,7 @@ impl Limiter {
         Err(too_fast(wait))
     }
 
-    /// The journal has refused a claim of the tenant's.
+    /// Remembers that the journal refused a claim because of the tenant's rate.
     pub(crate) fn note_refusal(&self, tenant: &str, refused: Refused) {
         if let (Over::Rate, Some(wait)) = (refused.over, refused.wait) {
             let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,7 +219,7 @@ impl Limiter {
         }
     }
 
-    /// Counts a request that is no run by the rate of those that start one.
+    /// Counts a request that starts no run against the tenant's rate.
     pub fn take_rate(&self, tenant: &str, limits: &Limits) -> Result<(), Fault> {
         self.check_rate(tenant)?;
         let per_minute = NonZeroU32::new(limits.requests_per_minute);
@@ -228,7 +228,7 @@ impl Limiter {
         rates.take(tenant.to_owned(), &quota, Instant::now()).map_err(refusal)
     }
 
-    /// Room in this process for one more run. Those that were armed before go first.
+    /// Takes a slot for a new run. Attempts that wait in the queue go first.
     pub(crate) fn take_run(&self, tenant: &str, limits: &Limits) -> Result<Slot, Fault> {
         let queued = self.queued.load(Ordering::Relaxed);
         let slot = self.runs.take(tenant, |total, _| {
@@ -237,15 +237,15 @@ impl Limiter {
                 .then_some(())
                 .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
         })?;
-        Ok(slot.telling(&self.freed))
+        Ok(slot.notifying(&self.freed))
     }
 
-    /// Room for a run that goes on. It was admitted when it started, so that it is not refused: it
-    /// waits.
+    /// Waits for a slot for the next attempt of a run. The run was admitted when it started, so it
+    /// is never refused.
     pub(crate) async fn wait_for_run(&self, tenant: &str, limits: &Limits) -> Slot {
         let _queued = Queued::new(self);
         loop {
-            // Listening begins before looking, so that nothing is missed in between.
+            // Subscribe before the check, so that no notification is missed.
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
@@ -254,23 +254,23 @@ impl Limiter {
                 has_room.then_some(()).ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable))
             };
             if let Ok(slot) = self.runs.take(tenant, full) {
-                return slot.telling(&self.freed);
+                return slot.notifying(&self.freed);
             }
             freed.await;
         }
     }
 
-    /// What a request will take, nothing yet.
+    /// Creates an empty memory reservation for a request.
     pub fn load(&self, tenant: &str) -> MemoryReservation {
         self.bytes.load(tenant)
     }
 
-    /// Open responses of a tenant.
+    /// How many open responses a tenant has.
     pub fn readers_of(&self, tenant: &str) -> usize {
         self.readers.lock().by_tenant.get(tenant).copied().unwrap_or(0)
     }
 
-    /// Room for one more open response.
+    /// Takes a slot for an open response.
     pub fn take_reader(&self, tenant: &str, limits: &Limits) -> Result<Slot, Fault> {
         self.readers.take(tenant, |_, own| {
             let has_room = own <= limits.readers_per_tenant;
@@ -290,19 +290,19 @@ fn too_fast(wait: Duration) -> Fault {
     Fault::new(FaultKind::RateLimitExceeded).with_retry_after(wait.as_secs_f64().max(1.0))
 }
 
-/// The tokens of a minute or a day are used up.
-fn dry(refused: Refused, window: &str) -> Fault {
+/// The fault for a tenant that has used up its tokens of a minute or a day.
+fn tokens_used_up(refused: Refused, window: &str) -> Fault {
     too_fast(refused.wait.unwrap_or_default())
         .with_message(format!("The tokens of this {window} are used up."))
         .with_detail("limit", format!("tokens_per_{window}"))
 }
 
-/// A refusal of the journal's as the client is told of it.
+/// Translates a refusal of the journal into a fault.
 pub(crate) fn refusal(refused: Refused) -> Fault {
     match refused.over {
         Over::Rate => too_fast(refused.wait.unwrap_or_default()),
-        Over::TokensPerMinute => dry(refused, "minute"),
-        Over::TokensPerDay => dry(refused, "day"),
+        Over::TokensPerMinute => tokens_used_up(refused, "minute"),
+        Over::TokensPerDay => tokens_used_up(refused, "day"),
         Over::Running => {
             Fault::new(FaultKind::SessionLimitExceeded).with_message("Too many runs are under way.")
         }
@@ -312,7 +312,7 @@ pub(crate) fn refusal(refused: Refused) -> Fault {
         Over::SessionBytes => Fault::new(FaultKind::MessageLimitExceeded)
             .with_message("This conversation is as large as it may be."),
         Over::Bytes => Fault::new(FaultKind::StorageLimitExceeded),
-        // And whatever a later journal limits.
+        // `Over` is non-exhaustive: a later journal may have more limits.
         Over::Sessions | _ => Fault::new(FaultKind::SessionLimitExceeded),
     }
 }

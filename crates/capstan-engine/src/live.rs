@@ -1,6 +1,5 @@
-//! What this process knows of streams that are open: when the last packet was written, and who
-//! watches. In memory only, and nothing of it per packet: a store of a number per commit, and one
-//! per chunk that is sent.
+//! What this process knows of open streams: the time of the last packet, and the viewers. It is in
+//! memory only. It costs one atomic store per commit and one per chunk that is sent.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -14,18 +13,18 @@ use uuid::Uuid;
 
 use crate::Engine;
 
-/// Viewers of a stream that are told of one by one.
+/// At most this many viewers of a stream are recorded one by one.
 const MOST_VIEWERS: usize = 64;
 
-/// All open streams.
+/// The live facts of all open streams.
 #[derive(Default)]
 pub struct Live(Mutex<HashMap<Uuid, Arc<Facts>>>);
 
-/// What is known of one stream.
+/// The live facts of one stream.
 pub struct Facts {
     pub(crate) tenant: String,
     pub(crate) agent: String,
-    /// Microseconds; 0 before the first.
+    /// In microseconds; 0 before the first append.
     last_append: AtomicI64,
     pub(crate) is_at_work: AtomicBool,
     is_closed: AtomicBool,
@@ -44,22 +43,22 @@ struct Watching {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Parting {
-    /// It got all there was.
+    /// It received the whole stream.
     Done,
-    /// It went.
+    /// The client disconnected.
     Left,
-    /// It was cut off: what follows could not be read, or the server stopped.
+    /// The gateway ended it early: a packet could not be read, or the server stopped.
     Cut,
-    /// It was cut off, because it took nothing for too long.
+    /// The gateway ended it because the client did not read for too long.
     Stalled,
 }
 
-/// One who watches, or watched.
+/// A current or past viewer of a stream.
 #[derive(Debug, Clone)]
 pub struct Viewer {
-    /// When it came.
+    /// When it connected.
     pub joined_at: Timestamp,
-    /// When and how it left; none while it is there.
+    /// When and how it ended; none while it is connected.
     pub left: Option<(Timestamp, Parting)>,
     /// The packet after which it began to read.
     pub start: u64,
@@ -78,18 +77,18 @@ impl Live {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The facts of a run, which are kept from here on.
+    /// Returns the facts of a run, and creates them if necessary.
     pub(crate) fn of(&self, run: &Run) -> Arc<Facts> {
         let mut all = self.lock();
         Arc::clone(all.entry(run.stream_id).or_insert_with(|| Arc::new(Facts::new(run))))
     }
 
-    /// The facts of a stream that is known here.
+    /// Returns the facts of a stream, if this process has any.
     pub fn get(&self, stream: Uuid) -> Option<Arc<Facts>> {
         self.lock().get(&stream).cloned()
     }
 
-    /// A run ends: who watched it, for its record.
+    /// Marks a stream as closed. Returns the summary of its viewers for the run's record.
     pub(crate) fn close(&self, stream: Uuid) -> Option<Viewers> {
         let facts = self.get(stream)?;
         facts.is_closed.store(true, Ordering::Relaxed);
@@ -101,7 +100,8 @@ impl Live {
         Some(sum).filter(|sum| sum.joined > 0)
     }
 
-    /// Forgets what nobody works on, waits for or watches.
+    /// Forgets streams that no relay writes, no viewer reads, and that do not wait for their
+    /// client.
     pub fn forget_done(&self, waits: impl Fn(Uuid) -> bool) {
         self.lock().retain(|stream, facts| {
             let is_open = !facts.is_closed.load(Ordering::Relaxed) && waits(*stream);
@@ -109,7 +109,7 @@ impl Live {
         });
     }
 
-    /// Runs at work and runs that wait, by agent, of tenants in sight.
+    /// Counts running and waiting runs by agent, for the visible tenants.
     pub fn by_agent(&self, sees: impl Fn(&str) -> bool) -> HashMap<String, (u64, u64)> {
         let mut counts = HashMap::<String, (u64, u64)>::new();
         for facts in self.lock().values().filter(|facts| sees(&facts.tenant)) {
@@ -143,31 +143,31 @@ impl Facts {
         self.watching.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Packets were committed, the last of this time.
+    /// Stores the time of the last committed packet.
     pub(crate) fn appended(&self, at: Timestamp) {
         self.last_append.store(at.as_micros(), Ordering::Relaxed);
     }
 
-    /// When the last packet was written.
+    /// When the last packet was committed.
     pub fn last_append(&self) -> Option<Timestamp> {
         Some(self.last_append.load(Ordering::Relaxed))
             .filter(|at| *at > 0)
             .map(Timestamp::from_micros)
     }
 
-    /// Those who watch, and who watched lately.
+    /// The current viewers, and recent ones.
     pub fn viewers(&self) -> Vec<Viewer> {
         self.lock().viewers.iter().map(|(_, viewer)| viewer.clone()).collect()
     }
 }
 
-/// Whether the peer of a connection, or the reader of one answer on it, took nothing for so long
-/// that it was cut off.
+/// A flag: the server cut off this connection, or the reader of one answer on it, because it did
+/// not read for too long.
 #[derive(Debug, Clone, Default)]
 pub struct Stalled(Arc<AtomicBool>);
 
 impl Stalled {
-    /// It took nothing for too long.
+    /// Marks the connection or reader as stalled.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -177,12 +177,12 @@ impl Stalled {
     }
 }
 
-/// By which connection an answer goes; nobody knows when it is made.
+/// The connection that an answer uses. It is set later, because the handler does not know it.
 #[derive(Debug, Clone, Default)]
 pub struct Departure(Arc<OnceLock<[Stalled; 2]>>);
 
 impl Departure {
-    /// It goes by this connection, to this reader.
+    /// Sets the connection and the reader of this answer.
     pub fn is_by(&self, connection: &Stalled, reader: Stalled) {
         let _ = self.0.set([connection.clone(), reader]);
     }
@@ -192,7 +192,7 @@ impl Departure {
     }
 }
 
-/// Somebody watches, as long as this lives.
+/// Registers a viewer for as long as it lives.
 pub struct Viewing {
     engine: Engine,
     facts: Arc<Facts>,
@@ -203,7 +203,7 @@ pub struct Viewing {
 }
 
 impl Viewing {
-    /// A viewer that reads on after this packet.
+    /// Registers a viewer that begins to read after packet `start`.
     pub fn new(engine: &Engine, run: &Run, start: u64) -> Self {
         let facts = engine.live.of(run);
         let cursor = Arc::new(AtomicU64::new(start));
@@ -216,7 +216,8 @@ impl Viewing {
         watching.sum.joined += 1;
         watching.sum.resumed += u64::from(start > 0);
         if watching.viewers.len() >= MOST_VIEWERS {
-            // Whoever left first makes room; who finds none is counted all the same.
+            // The list is full: remove the first viewer that has left. Without one, the new viewer
+            // only adds to the sums.
             let gone = watching.viewers.iter().position(|(_, viewer)| viewer.left.is_some());
             gone.into_iter().for_each(|at| drop(watching.viewers.remove(at)));
         }
@@ -234,17 +235,17 @@ impl Viewing {
         }
     }
 
-    /// So far it was written to.
+    /// Stores the last packet that was written to the viewer.
     pub fn at(&self, cursor: u64) {
         self.cursor.store(cursor, Ordering::Relaxed);
     }
 
-    /// By which connection it is written to: whoever knows it tells.
+    /// Returns a handle, for the code that knows the connection.
     pub fn departure(&self) -> Departure {
         self.departure.clone()
     }
 
-    /// How it is about to end.
+    /// Sets how the response will end.
     pub fn ends(&mut self, parting: Parting) {
         self.parting = parting;
     }
@@ -253,7 +254,7 @@ impl Viewing {
 impl Drop for Viewing {
     fn drop(&mut self) {
         let (now, cursor) = (self.engine.wall.now(), self.cursor.load(Ordering::Relaxed));
-        // Whoever took all there was, and was slow with the last of it, is none that stalled.
+        // A viewer that received everything did not stall, even if it read the last bytes slowly.
         let has_stalled = self.parting == Parting::Left && self.departure.has_stalled();
         let parting = if has_stalled { Parting::Stalled } else { self.parting };
         let mut watching = self.facts.lock();

@@ -1,4 +1,4 @@
-//! Finding a tenant's own run: by its stream, its key, or another name that it has.
+//! Finds a tenant's run by its stream, its key, or another name.
 
 use capstan_journal::{Found, NameKind, Named, Run};
 use capstan_protocol::{Fault, FaultKind};
@@ -7,7 +7,8 @@ use uuid::Uuid;
 use crate::Engine;
 use crate::faults::journal_fault;
 
-/// The run of a stream. Another tenant's answers exactly as an unknown one does.
+/// Finds the run of a stream. For another tenant's stream the answer is the same as for an unknown
+/// one.
 pub async fn by_stream(engine: &Engine, tenant: &str, id: &str) -> Result<Run, Fault> {
     let unknown = || Fault::new(FaultKind::StreamNotFound);
     let stream: Uuid = id.parse().map_err(|_| unknown())?;
@@ -20,7 +21,7 @@ pub async fn by_stream(engine: &Engine, tenant: &str, id: &str) -> Result<Run, F
     Err(if is_expired { Fault::new(FaultKind::StreamExpired) } else { unknown() })
 }
 
-/// The run of a key.
+/// Finds the run of a key.
 pub async fn by_key(engine: &Engine, tenant: &str, key: &str) -> Result<Run, Fault> {
     match engine.journal.store().find(tenant, key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => Ok(run),
@@ -29,7 +30,7 @@ pub async fn by_key(engine: &Engine, tenant: &str, key: &str) -> Result<Run, Fau
     }
 }
 
-/// The newest run with a name: of a chat, a session, or of this very body.
+/// Finds the newest run with a name: the id of a chat or a session, or the hash of a body.
 pub async fn newest(
     engine: &Engine,
     tenant: &str,

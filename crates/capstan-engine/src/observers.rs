@@ -1,5 +1,5 @@
-//! The observers of runs, each behind a bounded queue and on a thread of its own. A run hands an
-//! event over and goes on: it never waits, whatever its observers do.
+//! Sends events to the observers of runs. Each observer has a bounded queue and its own thread, so
+//! a run never waits for an observer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use uuid::Uuid;
 
 use crate::events::{RunEvent, RunObserver};
 
-/// Events that wait for an observer. A burst of a thousand runs fits in.
+/// The length of an observer's queue. The events of a thousand runs that start together fit in.
 const QUEUE: usize = 8 * 1024;
-/// How long a question waits for an observer that is behind.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long `settled` waits for a slow observer.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What waits in a queue.
+/// An entry of an observer's queue.
 #[derive(Clone)]
-enum Notice {
-    /// In the span in which it happened, so that the lines of a log have its fields.
+enum Entry {
+    /// An event, with the span in which it happened, so that log lines have its fields.
     Run(Arc<RunEvent>, Span),
     Appended(Duration),
-    /// Everything before it was observed.
+    /// A marker: the sender wants to know when all earlier entries are handled.
     Mark(SyncSender<()>),
 }
 
-impl Notice {
+impl Entry {
     fn stream(&self) -> Option<Uuid> {
         match self {
             Self::Run(event, _) => Some(event.run.stream_id),
@@ -39,13 +39,13 @@ impl Notice {
     }
 }
 
-/// All who observe.
+/// The queues of all observers.
 #[derive(Default)]
 pub(crate) struct Observers(Vec<Queue>);
 
 struct Queue {
     name: &'static str,
-    sender: SyncSender<Notice>,
+    sender: SyncSender<Entry>,
     counts: Arc<Counts>,
 }
 
@@ -57,7 +57,7 @@ struct Counts {
 }
 
 impl Observers {
-    /// Starts a thread for each of these. It ends with the last event after this is dropped.
+    /// Starts a thread for each observer. It ends after the last event when this value is dropped.
     pub(crate) fn new(observers: Vec<Arc<dyn RunObserver>>) -> Self {
         Self(observers.into_iter().map(|observer| Queue::new(observer, QUEUE)).collect())
     }
@@ -67,15 +67,15 @@ impl Observers {
     }
 
     pub(crate) fn emit(&self, event: RunEvent) {
-        self.push(&Notice::Run(Arc::new(event), Span::current()));
+        self.push(&Entry::Run(Arc::new(event), Span::current()));
     }
 
     pub(crate) fn appended(&self, took: Duration) {
-        self.push(&Notice::Appended(took));
+        self.push(&Entry::Appended(took));
     }
 
-    fn push(&self, notice: &Notice) {
-        self.0.iter().for_each(|queue| queue.push(notice.clone()));
+    fn push(&self, entry: &Entry) {
+        self.0.iter().for_each(|queue| queue.push(entry.clone()));
     }
 
     /// How many events each observer was too slow for.
@@ -83,31 +83,31 @@ impl Observers {
         self.0.iter().map(|queue| (queue.name, queue.counts.dropped.load(Ordering::Relaxed)))
     }
 
-    /// Waits until what happened before was observed, but not for an observer that is stuck.
+    /// Waits until the observers have handled all earlier events, at most a second for a stuck one.
     pub(crate) async fn settled(&self) {
         let marks: Vec<_> = self.0.iter().filter_map(Queue::mark).collect();
         if marks.is_empty() {
             return;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SETTLE_TIMEOUT;
         let wait = move || {
             for mark in marks {
                 let _ = mark.recv_timeout(until.saturating_duration_since(Instant::now()));
             }
         };
-        // Not by the runtime's clock, which tests stop.
+        // This wait needs real time. Tests stop the runtime's clock.
         let _ = tokio::task::spawn_blocking(wait).await;
     }
 }
 
 impl Queue {
     fn new(observer: Arc<dyn RunObserver>, length: usize) -> Self {
-        let ((sender, notices), counts) = (sync_channel(length), Arc::<Counts>::default());
+        let ((sender, entries), counts) = (sync_channel(length), Arc::<Counts>::default());
         let (name, seen) = (observer.name(), Arc::clone(&counts));
         let log = dispatcher::get_default(Dispatch::clone);
         let work = move || {
             let _log = log_to(&log);
-            observe(&*observer, &notices, &seen);
+            observe(&*observer, &entries, &seen);
         };
         if let Err(error) = thread::Builder::new().name(format!("observe-{name}")).spawn(work) {
             tracing::error!(observer = name, %error, "an observer of runs has no thread");
@@ -115,9 +115,9 @@ impl Queue {
         Self { name, sender, counts }
     }
 
-    fn push(&self, notice: Notice) {
+    fn push(&self, entry: Entry) {
         let is_full = |error: &TrySendError<_>| matches!(error, TrySendError::Full(_));
-        match self.sender.try_send(notice) {
+        match self.sender.try_send(entry) {
             Ok(()) => drop(self.counts.queued.fetch_add(1, Ordering::Release)),
             Err(error) => {
                 let before = self.counts.dropped.fetch_add(1, Ordering::Relaxed);
@@ -128,42 +128,42 @@ impl Queue {
         }
     }
 
-    /// Something to wait for, if anything was not observed yet.
+    /// Queues a marker and returns its receiver. Returns nothing if the queue is empty.
     fn mark(&self) -> Option<Receiver<()>> {
         let queued = self.counts.queued.load(Ordering::Acquire);
         if self.counts.observed.load(Ordering::Acquire) >= queued {
             return None;
         }
         let (reached, mark) = sync_channel(1);
-        self.sender.try_send(Notice::Mark(reached)).is_ok().then_some(mark)
+        self.sender.try_send(Entry::Mark(reached)).is_ok().then_some(mark)
     }
 }
 
-/// The log of whoever built the engine, if it is not the log of the whole process.
+/// Uses the log of the code that built the engine, unless the process has a global log.
 fn log_to(log: &Dispatch) -> Option<DefaultGuard> {
     let has_none = dispatcher::get_default(|log| log.is::<NoSubscriber>());
     has_none.then(|| dispatcher::set_default(log))
 }
 
-fn observe(observer: &dyn RunObserver, notices: &Receiver<Notice>, counts: &Counts) {
-    let (name, mut told) = (observer.name(), 0);
-    for notice in notices {
+fn observe(observer: &dyn RunObserver, entries: &Receiver<Entry>, counts: &Counts) {
+    let (name, mut reported) = (observer.name(), 0);
+    for entry in entries {
         let dropped = counts.dropped.load(Ordering::Relaxed);
-        if dropped > told {
-            let events = dropped - told;
+        if dropped > reported {
+            let events = dropped - reported;
             tracing::warn!(observer = name, events, "events of runs were dropped");
-            told = dropped;
+            reported = dropped;
         }
-        let observing = AssertUnwindSafe(|| match &notice {
-            Notice::Run(event, span) => span.in_scope(|| observer.observe(event)),
-            Notice::Appended(took) => observer.appended(*took),
-            Notice::Mark(reached) => drop(reached.try_send(())),
+        let observing = AssertUnwindSafe(|| match &entry {
+            Entry::Run(event, span) => span.in_scope(|| observer.observe(event)),
+            Entry::Appended(took) => observer.appended(*took),
+            Entry::Mark(reached) => drop(reached.try_send(())),
         });
         if catch_unwind(observing).is_err() {
-            let stream = notice.stream().map(tracing::field::display);
+            let stream = entry.stream().map(tracing::field::display);
             tracing::error!(observer = name, stream, "an observer of runs panicked");
         }
-        if !matches!(notice, Notice::Mark(_)) {
+        if !matches!(entry, Entry::Mark(_)) {
             counts.observed.fetch_add(1, Ordering::Release);
         }
     }
@@ -184,7 +184,7 @@ mod tests {
     use crate::events::Happened;
     use crate::{Engine, EngineBuilder, Registered, runs};
 
-    /// Returns from no event before it is let go.
+    /// An observer that blocks until the test releases it.
     struct Blocks(Mutex<Receiver<()>>);
 
     impl RunObserver for Blocks {
@@ -259,7 +259,7 @@ mod tests {
         RunEvent { run: Arc::new(run()), agent, at, what: Happened::Started }
     }
 
-    /// What a whole run says.
+    /// Starts a run and returns all of its packets as text.
     async fn said(engine: &Engine) -> Vec<String> {
         let stream = Uuid::now_v7();
         let claim = Claim {
@@ -288,7 +288,7 @@ mod tests {
         let ((blocks, let_go), ends) = (blocks(), Arc::new(Ends::default()));
         let watched = engine().observer(blocks).observer(Arc::new(Panics)).observer(ends.clone());
         let watched = watched.build();
-        let said_to_them = tokio::time::timeout(PATIENCE * 10, said(&watched)).await.unwrap();
+        let said_to_them = tokio::time::timeout(SETTLE_TIMEOUT * 10, said(&watched)).await.unwrap();
         assert_eq!(said_to_them.len(), 4, "three words and the end");
         assert_eq!(said_to_them, said(&engine().build()).await);
         drop(let_go);
@@ -305,7 +305,7 @@ mod tests {
         let (_, dropped) = observers.dropped().next().unwrap();
         assert!((95..=96).contains(&dropped), "four wait, and one may be under way: {dropped}");
         drop(let_go);
-        // The queue was full, so there was no room for a mark before.
+        // The queue was full, so there was no room for a marker before.
         while observers.0[0].counts.observed.load(Ordering::Relaxed) + dropped < 100 {
             tokio::task::yield_now().await;
         }

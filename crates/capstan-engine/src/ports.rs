@@ -1,5 +1,5 @@
-//! What the engine needs of others, as traits: the protocols in which runs are asked for, the rules
-//! of tenants, and what must be on record before anybody works on a run.
+//! Traits that other crates implement for the engine: the protocols of requests, the rules of
+//! tenants, and the records that must exist before a run starts.
 
 use capstan_agent::async_trait;
 use capstan_journal::{Quota, Retention, Run};
@@ -9,43 +9,44 @@ use uuid::Uuid;
 use super::ask::Ask;
 use super::settings::Limits;
 
-/// The protocols in which runs are asked for.
+/// The protocols in which clients request runs.
 pub trait Protocols: Send + Sync + 'static {
-    /// Reads the body of a run that was asked for in this protocol; `None` if nobody speaks it.
+    /// Decodes the body of a run that came in this protocol; `None` if the protocol is unknown.
     fn decode(&self, protocol: &str, body: &[u8]) -> Option<Result<Ask, Fault>>;
 
-    /// Whether a run is stopped when nobody has read it for a while: nobody can come back for it.
+    /// Whether a run is stopped after it had no reader for a while. True if its client cannot come
+    /// back for it.
     fn ends_unread(&self, run: &Run) -> bool;
 
-    /// Whether no request can name a run, so that who repeats it may have it if nobody reads it.
+    /// Whether no request can name this run. Then a repeated request may attach to it if it has no
+    /// reader.
     fn is_keyless(&self, run: &Run) -> bool;
 
-    /// A stream was erased: nothing of it may be remembered.
+    /// Drops caches of a stream that was erased.
     fn forget(&self, stream: Uuid);
 }
 
-/// What holds for single tenants.
+/// The rules of single tenants.
 pub trait TenantRules: Send + Sync + 'static {
-    /// What a tenant may have, as the journal checks it in a claim.
+    /// The quota of a tenant. The journal checks it in a claim.
     fn quota(&self, tenant: &str, limits: &Limits) -> Quota;
 
-    /// What is kept, and how long.
+    /// The retention rules, given the configured ones.
     fn retention(&self, usual: &Retention, limits: &Limits) -> Retention;
 }
 
-/// What must be on record before anybody works on a run, so that a crash in between loses nothing:
-/// for instance that its end is to be delivered to somebody. Asked again for the same run, it does
-/// nothing more.
+/// Stores records that must exist before a run starts, so that a crash loses nothing. For example:
+/// where to deliver the end of the run. A second call for the same run has no effect.
 #[async_trait]
 pub trait BeforeWork: Send + Sync + 'static {
-    /// Whether this run is of any concern.
+    /// Whether this run needs a record.
     fn concerns(&self, run: &Run) -> bool;
 
-    /// Puts it on record.
+    /// Stores the record.
     async fn prepare(&self, run: &Run, ask: &Ask);
 }
 
-/// No protocol: nobody asks for runs by a stored body.
+/// No protocols: stored bodies cannot be decoded.
 impl Protocols for () {
     fn decode(&self, _: &str, _: &[u8]) -> Option<Result<Ask, Fault>> {
         None
@@ -62,7 +63,7 @@ impl Protocols for () {
     fn forget(&self, _: Uuid) {}
 }
 
-/// The same for all tenants.
+/// The same rules for all tenants.
 impl TenantRules for () {
     fn quota(&self, _: &str, _: &Limits) -> Quota {
         Quota::UNLIMITED
@@ -73,7 +74,7 @@ impl TenantRules for () {
     }
 }
 
-/// Nothing.
+/// No records.
 #[async_trait]
 impl BeforeWork for () {
     fn concerns(&self, _: &Run) -> bool {

@@ -1,5 +1,4 @@
-//! Erasing for good what a tenant no longer wants kept. Claims stay, so that a duplicate starts no
-//! second run.
+//! Erases data of a tenant. Claims stay, so that a repeated request starts no second run.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -14,14 +13,15 @@ use crate::Engine;
 use crate::faults::journal_fault;
 use crate::stopping;
 
-/// Runs are looked through in pages of this many.
+/// How many runs of a session are read at once.
 const PAGE: usize = 1000;
 
-/// Stops a run if it is under way, then erases its stream and its turn.
+/// Stops a run if it is open, then erases its stream and its turn.
 pub async fn stream(engine: &Engine, run: Run) -> Result<Run, Fault> {
     let run = stopping::stop(engine, run).await?;
     let purged = engine.journal.purge(run.stream_id, engine.wall.now()).await;
-    // Afterwards, so that nobody remembers what was read before; and whatever became of it.
+    // Drop the cache after the purge, so that a concurrent read cannot restore it. Drop it even if
+    // the purge failed, because it may have erased a part.
     engine.histories.forget(&run.tenant, &run.session);
     purged.map_err(journal_fault)?;
     engine.protocols.forget(run.stream_id);
@@ -29,7 +29,7 @@ pub async fn stream(engine: &Engine, run: Run) -> Result<Run, Fault> {
     Ok(run)
 }
 
-/// Erases a session, its turns and its streams; how many these were.
+/// Erases a session with its turns and streams. Returns the number of streams.
 pub async fn session(engine: &Engine, tenant: &str, session: &str) -> Result<usize, Fault> {
     let store = engine.journal.store();
     let (mut before, mut count) = (None, 0);
@@ -43,7 +43,7 @@ pub async fn session(engine: &Engine, tenant: &str, session: &str) -> Result<usi
         for run in page {
             match stream(engine, run).await {
                 Ok(_) => count += 1,
-                // Somebody else erases it at the same time.
+                // A concurrent request has erased this stream.
                 Err(fault) if fault.kind() == FaultKind::StreamExpired => {}
                 Err(fault) => return Err(fault),
             }
@@ -56,8 +56,8 @@ pub async fn session(engine: &Engine, tenant: &str, session: &str) -> Result<usi
     Ok(count)
 }
 
-/// Sessions that were erased a moment ago: whoever asked for it at the same time is told so. They
-/// leave no trace in the journal, and here no more than a number.
+/// Sessions that were erased within the last minute, so that concurrent requests to erase them get
+/// the same answer. The journal has no trace of an erased session, and this cache only has a hash.
 #[derive(Default)]
 pub struct Erased {
     latest: Mutex<VecDeque<(Instant, u64)>>,
@@ -83,7 +83,7 @@ impl Erased {
         self.lock().push_back((Instant::now(), number));
     }
 
-    /// Whether this session is being erased.
+    /// Whether this session was erased within the last minute.
     pub fn has(&self, tenant: &str, session: &str) -> bool {
         let number = self.hasher.hash_one((tenant, session));
         self.lock().iter().any(|(_, erased)| *erased == number)

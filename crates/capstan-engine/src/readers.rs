@@ -1,6 +1,6 @@
-//! Who reads a run. One that its face leaves nobody to come back for is stopped when its last
-//! reader, in any process, has been gone for a while. Each process counts its own readers, and lets
-//! the others know of the first and the last.
+//! Counts the readers of each run. A run for which no client can come back is stopped when it has
+//! had no reader, in any process, for a while. Each process counts its own readers and tells the
+//! others about the first and the last.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,25 +15,26 @@ use uuid::Uuid;
 use crate::Engine;
 use crate::stopping;
 
-/// Nobody is waited for any longer, whatever was said.
-const LONGEST: Duration = Duration::from_secs(600);
-/// The others are told of a wait that is so much longer, so that they need not be told of each.
-const AHEAD: Duration = Duration::from_secs(10);
+/// The longest wait for a client, whatever delay it was given.
+const MAX_WAIT: Duration = Duration::from_secs(600);
+/// Other processes learn of an expected client with this much extra time, so that not every retry
+/// needs a message.
+const ANNOUNCE_AHEAD: Duration = Duration::from_secs(10);
 
-/// How many read each run, and when those will be back who were told to wait.
+/// The readers of each run, and the times at which clients were told to retry.
 #[derive(Default)]
 pub struct Readers {
     counts: Mutex<HashMap<Uuid, usize>>,
     expected: Mutex<HashMap<String, Expected>>,
-    /// The last time that the last reader left a run which ends unread, as a number: whoever waits
-    /// since an earlier one need not.
+    /// A number for the last time at which the last reader left a run. A wait with an older number
+    /// is obsolete.
     left: Mutex<HashMap<Uuid, u64>>,
 }
 
 struct Expected {
     back: Instant,
-    /// Until when the other processes wait for it.
-    told: Instant,
+    /// The other processes wait for the client until this time.
+    announced_until: Instant,
 }
 
 fn lock<T>(all: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -41,21 +42,22 @@ fn lock<T>(all: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Readers {
-    /// Somebody of this tenant was told to come back then, maybe for a run that nobody reads.
+    /// A client of this tenant was told to retry after this delay, maybe for a run without readers.
     pub fn expect(&self, engine: &Engine, tenant: &str, within: Duration) {
         let (now, mut expected) = (Instant::now(), lock(&self.expected));
-        expected.retain(|_, expected| expected.told > now);
-        let within = within.min(LONGEST);
+        expected.retain(|_, expected| expected.announced_until > now);
+        let within = within.min(MAX_WAIT);
         let back = now + within;
-        let known = expected.entry(tenant.to_owned()).or_insert(Expected { back, told: now });
+        let known =
+            expected.entry(tenant.to_owned()).or_insert(Expected { back, announced_until: now });
         known.back = back.max(known.back);
-        if known.told < back {
-            known.told = back + AHEAD;
-            engine.journal.store().expect(tenant, within + AHEAD);
+        if known.announced_until < back {
+            known.announced_until = back + ANNOUNCE_AHEAD;
+            engine.journal.store().expect(tenant, within + ANNOUNCE_AHEAD);
         }
     }
 
-    /// How long it is until then.
+    /// The time until the tenant's clients are expected back.
     fn expected_in(&self, tenant: &str, now: Instant) -> Duration {
         let expected = lock(&self.expected);
         expected.get(tenant).map_or(Duration::ZERO, |it| it.back.saturating_duration_since(now))
@@ -65,19 +67,19 @@ impl Readers {
         lock(&self.counts).contains_key(&stream)
     }
 
-    /// One more. The first is told to the others while nobody else can come or leave, so that they
-    /// hear it in that order.
-    fn come(&self, stream: Uuid, tell: impl FnOnce()) {
+    /// Adds a reader. For the first one it calls `announce` under the lock, so that other processes
+    /// receive changes in order.
+    fn add(&self, stream: Uuid, announce: impl FnOnce()) {
         let mut all = lock(&self.counts);
         let count = all.entry(stream).or_default();
         *count += 1;
         if *count == 1 {
-            tell();
+            announce();
         }
     }
 
-    /// One less; whether that was the last, which is told likewise.
-    fn leave(&self, stream: Uuid, tell: impl FnOnce()) -> bool {
+    /// Removes a reader; true if it was the last. Then it calls `announce`, also under the lock.
+    fn remove(&self, stream: Uuid, announce: impl FnOnce()) -> bool {
         let mut all = lock(&self.counts);
         let left = all.get(&stream).map_or(0, |count| count.saturating_sub(1));
         if left > 0 {
@@ -85,7 +87,7 @@ impl Readers {
             return false;
         }
         all.remove(&stream);
-        tell();
+        announce();
         true
     }
 
@@ -96,7 +98,7 @@ impl Readers {
         *number
     }
 
-    /// Whether nobody has come here since, or has come and left.
+    /// Whether no reader has come to this process since the wait with this number began.
     fn is_unread(&self, stream: Uuid, number: u64) -> bool {
         !self.has(stream) && lock(&self.left).get(&stream) == Some(&number)
     }
@@ -109,40 +111,40 @@ impl Readers {
     }
 }
 
-/// Somebody reads a run, as long as this lives.
+/// Counts a reader of a run for as long as it lives.
 pub struct ReaderGuard {
     engine: Engine,
     stream: Uuid,
-    /// Nobody can name it in a request: the other processes are told who reads it.
+    /// No request can name the run, so other processes must know whether it has a reader.
     is_keyless: bool,
-    /// Nobody can come back for it.
+    /// No client can come back for the run, so it stops when it has no reader.
     ends_unread: bool,
 }
 
 impl ReaderGuard {
-    /// One more reader.
+    /// Counts one more reader.
     pub fn new(engine: &Engine, run: &Run) -> Self {
         let reading = Self::of(engine, run);
-        engine.readers.come(run.stream_id, || reading.tell(true));
+        engine.readers.add(run.stream_id, || reading.announce(true));
         reading
     }
 
-    /// The reader of a run that is yet to be claimed. The claim tells the others, so that they know
-    /// of the reader as soon as of the run.
+    /// Counts the reader of a run that is not claimed yet. The claim itself announces the reader,
+    /// so that other processes learn of the run and its reader together.
     pub(crate) fn of_claim(engine: &Engine, claim: &mut Claim) -> Self {
         let reading = Self::of(engine, &claim.to_run());
         claim.is_read = reading.is_keyless;
-        engine.readers.come(claim.stream_id, || {});
+        engine.readers.add(claim.stream_id, || {});
         reading
     }
 
-    /// There is no such run after all, and nothing to tell of it.
+    /// The claim failed: there is no run, so nothing is announced or stopped.
     pub(crate) fn void(mut self) {
         (self.is_keyless, self.ends_unread) = (false, false);
     }
 
-    /// The first reader, unless there is one in any process: of many who come for a run that nobody
-    /// reads, one gets it.
+    /// Counts a reader if the run has none in any process. Of several clients that repeat a request
+    /// for an unread run, one gets it.
     pub async fn alone(engine: &Engine, run: &Run) -> Option<Self> {
         let stream = run.stream_id;
         {
@@ -158,14 +160,14 @@ impl ReaderGuard {
         }
         let all = lock(&engine.readers.counts);
         if all.get(&stream).is_some_and(|count| *count > 1) {
-            // Who has come meanwhile was not the first here.
-            reading.tell(true);
+            // Another reader came here meanwhile, and could not announce itself as the first.
+            reading.announce(true);
         }
         drop(all);
         None
     }
 
-    fn tell(&self, is_read: bool) {
+    fn announce(&self, is_read: bool) {
         if self.is_keyless {
             self.engine.journal.store().mark_read(self.stream, is_read);
         }
@@ -180,21 +182,21 @@ impl ReaderGuard {
 
 impl Drop for ReaderGuard {
     fn drop(&mut self) {
-        let is_last = self.engine.readers.leave(self.stream, || self.tell(false));
+        let is_last = self.engine.readers.remove(self.stream, || self.announce(false));
         if is_last && self.ends_unread {
             stop_unread(&self.engine, self.stream);
         }
     }
 }
 
-/// Looks after a run that goes on here, if nobody reads it and nobody can come back for it.
-pub(crate) fn look_after(engine: &Engine, run: &Run) {
+/// Starts the wait for readers of a run that goes on here without one, if its face asks for it.
+pub(crate) fn stop_if_unread(engine: &Engine, run: &Run) {
     if engine.protocols.ends_unread(run) && !engine.readers.has(run.stream_id) {
         stop_unread(engine, run.stream_id);
     }
 }
 
-/// Stops a run that nobody comes back to in time.
+/// Stops a run after the grace period, unless a reader comes back.
 fn stop_unread(engine: &Engine, stream: Uuid) {
     let grace = engine.settings.timeouts.unread_chat;
     if let Ok(runtime) = Handle::try_current()
@@ -202,22 +204,22 @@ fn stop_unread(engine: &Engine, stream: Uuid) {
     {
         let (engine, number) = (engine.clone(), engine.readers.number(stream));
         runtime.spawn(async move {
-            Vigil {
+            UnreadWait {
                 engine: &engine,
                 stream,
                 number,
                 began: Instant::now(),
                 waited: Duration::ZERO,
             }
-            .keep(grace)
+            .run(grace)
             .await;
             engine.readers.forget(stream, number);
         });
     }
 }
 
-/// The wait for readers of a run that has none here.
-struct Vigil<'a> {
+/// The wait for a reader of a run that has none in this process.
+struct UnreadWait<'a> {
     engine: &'a Engine,
     stream: Uuid,
     number: u64,
@@ -225,31 +227,31 @@ struct Vigil<'a> {
     waited: Duration,
 }
 
-impl Vigil<'_> {
-    async fn keep(mut self, grace: Duration) {
-        let (mut open, mut long) = (self.open().await, grace);
+impl UnreadWait<'_> {
+    async fn run(mut self, grace: Duration) {
+        let (mut open, mut delay) = (self.open().await, grace);
         while let Some(run) = open {
-            if long.is_zero() {
+            if delay.is_zero() {
                 tracing::info!(stream = %self.stream,
-                "nobody reads the run any more, nor can come back for it; it is stopped");
-                // A run that cannot be stopped now ends by itself.
+                "the run has no reader and no client can come back for it; it is stopped");
+                // If the stop fails, the run ends without it when its agent does.
                 let _ = stopping::stop(self.engine, run).await;
                 return;
             }
-            if !self.wait(long).await {
+            if !self.wait(delay).await {
                 return;
             }
-            long = self.longer(&run.tenant, grace).await;
+            delay = self.remaining(&run.tenant, grace).await;
             open = self.open().await;
         }
     }
 
-    /// False if somebody has come here, or the server ends.
-    async fn wait(&mut self, long: Duration) -> bool {
-        self.waited += long;
+    /// False if a reader came to this process, or the server shuts down.
+    async fn wait(&mut self, delay: Duration) -> bool {
+        self.waited += delay;
         tokio::select! {
             () = self.engine.clock.sleep(Timer::Grace,
-            long) => self.engine.readers.is_unread(self.stream, self.number),
+            delay) => self.engine.readers.is_unread(self.stream, self.number),
             () = self.engine.draining.cancelled() => false,
         }
     }
@@ -259,23 +261,22 @@ impl Vigil<'_> {
         run.filter(Run::is_open)
     }
 
-    /// For how long it is still to be waited.
-    async fn longer(&self, tenant: &str, grace: Duration) -> Duration {
+    /// How long to wait before the run is stopped; zero if it may be stopped now.
+    async fn remaining(&self, tenant: &str, grace: Duration) -> Duration {
         let store = self.engine.journal.store();
-        // Who cannot ask does not stop what others may read.
+        // If the store does not answer, the run may have readers in another process.
         let Ok(elsewhere) = store.elsewhere(self.stream, tenant).await else { return grace };
         let Elsewhere { is_read, unread_for, expected } = elsewhere;
         if is_read {
             return grace;
         }
-        // One look at the clock: the time until somebody is back must not grow by what passes
-        // between two.
+        // Read the clock once: a second reading would prolong the wait by the time between the two.
         let now = Instant::now();
         let elapsed = now.saturating_duration_since(self.began);
-        // Whoever was told to come back later may come for this one.
+        // A client that was told to retry later may come for this run.
         let expected = expected.max(self.engine.readers.expected_in(tenant, now));
         let back =
-            if expected.is_zero() { Duration::ZERO } else { (elapsed + expected).min(LONGEST) };
+            if expected.is_zero() { Duration::ZERO } else { (elapsed + expected).min(MAX_WAIT) };
         let left = unread_for.map_or(Duration::ZERO, |long| (elapsed + grace).saturating_sub(long));
         grace.max(back).max(left).saturating_sub(self.waited.max(elapsed))
     }

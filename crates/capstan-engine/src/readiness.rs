@@ -1,4 +1,4 @@
-//! Whether the gateway takes runs, and how long somebody waits to see whether it will.
+//! Whether the gateway accepts runs, and how long requests wait until it does.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,34 +9,35 @@ use capstan_protocol::{Fault, FaultKind};
 use crate::Engine;
 use crate::faults::{JOURNAL_RETRY, NEARLY_FULL};
 
-/// How long a request waits for a journal that takes no writes: one that mends itself at once is
-/// not worth a refusal.
+/// How long a request waits for a journal that does not accept writes. Shorter interruptions should
+/// not cause a refusal.
 pub(crate) const UNWELL: Duration = Duration::from_millis(500);
 /// How long a request waits for recovery.
 const RECOVERY: Duration = Duration::from_secs(10);
 
 impl Engine {
-    /// The journal failed for good: bodies must not look finished, and nobody should be sent here.
+    /// The journal has failed for good. Open responses are cut, so that no client takes its stream
+    /// for complete.
     pub(crate) fn break_off(&self) {
         self.broken.cancel();
         self.ended.cancel();
     }
 
-    /// Nothing will come of this life: whoever is here is refused, whoever comes finds nobody.
+    /// Cancels everything after a fatal error: the gateway refuses requests and ends open
+    /// responses.
     pub fn give_up(&self) {
         [&self.draining, &self.stopped, &self.closing, &self.ended]
             .into_iter()
             .for_each(|token| token.cancel());
     }
 
-    /// How the journal feels now.
+    /// The current health of the journal.
     pub fn journal_health(&self) -> Health {
         self.journal.store().health().borrow().clone()
     }
 
-    /// Returns when runs may be started, armed and stopped, once recovery is through; or when there
-    /// is no point in waiting for that any longer: then whoever asks is refused by
-    /// [`Self::unready`].
+    /// Waits for the end of recovery, and returns early if a longer wait is pointless. The caller
+    /// then checks [`Self::unready`] for the refusal.
     pub(crate) async fn is_open(&self) {
         if self.recovered.is_cancelled() {
             return;
@@ -49,21 +50,21 @@ impl Engine {
         }
     }
 
-    /// Returns when the journal has taken no writes for so long, without a break.
-    pub async fn unwell_for(&self, patience: Duration) {
+    /// Returns when the journal has refused writes for this long without a break.
+    pub async fn unwell_for(&self, grace: Duration) {
         let mut health = self.journal.store().health();
         loop {
             if health.wait_for(|health| *health != Health::Well).await.is_err() {
                 std::future::pending::<()>().await;
             }
             let is_well = health.wait_for(|health| *health == Health::Well);
-            if tokio::time::timeout(patience, is_well).await.is_err() {
+            if tokio::time::timeout(grace, is_well).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Why no new run is taken, if none is.
+    /// The fault if the gateway accepts no new runs at the moment.
     pub fn unready(&self) -> Option<Fault> {
         if self.draining.is_cancelled() {
             return Some(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
@@ -71,7 +72,7 @@ impl Engine {
         if !self.recovered.is_cancelled() {
             let left = self.unrecovered.load(Ordering::Relaxed);
             let message = format!(
-                "The runs that an earlier life left open are being recovered; {left} are left."
+                "The gateway recovers the runs that the previous process left open; {left} are left."
             );
             return Some(
                 Fault::new(FaultKind::ServiceUnavailable)
@@ -86,8 +87,7 @@ impl Engine {
         self.journal_unwell()
     }
 
-    /// Why nothing can be written, if nothing can. The cause is for the log, where the store has
-    /// told it.
+    /// The fault if the journal accepts no writes. The store has logged the cause.
     pub(crate) fn journal_unwell(&self) -> Option<Fault> {
         let fault = Fault::new(FaultKind::JournalUnavailable);
         match self.journal_health() {
@@ -97,8 +97,7 @@ impl Engine {
         }
     }
 
-    /// Returns when the journal takes no writes any more, and only a new process can mend that;
-    /// why.
+    /// Returns the cause when the journal has failed for good. Only a restart can fix that.
     pub async fn journal_broken(&self) -> String {
         let mut health = self.journal.store().health();
         let is_broken = |health: &Health| matches!(health, Health::Broken(_));
@@ -107,7 +106,7 @@ impl Engine {
         {
             return why.clone();
         }
-        // A store that tells nothing never breaks.
+        // A store whose health channel is closed never breaks.
         std::future::pending().await
     }
 }

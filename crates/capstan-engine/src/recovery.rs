@@ -1,4 +1,5 @@
-//! What happens without being asked: after a restart, and when something is due.
+//! Background work: recovery after a restart, orphaned runs of other processes, waits that end, and
+//! retention.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,28 +16,26 @@ use crate::relay::{self, Ending, Origin};
 use crate::waits::Wait;
 use crate::{readers, runs};
 
-/// How many runs are recovered at once.
+/// How many runs are recovered concurrently.
 const AT_ONCE: usize = 1024;
-/// How often old streams are dropped, unless there is a reason to do it sooner, and how often that
-/// is looked for.
-const EXPIRE_EVERY: Duration = Duration::from_secs(60);
-/// How often it is looked for what other processes have left.
-const ATTEND_EVERY: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A conversation that was silent for so long is read anew when it goes on.
-const RESTING: Duration = Duration::from_secs(600);
-/// So much more than after the last time is reason enough: fast streams fill a disk within a
-/// minute.
+/// The usual interval of retention.
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(60);
+/// How often the sweep checks whether retention has to run earlier.
+const EXPIRE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// How often this process looks for runs that other processes have left.
+const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// After this idle time a session leaves the history cache.
+const HISTORY_IDLE: Duration = Duration::from_secs(600);
+/// Retention runs early if the journal has grown by this much: fast streams can fill a disk within
+/// a minute.
 const GROWTH: u64 = 64 * 1024 * 1024;
-/// After a run that could not be ended, it is tried again in a while; the others do not wait for
-/// it.
-const AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// The delay before the end of a waiting run is tried again. Other runs do not wait for it.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// After a restart every stream that was running is interrupted. An agent is never run again
-/// unasked, except for clients of a face in which nobody asks again: there the gateway goes on.
+/// Interrupts every run that was running before a restart. A new attempt needs a request of the
+/// client. For faces whose clients never repeat a request, the gateway starts the attempt itself.
 ///
-/// Where several processes share the journal there is no such moment: the runs of one that is gone
-/// are looked for all the time.
+/// With a shared journal there is no such moment. The sweep looks for orphaned runs all the time.
 pub async fn recover(engine: &Engine) -> Result<usize, Fault> {
     let store = engine.journal.store();
     engine.wall.compare(store.newest());
@@ -47,7 +46,8 @@ pub async fn recover(engine: &Engine) -> Result<usize, Fault> {
     let mut running = store.orphans(usize::MAX).await.map_err(journal_fault)?;
     let waiting =
         store.waiting(Timestamp::from_micros(i64::MAX), usize::MAX).await.map_err(journal_fault)?;
-    // One that waits and of which something was lost would be continued with less than was seen.
+    // A waiting run that lost packets cannot go on: the new attempt would not match what viewers
+    // saw.
     let (lost, waiting): (Vec<_>, Vec<_>) =
         waiting.into_iter().partition(|run| run.lost_after.is_some());
     running.extend(lost);
@@ -65,16 +65,15 @@ pub async fn recover(engine: &Engine) -> Result<usize, Fault> {
             interrupted,
             lost,
             waiting,
-            "recovered the runs that an earlier life left open"
+            "recovered the runs that the previous process left open"
         );
     }
     engine.recovered.cancel();
-    arm_own(engine).await?;
+    start_unarmed(engine).await?;
     Ok(interrupted + lost)
 }
 
-/// Ends runs that nobody is at work on: together, so that the journal writes and syncs them in
-/// groups; each in a task, so that all cores work on them.
+/// Ends orphaned runs concurrently: the journal syncs them in groups, and the tasks use all cores.
 fn end_orphans(
     engine: &Engine,
     runs: Vec<Run>,
@@ -87,8 +86,8 @@ fn end_orphans(
     outcomes.map(|outcome| outcome.unwrap_or_else(|panic| Err(Fault::from_error(panic))))
 }
 
-/// Interrupts a run that nobody is at work on, or ends it if some of it may be lost, or if somebody
-/// has stopped it; false if it is lost.
+/// Ends an orphaned run. It is closed as lost if packets may be missing, cancelled if a client has
+/// stopped it, and interrupted otherwise. Returns false if it is lost.
 async fn recover_one(engine: Engine, run: Run) -> Result<bool, Fault> {
     let store = engine.journal.store();
     engine.prepare_again(&run).await?;
@@ -104,24 +103,24 @@ async fn recover_one(engine: Engine, run: Run) -> Result<bool, Fault> {
     Ok(true)
 }
 
-/// Arms the runs that wait for the gateway itself. Their relays sleep until the attempt may begin.
-async fn arm_own(engine: &Engine) -> Result<(), Fault> {
+/// Starts the next attempts that the gateway owes. Their relays sleep until the attempt may begin.
+async fn start_unarmed(engine: &Engine) -> Result<(), Fault> {
     for run in engine.journal.store().unarmed(usize::MAX).await.map_err(journal_fault)? {
-        go_on(engine, run).await?;
+        continue_run(engine, run).await?;
     }
     Ok(())
 }
 
-/// Arms a run that nobody asked for, and maybe nobody reads.
-async fn go_on(engine: &Engine, run: Run) -> Result<(), Fault> {
+/// Starts the next attempt of a run without a request. The run may have no readers.
+async fn continue_run(engine: &Engine, run: Run) -> Result<(), Fault> {
     let armed = runs::arm(engine, run, None, Origin::default()).await?;
-    readers::look_after(engine, &armed);
+    readers::stop_if_unread(engine, &armed);
     Ok(())
 }
 
-/// Looks after what other processes have left, as long as this one may work on runs, and tells them
-/// what it has to do.
-async fn attend(engine: &Engine) {
+/// With a shared journal: takes over runs that other processes have left, for as long as this
+/// process holds its lease.
+async fn take_over(engine: &Engine) {
     if !engine.journal.store().is_shared() {
         return std::future::pending().await;
     }
@@ -129,22 +128,22 @@ async fn attend(engine: &Engine) {
     loop {
         tokio::select! {
             biased;
-            // Its relays hear of it themselves, and leave their runs as they are.
-            Ok(()) = tenure.changed() => tracing::warn!("the runs of this process are no longer \
-             its own"),
-            () = tokio::time::sleep(ATTEND_EVERY) => {
+            // The relays notice the lost lease themselves and leave their runs unchanged.
+            Ok(()) = tenure.changed() => tracing::warn!("this process has lost its lease: it no \
+             longer writes its runs"),
+            () = tokio::time::sleep(ORPHAN_CHECK_INTERVAL) => {
                 if !engine.draining.is_cancelled()
-                    && let Err(fault) = look_after(engine).await
+                    && let Err(fault) = take_over_once(engine).await
                 {
                     tracing::warn!(code = fault.code(), cause = engine.loggable(&fault),
-                    "what others have left could not be looked after");
+                    "runs that other processes left could not be taken over");
                 }
             }
         }
     }
 }
 
-async fn look_after(engine: &Engine) -> Result<(), Fault> {
+async fn take_over_once(engine: &Engine) -> Result<(), Fault> {
     let store = engine.journal.store();
     let orphans = store.orphans(AT_ONCE).await.map_err(journal_fault)?;
     let mut outcomes = end_orphans(engine, orphans);
@@ -153,7 +152,7 @@ async fn look_after(engine: &Engine) -> Result<(), Fault> {
         match outcome {
             Ok(true) => interrupted += 1,
             Ok(false) => lost += 1,
-            // The run stays this process's, and is told again.
+            // This process keeps the run, and the store lists it again.
             Err(fault) => tracing::warn!(
                 code = fault.code(),
                 cause = engine.loggable(&fault),
@@ -165,53 +164,53 @@ async fn look_after(engine: &Engine) -> Result<(), Fault> {
         tracing::info!(interrupted, lost, "took over runs that another process left");
     }
     for run in store.unarmed(AT_ONCE).await.map_err(journal_fault)? {
-        go_on(engine, run).await?;
+        continue_run(engine, run).await?;
     }
-    // Whoever suspended them may be gone.
-    let (now, patience) = (engine.wall.now(), engine.settings.timeouts.waiting);
+    // The process that suspended these runs may be gone.
+    let (now, timeout) = (engine.wall.now(), engine.settings.timeouts.waiting);
     let before = Timestamp::from_micros(
-        now.as_micros().saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX)),
+        now.as_micros().saturating_sub(i64::try_from(timeout.as_micros()).unwrap_or(i64::MAX)),
     );
     for run in store.waiting(before, AT_ONCE).await.map_err(journal_fault)? {
-        engine.waits.recover(&run, patience, now);
+        engine.waits.recover(&run, timeout, now);
     }
     Ok(())
 }
 
-/// Passes on to the relays of this process what others have asked of them.
-async fn hear_stops(engine: &Engine) {
+/// Forwards stop requests from other processes to the relays of this one.
+async fn forward_stops(engine: &Engine) {
     let Some(mut stops) = engine.journal.store().stops() else {
         return std::future::pending().await;
     };
     while let Some(stream) = stops.recv().await {
-        engine.relays.ask(stream);
+        engine.relays.request_stop(stream);
     }
     std::future::pending().await
 }
 
-/// Keeps house until the server stops.
+/// Runs the background work until the server stops.
 pub async fn sweep(engine: Engine) {
     tokio::select! {
         () = engine.stopped.cancelled() => {}
         why = engine.journal_broken() => {
-            tracing::error!(why, "the journal is broken: only a new process can mend that");
+            tracing::error!(why, "the journal is broken; only a restart can fix it");
             engine.break_off();
         }
         () = end_waits(&engine) => {}
-        () = attend(&engine) => {}
-        () = hear_stops(&engine) => {}
+        () = take_over(&engine) => {}
+        () = forward_stops(&engine) => {}
         () = expire(&engine) => {}
     }
 }
 
-/// Ends runs that wait for too long, one by one as they are due.
+/// Ends runs whose client did not come back in time, as each becomes due.
 async fn end_waits(engine: &Engine) {
     loop {
         let wait = engine.waits.due().await;
         if let Err(fault) = end_wait(engine, wait).await {
             tracing::warn!(stream = %wait.stream, code = fault.code(),
             cause = engine.loggable(&fault), "a run that waits for too long could not be ended");
-            engine.waits.postpone(wait, AGAIN_AFTER);
+            engine.waits.postpone(wait, RETRY_DELAY);
         }
     }
 }
@@ -224,20 +223,20 @@ async fn end_wait(engine: &Engine, wait: Wait) -> Result<(), Fault> {
     relay::close_waiting(engine, &run, Ending::Failed(Fault::new(kind))).await
 }
 
-/// Drops what retention no longer covers, every now and then.
+/// Applies retention periodically.
 async fn expire(engine: &Engine) {
     let store = engine.journal.store();
     let mut last = (Instant::now(), store.stats().live_bytes);
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(EXPIRE_CHECK_INTERVAL).await;
         let stats = store.stats();
         let has_grown = stats.live_bytes.saturating_sub(last.1) >= GROWTH;
-        if last.0.elapsed() < EXPIRE_EVERY && !has_grown && !stats.is_low_on_space {
+        if last.0.elapsed() < EXPIRE_INTERVAL && !has_grown && !stats.is_low_on_space {
             continue;
         }
-        // Longer than any wait: who waits too long is ended with its span.
+        // Three times the longest wait: the spans of runs that waited here have ended by then.
         engine.traces.forget(engine.settings.timeouts.waiting.saturating_mul(3));
-        if let Some(then) = Instant::now().checked_sub(RESTING) {
+        if let Some(then) = Instant::now().checked_sub(HISTORY_IDLE) {
             engine.histories.drop_unused_since(then);
         }
         expire_now(engine).await;
@@ -281,7 +280,7 @@ mod tests {
         engine.journal.store().run(run.stream_id).await.unwrap().is_some()
     }
 
-    /// The claim of what is gone, as long as it is held.
+    /// Whether the claim of a deleted run is still held.
     async fn is_claimed(engine: &Engine, key: &str) -> bool {
         matches!(engine.journal.store().find("t", key).await.unwrap(), Some(Found::Expired))
     }
@@ -336,7 +335,7 @@ mod tests {
         recover(&engine).await.unwrap();
         expire_now(&engine).await;
         assert!(is_kept(&engine, &fresh).await && is_claimed(&engine, "gone").await);
-        // What is of this life goes by this life's time.
+        // Times that were stamped in this process expire by this process's clock.
         let now = later(engine.wall.now(), Duration::ZERO);
         assert!(engine.wall.steps().is_past(now, Duration::ZERO, now));
     }

@@ -1,4 +1,4 @@
-//! The relays of this process: how a stop reaches the one who writes a stream.
+//! The relays of this process, by stream. A stop reaches the writer of a stream through them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,14 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc, oneshot};
 use uuid::Uuid;
 
-/// The relays of this process, by stream: how a stop reaches the one who writes.
+/// The relays of this process, by stream.
 #[derive(Default)]
 pub(crate) struct Relays {
     stops: Mutex<HashMap<Uuid, StopSender>>,
     changed: Notify,
 }
 
-/// Who wants a run to end sends what is dropped when it has ended.
+/// Sends a stop to a relay. The relay drops the inner sender when the run has ended.
 pub(crate) type StopSender = mpsc::Sender<oneshot::Sender<()>>;
 
 impl Relays {
@@ -26,7 +26,7 @@ impl Relays {
         self.changed.notify_waiters();
     }
 
-    /// Forgets a relay that is done. The next attempt's may have registered already, and that one
+    /// Removes a relay that has ended. If the next attempt's relay has registered already, that one
     /// stays.
     pub(crate) fn forget(&self, stream: Uuid) {
         let mut stops = self.lock();
@@ -36,14 +36,14 @@ impl Relays {
         }
     }
 
-    /// Asks the relay of a run to stop, if it is here. Nobody waits for it.
-    pub(crate) fn ask(&self, stream: Uuid) {
+    /// Asks the relay of a run to stop, if it is here, and does not wait for it.
+    pub(crate) fn request_stop(&self, stream: Uuid) {
         let relay = self.lock().get(&stream).cloned();
-        // One that has been asked already does.
+        // A full channel means that the relay has a stop request already.
         let _ = relay.map(|relay| relay.try_send(oneshot::channel().0));
     }
 
-    /// How many there are.
+    /// How many relays are registered.
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
     }
@@ -52,21 +52,21 @@ impl Relays {
         self.lock().contains_key(&stream)
     }
 
-    /// The relay of a run, once it is there; `None` if it was there, as the caller may know, and is
-    /// gone.
+    /// Waits for the relay of a run. Returns `None` if the relay has ended; `is_ending` says that
+    /// the caller has seen it before.
     pub(crate) async fn wait_for(&self, stream: Uuid, mut is_ending: bool) -> Option<StopSender> {
         loop {
-            // Listening begins before looking, so that nothing is missed in between.
-            let news = self.changed.notified();
-            tokio::pin!(news);
-            news.as_mut().enable();
+            // Subscribe before the check, so that no change is missed.
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
             match self.lock().get(&stream) {
                 Some(relay) if !relay.is_closed() => return Some(relay.clone()),
                 Some(_) => is_ending = true,
                 None if is_ending => return None,
                 None => {}
             }
-            news.await;
+            changed.await;
         }
     }
 }

@@ -1,43 +1,43 @@
-//! Where a viewer reads on, as its request says.
+//! The place at which a viewer resumes, according to its request.
 
 use capstan_journal::Run;
 use capstan_protocol::{Cursor, Fault, FaultKind, LastEventId};
 
-/// Where a viewer says it stands: its cursor, else a number, else nowhere yet.
+/// The place at which a viewer resumes: a cursor, else a sequence number, else the beginning.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ResumePoint {
-    /// A cursor, which names its stream.
+    /// A cursor. It contains its stream's id.
     pub cursor: Option<LastEventId>,
-    /// A packet's seq.
+    /// The `seq` of the last packet that the client has.
     pub after: Option<u64>,
 }
 
 impl ResumePoint {
-    /// After this place: of a packet, or of one among the parts that a face makes of it. So a face
-    /// counts in numbers of its own, as long as they lead back to a packet.
+    /// Resumes after a cursor. It may point between two parts that a face makes of one packet. This
+    /// lets a face use numbers of its own, if it can map them to packets.
     pub fn at(cursor: Cursor) -> Self {
         Self { cursor: Some(LastEventId::At(cursor)), after: None }
     }
 
-    /// The same, unless the headers say nothing.
+    /// Sets the sequence number to use if there is no cursor.
     pub fn or_after(mut self, after: Option<u64>) -> Self {
         self.after = after;
         self
     }
 
-    /// The same, unless the headers say nothing. A reconnecting client repeats its URL, so the
-    /// header is the newer word.
+    /// Sets the cursor to use if the headers have none. A client that reconnects repeats its URL,
+    /// so the header is newer and wins.
     pub fn or_cursor(mut self, cursor: Option<LastEventId>) -> Self {
         self.cursor = self.cursor.or(cursor);
         self
     }
 
-    /// Whether the viewer was there before.
+    /// Whether the viewer has read a part of the stream before.
     pub fn is_resume(self) -> bool {
         self.cursor.is_some() || self.after.is_some_and(|after| after > 0)
     }
 
-    /// The packet after which it reads on in this run.
+    /// The `seq` of the packet after which the viewer reads on in this run.
     pub fn in_run(self, run: &Run) -> Result<u64, Fault> {
         if let Some(id) = self.cursor.filter(|id| id.stream_id() != run.stream_id) {
             let (named, own) = (id.stream_id(), run.stream_id);
@@ -49,7 +49,7 @@ impl ResumePoint {
         if after > run.last_seq { Err(Fault::new(FaultKind::StreamLost)) } else { Ok(after) }
     }
 
-    /// The cursor in this run, if the viewer was there before.
+    /// The cursor in this run, if the viewer has read a part of it before.
     pub fn cursor_in(self, run: &Run) -> Option<Cursor> {
         let numbered = || self.after.map(|seq| Cursor::new(run.stream_id, seq));
         self.cursor.map(LastEventId::cursor).or_else(numbered)

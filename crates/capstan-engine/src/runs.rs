@@ -1,4 +1,4 @@
-//! Starting, attaching, arming, stopping: what a request does to a run.
+//! Starts, attaches to and arms runs for requests.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::wall_clock::later;
 use crate::{Engine, Registered};
 use crate::{conversation, interrupts};
 
-/// Starts a run of the internal agent, once for its key. It mostly waits, so it takes no place of
-/// its tenant's runs.
+/// Starts a run of the internal agent, once per key. These runs mostly wait, so they take none of
+/// their tenant's slots.
 pub async fn start_internal(
     engine: &Engine,
     claim: Claim,
@@ -39,49 +39,49 @@ pub async fn start_internal(
     Ok(())
 }
 
-/// A POST, taken apart.
+/// The parts of a POST that starts a run.
 pub struct Start<'a> {
-    /// Whose it is.
+    /// The tenant of the request.
     pub tenant: &'a str,
-    /// Under which it runs at most once.
+    /// The idempotency key.
     pub key: String,
-    /// What is asked.
+    /// The decoded request.
     pub ask: &'a Arc<Ask>,
-    /// The body as it came; it is read again when the gateway goes on with the run.
+    /// The original body. The gateway decodes it again to start a later attempt itself.
     pub body: Bytes,
-    /// By which repeats of the body are known.
+    /// The hash of the body, which identifies a repeated request.
     pub hash: [u8; 32],
     /// The agent that the path names.
     pub agent: Option<&'a str>,
-    /// The protocol in which it is asked.
+    /// The protocol of the request.
     pub face: &'static str,
     /// The client can take a `stream_reset`.
     pub accepts_reset: bool,
-    /// The client waits for the whole run.
+    /// The client collects the whole run before it shows anything.
     pub is_unseen: bool,
     /// Who starts the next attempt.
     pub armed_by: ArmedBy,
-    /// Where the client reads on; one that was somewhere before must find its run.
+    /// Where the client resumes. If it has read packets before, its run must exist.
     pub point: ResumePoint,
-    /// Where the request came from.
+    /// The origin of the request.
     pub origin: Origin,
-    /// By what logs know the caller.
+    /// The caller's name for the log.
     pub started_by: Option<String>,
-    /// What the request takes, and the run that it starts.
+    /// The memory that the request and its run take.
     pub load: MemoryReservation,
 }
 
-/// What became of a claim.
+/// The result of a claim.
 // The large variant is the usual one.
 #[allow(clippy::large_enum_variant)]
 enum Begun {
     New(Run, ReaderGuard),
-    /// Somebody else's run has the key, and the request takes what it took.
+    /// The key belongs to an existing run. The request keeps its memory reservation.
     Held(Run, MemoryReservation),
 }
 
-/// The run that a request is about, started or found, and whoever asks as its reader. A new one has
-/// its reader from the start: in between a repeat could take it for unread.
+/// Finds or starts the run of a request, and counts the caller as its reader. A new run has its
+/// reader before it is claimed; otherwise a repeated request could take it for unread.
 pub async fn start_or_attach(
     engine: &Engine,
     start: Start<'_>,
@@ -90,7 +90,7 @@ pub async fn start_or_attach(
     let hash = start.hash;
     match engine.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => {
-            let again = Again {
+            let again = Repeat {
                 ask: start.ask,
                 point: start.point,
                 origin: start.origin,
@@ -109,7 +109,7 @@ pub async fn start_or_attach(
     let reading = ReaderGuard::of_claim(engine, &mut claim);
     let trace = start.origin.trace.clone();
     let (here, ask, load) = (engine.clone(), Arc::clone(start.ask), start.load);
-    let claimed = carry_out(engine, start.tenant, async move {
+    let claimed = run_detached(engine, start.tenant, async move {
         let tenant = claim.tenant.clone();
         let quota = here.quota_of(&tenant);
         let claimed = match here.journal.claim(claim, &quota).await {
@@ -123,8 +123,8 @@ pub async fn start_or_attach(
             }
         };
         if claimed.is_new {
-            // Before anybody works on it: so no end comes unnoticed, and whoever goes on after a
-            // crash finds it open.
+            // Before the relay starts: so the end of the run is always delivered, and after a crash
+            // recovery finds the run open.
             here.prepare(&claimed.run, &ask).await;
             here.emit(&claimed.run, Happened::Started);
             relay::spawn(
@@ -144,31 +144,32 @@ pub async fn start_or_attach(
     match claimed.await? {
         Begun::New(run, reading) => Ok((run, reading)),
         Begun::Held(run, load) => {
-            let again = Again { ask: start.ask, point: start.point, origin: start.origin, load };
+            let again = Repeat { ask: start.ask, point: start.point, origin: start.origin, load };
             attach(engine, run, hash, again).await.map(|run| read(engine, run))
         }
     }
 }
 
-/// A run that was there, with one reader more.
+/// Counts the caller as a reader of an existing run.
 fn read(engine: &Engine, run: Run) -> (Run, ReaderGuard) {
     let reading = ReaderGuard::new(engine, &run);
     (run, reading)
 }
 
-/// A request whose run is there already.
-struct Again<'a> {
+/// A request for a run that exists already.
+struct Repeat<'a> {
     ask: &'a Arc<Ask>,
     point: ResumePoint,
     origin: Origin,
     load: MemoryReservation,
 }
 
-/// Does the work in a task of its own. A client that hangs up drops its request wherever it stands;
-/// a run that was claimed or armed by then would run for good, with nobody at work on it. Nobody is
-/// kept waiting by a journal that takes no writes: the work is done when it does, and whoever asks
-/// again finds it.
-async fn carry_out<T: Send + 'static>(
+/// Does the work in a separate task. A client that disconnects drops its request future at any await
+/// point; without the task, a run that was just claimed or armed would stay open without a relay.
+///
+/// While the journal accepts no writes, the caller gets an error instead of a long wait. The task
+/// goes on, and a repeated request finds its result.
+async fn run_detached<T: Send + 'static>(
     engine: &Engine,
     tenant: &str,
     work: impl Future<Output = Result<T, Fault>> + Send + 'static,
@@ -183,7 +184,7 @@ async fn carry_out<T: Send + 'static>(
     }
 }
 
-/// Everything that may stand in the way of a new run, as far as the claim itself does not tell.
+/// Checks everything that can refuse a new run before its claim does.
 async fn admit(engine: &Engine, start: &Start<'_>) -> Result<Slot, Fault> {
     if let Some(fault) = engine.unready() {
         return Err(fault);
@@ -221,25 +222,31 @@ fn claim_of(engine: &Engine, start: &Start<'_>, agent: &Registered) -> Claim {
     }
 }
 
-/// The same key: the same body attaches in whatever state the run is, another body is a conflict.
-async fn attach(engine: &Engine, run: Run, hash: [u8; 32], again: Again<'_>) -> Result<Run, Fault> {
+/// Attaches a request to the run of its key, in any state. A different body is a conflict.
+async fn attach(
+    engine: &Engine,
+    run: Run,
+    hash: [u8; 32],
+    again: Repeat<'_>,
+) -> Result<Run, Fault> {
     if run.body_hash != hash {
         return Err(Fault::new(FaultKind::RequestConflict));
     }
-    // A cursor that leads nowhere must not wake a run.
+    // Check the cursor first: an invalid one must not start an attempt.
     again.point.in_run(&run)?;
     engine.emit(&run, Happened::Attached);
     if run.state != RunState::Waiting {
         return Ok(run);
     }
-    // The write would be held back until the journal is well: the client had better come back then.
+    // The journal would hold the write back. Tell the client to retry later instead.
     if let Some(fault) = engine.journal_unwell() {
         return Err(fault);
     }
     arm(engine, run, Some((again.ask, again.load)), again.origin).await
 }
 
-/// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
+/// Starts the next attempt of a waiting run. If another request was faster, this one attaches to
+/// that attempt.
 pub(crate) async fn arm(
     engine: &Engine,
     run: Run,
@@ -262,8 +269,8 @@ pub(crate) async fn arm(
             (Arc::new(ask), load)
         }
     };
-    // Never refused, since it was admitted when it started; the attempt begins when there is room
-    // for it.
+    // The run was admitted when it started, so it is not refused. The attempt begins when a slot is
+    // free.
     let room = RunReservation { slot: None, load };
     let from = (run.state, run.attempt);
     let ready = engine.waits.ready(&run, engine.wall.now());
@@ -272,7 +279,7 @@ pub(crate) async fn arm(
     let wait = ready.saturating_duration_since(tokio::time::Instant::now());
     relay::add_attempt(&mut armed, later(updated_at, wait), &origin);
     let (here, next, stream) = (engine.clone(), armed.clone(), armed.stream_id);
-    let is_armed = carry_out(engine, &armed.tenant, async move {
+    let is_armed = run_detached(engine, &armed.tenant, async move {
         let is_armed = here
             .journal
             .transition(from, next.clone(), Vec::new(), None)
@@ -292,9 +299,9 @@ pub(crate) async fn arm(
     now.ok_or_else(|| Fault::new(FaultKind::StreamExpired))
 }
 
-/// Claims a run that is over at once, as if somebody had stopped it; `None` if there is one, or
-/// what it answers is answered. `before` is what has to be on record when it ends. Should this
-/// process die in between, whoever goes on works on it as on any other.
+/// Claims a run and closes it at once as cancelled. `before` stores what must be on record before
+/// the run ends. Returns `None` if the key has a run already, or the interrupt is answered. If this
+/// process crashes in between, recovery handles the run like any other.
 pub async fn give_up<B>(
     engine: &Engine,
     claim: Claim,
@@ -305,7 +312,7 @@ where
 {
     engine.is_open().await;
     let (here, tenant) = (engine.clone(), claim.tenant.clone());
-    let given_up = carry_out(engine, &tenant, async move {
+    let given_up = run_detached(engine, &tenant, async move {
         let run = match here.journal.claim(claim, &Quota::UNLIMITED).await {
             Ok(claimed) if claimed.is_new => claimed.run,
             Ok(_) => return Ok(None),
@@ -313,10 +320,10 @@ where
             Err(error) => return Err(journal_fault(error)),
         };
         here.emit(&run, Happened::Started);
-        let noted = before(run.clone()).await;
-        // Nobody works on it, so that it must not stay open, whatever could not be noted.
+        let recorded = before(run.clone()).await;
+        // The run has no relay, so close it even if `before` failed.
         relay::close_waiting(&here, &run, relay::Ending::Cancelled).await?;
-        noted?;
+        recorded?;
         here.journal.store().run(run.stream_id).await.map_err(journal_fault)
     });
     given_up.await

@@ -1,4 +1,4 @@
-//! Stopping a run, wherever it is worked on.
+//! Stops a run, whichever process owns it.
 
 use std::time::Duration;
 
@@ -12,15 +12,16 @@ use crate::faults::{JOURNAL_RETRY, journal_fault};
 use crate::readiness::UNWELL;
 use crate::relay;
 
-/// How long a stop looks for the relay of a run that is under way.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a stop waits for the relay of a running run to register.
+const RELAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a stop waits for a run that another process works on.
-const ELSEWHERE: Duration = Duration::from_secs(10);
+/// How long a stop waits for a run that another process owns.
+const REMOTE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Stops a run; returns when its CLOSE is in the journal. A finished one stays as it is.
+/// Stops a run, and returns when its CLOSE is in the journal. A closed run stays as it is.
 ///
-/// While the journal takes no writes nobody is kept waiting: the run ends when it takes them again.
+/// While the journal accepts no writes, the caller gets an error instead of a long wait. The run
+/// still ends as soon as writes are possible.
 pub async fn stop(engine: &Engine, run: Run) -> Result<Run, Fault> {
     if run.state == RunState::Closed {
         return Ok(run);
@@ -36,15 +37,15 @@ pub async fn stop(engine: &Engine, run: Run) -> Result<Run, Fault> {
 
 async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
     engine.is_open().await;
-    // It was there a moment ago.
+    // The run existed a moment ago.
     let gone = || Fault::new(FaultKind::StreamExpired);
-    let mut is_news = false;
+    let mut is_refreshed = false;
     loop {
-        // Without a relay it may have ended since it was looked at, which is sooner told than
-        // waited for.
+        // Without a relay here the run may have ended already. A fresh read is cheaper than the
+        // wait for a relay.
         if run.state == RunState::Running
             && !engine.relays.has(run.stream_id)
-            && !std::mem::replace(&mut is_news, true)
+            && !std::mem::replace(&mut is_refreshed, true)
         {
             run = engine
                 .journal
@@ -57,7 +58,7 @@ async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
         }
         let was_asked = match run.state {
             RunState::Closed => return Ok(run),
-            // Whoever is first wins; the next look tells.
+            // Another request may win this race. The next read of the record shows it.
             RunState::Waiting => {
                 relay::close_waiting(engine, &run, relay::Ending::Cancelled).await.map(|()| true)?
             }
@@ -75,8 +76,8 @@ async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
             .await
             .map_err(journal_fault)?
             .ok_or_else(gone)?;
-        // A relay that is not there may have ended since the run was looked at. If it still runs,
-        // it runs elsewhere.
+        // A missing relay may mean that the run ended after it was read. If its record is
+        // unchanged, another process owns it.
         if !was_asked && (now.state, now.attempt) == (run.state, run.attempt) {
             return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
         }
@@ -84,27 +85,28 @@ async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
     }
 }
 
-/// Asks whoever works on the run to stop it; returns when the run stands still, or false if it does
-/// not for too long. What was asked stays asked.
+/// Asks the owner of the run to stop it. Returns true when the run has stopped, or false after a
+/// timeout. The stop request stays in the store.
 async fn stop_elsewhere(engine: &Engine, run: &Run) -> Result<bool, Fault> {
     if !engine.journal.store().ask_stop(run.stream_id, run.attempt).await.map_err(journal_fault)? {
         return Ok(false);
     }
     let mut reader = engine.journal.reader_of(run, run.last_seq);
     let ended = async {
-        // Who cannot read on is told by the next look.
+        // If the stream cannot be read, the caller's next read of the record decides.
         while matches!(reader.next().await, Ok(Step::Frames(_))) {}
     };
-    Ok(tokio::time::timeout(ELSEWHERE, ended).await.is_ok())
+    Ok(tokio::time::timeout(REMOTE_TIMEOUT, ended).await.is_ok())
 }
 
-/// Asks the relay to end; returns when it has, or false if there is none. A relay that has written
-/// its end has left `Running` behind.
+/// Asks the relay of this process to stop. Returns true when it has, or false if there is no relay.
+/// A relay that has written its end has changed the run's state from `Running`.
 async fn stop_relay(engine: &Engine, stream: Uuid) -> bool {
     let mut is_ending = false;
     loop {
-        // A relay registers right after its claim; one of another process never does.
-        let found = tokio::time::timeout(PATIENCE, engine.relays.wait_for(stream, is_ending)).await;
+        // A relay registers right after its claim, but only in the process that owns the run.
+        let found =
+            tokio::time::timeout(RELAY_TIMEOUT, engine.relays.wait_for(stream, is_ending)).await;
         let Ok(Some(relay)) = found else { return false };
         let (done, stopped) = oneshot::channel();
         if relay.send(done).await.is_ok() {

@@ -1,9 +1,9 @@
 //! Runs and attempts as spans, with the attributes of OpenTelemetry's GenAI conventions.
 //!
-//! They are plain `tracing` spans under a target of their own, made only if a [`TraceCollector`]
-//! wants them. They are held, never entered: a run outlives the requests that ask for it, and log
-//! lines keep the span of their request. Nothing here happens per packet, and nothing that was said
-//! is ever in a span: of an agent, only the short names of its model, its reason to end and its
+//! These are plain `tracing` spans under a target of their own. They exist only if a
+//! [`TraceCollector`] wants them. They are held, never entered: a run outlives its requests, and
+//! log lines keep the span of their request. There is no work per packet, and no span contains text
+//! of a conversation. Of an agent it has only the names of its model, its finish reason and its
 //! faults.
 
 use std::collections::HashMap;
@@ -17,45 +17,45 @@ use tracing::Span;
 use tracing::field::Empty;
 use uuid::Uuid;
 
-/// The target of every span and span event of a run: what a collector takes, and a log leaves out.
+/// The target of a run's spans and span events. Collectors select it, and the log leaves it out.
 pub const SPANS: &str = "capstan::spans";
 
-/// Ids are the caller's; longer ones are somebody's attempt to fill a collector.
+/// Callers choose their ids, so longer ones are cut before they reach a collector.
 const LONGEST_ID: usize = 256;
 
-/// Whoever collects spans, as far as `tracing` has no words for what it must be told.
+/// The operations of a collector of spans that `tracing` does not have.
 pub trait TraceCollector: Send + Sync + 'static {
-    /// The span continues a trace that began elsewhere.
+    /// Continues a trace that began in another process.
     fn continue_from(&self, span: &Span, context: &TraceParent);
 
-    /// The span has a cause in another trace as well.
+    /// Links the span to a second trace.
     fn link(&self, span: &Span, context: &TraceParent);
 
-    /// The span's own place in its trace, for whatever is called within it.
+    /// The span's own context, for calls that are made within it.
     fn context(&self, span: &Span) -> Option<TraceParent>;
 }
 
-/// The spans of a gateway.
+/// The trace spans of a gateway.
 #[derive(Default)]
 pub struct Traces {
     collector: Option<Arc<dyn TraceCollector>>,
-    /// Of runs that wait for their client, and since when.
+    /// The spans of runs that wait for their client, and since when they wait.
     waiting: Mutex<HashMap<Uuid, (Instant, Span)>>,
 }
 
-/// A run as traces see it, while this process works on it.
+/// The trace of a run while this process has its relay.
 pub(crate) struct RunTrace {
     span: Span,
     about: About,
-    /// The request that set the relay to work.
+    /// The trace of the request that started the relay.
     request: Option<TraceParent>,
-    /// Whether that request came to a run with a trace of its own: its first attempt is linked to
-    /// it.
+    /// Whether the run had a trace before that request. Then its first attempt has a link to the
+    /// request.
     is_resumed: bool,
 }
 
 impl Traces {
-    /// For this collector, if there is one.
+    /// Creates the spans for this collector, if there is one.
     pub fn new(collector: Option<Arc<dyn TraceCollector>>) -> Self {
         Self { collector, ..Self::default() }
     }
@@ -64,8 +64,7 @@ impl Traces {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run goes on with the span that it waited with, or begins one as a part of the request's
-    /// trace.
+    /// Continues the span of a run that waited, or begins a new one in the trace of the request.
     pub(crate) fn begin(&self, run: &Run, about: About, request: Option<TraceParent>) -> RunTrace {
         let mut trace = RunTrace { span: Span::none(), about, request, is_resumed: false };
         let Some(collector) = &self.collector else { return trace };
@@ -79,8 +78,8 @@ impl Traces {
         trace
     }
 
-    /// An attempt within its run, and the context for what it calls: its own, or without a
-    /// collector the request's.
+    /// Begins the span of an attempt. Returns it with the context for the agent's calls, which is
+    /// the request's context if there is no collector.
     pub(crate) fn attempt(&self, trace: &mut RunTrace, run: &Run) -> (Span, Option<TraceParent>) {
         let Some(collector) = &self.collector else { return (Span::none(), trace.request.clone()) };
         let span = attempt_span(&trace.span, run, &trace.about);
@@ -93,12 +92,12 @@ impl Traces {
         (span, context)
     }
 
-    /// A call of a route's member within its attempt.
+    /// Begins the span of a call to a member of a route.
     pub(crate) fn call(&self, attempt: &Span, run: &Run, about: &About, member: &str) -> Span {
         if self.collector.is_some() { call_span(attempt, run, about, member) } else { Span::none() }
     }
 
-    /// The run waits: its span stays open until somebody takes it up or ends it.
+    /// Keeps the span of a waiting run open until the run goes on or ends.
     pub(crate) fn keep(&self, stream: Uuid, trace: &RunTrace) {
         if self.collector.is_some() {
             self.lock().insert(stream, (Instant::now(), trace.span.clone()));
@@ -110,9 +109,9 @@ impl Traces {
         self.lock().remove(&stream).map(|(_, span)| span)
     }
 
-    /// Ends the spans of runs that waited longer than any may: another process has taken them up.
-    pub fn forget(&self, patience: Duration) {
-        self.lock().retain(|_, (since, _)| since.elapsed() < patience);
+    /// Ends the spans of runs that waited longer than this: another process owns them now.
+    pub fn forget(&self, timeout: Duration) {
+        self.lock().retain(|_, (since, _)| since.elapsed() < timeout);
     }
 }
 
@@ -148,8 +147,8 @@ fn run_span(run: &Run, about: &About) -> Span {
     )
 }
 
-/// A model's attempt is a `chat`. Any other has no operation's name of its own, so that nothing is
-/// counted twice.
+/// The span of an attempt. A model's attempt is the operation `chat`. Other attempts have no
+/// operation, so that nothing is counted twice.
 fn attempt_span(parent: &Span, run: &Run, about: &About) -> Span {
     let is_chat = about.work == Work::Chat;
     let name = match &about.model {
@@ -178,7 +177,8 @@ fn attempt_span(parent: &Span, run: &Run, about: &About) -> Span {
     )
 }
 
-/// A route's attempt has no operation of its own: its calls have.
+/// The span of a call to a member of a route. The route's attempt has no operation, but its calls
+/// do.
 fn call_span(parent: &Span, run: &Run, about: &About, member: &str) -> Span {
     let is_chat = about.work == Work::Chat;
     let name = match &about.model {
@@ -211,7 +211,7 @@ fn short(id: &str) -> String {
     id.chars().take(LONGEST_ID).collect()
 }
 
-/// The run has ended, as its record says.
+/// Records the end of a run.
 pub(crate) fn ended(span: &Span, run: &Run) {
     span.record("capstan.close_reason", run.reason.as_deref().map(short));
     span.record("capstan.attempts", i64::from(run.attempt));
@@ -222,7 +222,7 @@ pub(crate) fn ended(span: &Span, run: &Run) {
     }
 }
 
-/// Which model answered, and what it took.
+/// Records the model and its token counts.
 pub(crate) fn answered(span: &Span, model: Option<&str>, usage: Option<&Map<String, Value>>) {
     let count = |name| usage.and_then(|usage| usage.get(name)).and_then(Value::as_i64);
     span.record("gen_ai.response.model", model.map(short));
@@ -230,7 +230,7 @@ pub(crate) fn answered(span: &Span, model: Option<&str>, usage: Option<&Map<Stri
     span.record("gen_ai.usage.output_tokens", count("output_tokens"));
 }
 
-/// It ended in a fault, which is told by its code alone.
+/// Records a fault, by its code only.
 pub(crate) fn failed(span: &Span, code: &str) {
     let code = short(code);
     span.record("error.type", &code);
@@ -238,7 +238,7 @@ pub(crate) fn failed(span: &Span, code: &str) {
     span.record("otel.status_description", &code);
 }
 
-/// The agent warned and went on.
+/// Records a warning of an agent that goes on.
 pub(crate) fn warned(span: &Span, code: &str) {
     tracing::info!(target: SPANS, parent: span, { "error.type" = short(code) }, "warning");
 }

@@ -1,6 +1,5 @@
-//! The runs that wait for their client: from when on each may go on, and when it has waited for too
-//! long. Kept here so that nobody has to look through the store for them, and by a clock that
-//! cannot be set.
+//! The runs that wait for their client: when each may go on, and when it has waited too long. They
+//! are in memory, so that no query of the store is necessary. They use a monotonic clock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,11 +13,11 @@ use uuid::Uuid;
 
 use crate::wall_clock::between;
 
-/// Nobody waits longer; moments beyond a clock's reach cannot be named.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// The longest wait, because an `Instant` cannot hold any future time.
+const MAX_WAIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// A run that waited, in this attempt. If it waits in another by now, that wait has an entry of its
-/// own.
+/// A run that waits after this attempt. If it waits after a later attempt as well, that is another
+/// entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wait {
     due: Instant,
@@ -26,7 +25,7 @@ pub(crate) struct Wait {
     pub(crate) attempt: u32,
 }
 
-/// All of them, of this process.
+/// The waiting runs of this process.
 #[derive(Default)]
 pub struct Waits {
     all: Mutex<All>,
@@ -36,7 +35,7 @@ pub struct Waits {
 #[derive(Default)]
 struct All {
     by_due: BTreeSet<Wait>,
-    /// With the moment from which on the next attempt may begin.
+    /// The wait, and the moment at which the next attempt may begin.
     by_stream: HashMap<Uuid, (Wait, Instant)>,
 }
 
@@ -59,21 +58,21 @@ impl Waits {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this one does.
+    /// Whether this run waits here.
     pub fn has(&self, stream: Uuid) -> bool {
         self.lock().by_stream.contains_key(&stream)
     }
 
-    /// How many there are.
+    /// How many runs wait here.
     pub fn count(&self) -> usize {
         self.lock().by_stream.len()
     }
 
-    /// A run waits. Its client has `patience` from the moment at which it may come back.
-    pub(crate) fn add(&self, run: &Run, ready: Instant, patience: Duration) {
+    /// Adds a run. Its client has `timeout`, counted from the moment at which it may come back.
+    pub(crate) fn add(&self, run: &Run, ready: Instant, timeout: Duration) {
         self.put(
             Wait {
-                due: ready + patience.min(LONGEST),
+                due: ready + timeout.min(MAX_WAIT),
                 stream: run.stream_id,
                 attempt: run.attempt,
             },
@@ -81,13 +80,13 @@ impl Waits {
         );
     }
 
-    /// A run has waited since an earlier life: it has less left.
-    pub(crate) fn recover(&self, run: &Run, patience: Duration, now: Timestamp) {
+    /// Adds a run that waited before a restart, with the rest of its time.
+    pub(crate) fn recover(&self, run: &Run, timeout: Duration, now: Timestamp) {
         let from = run.not_before.unwrap_or(run.updated_at).max(run.updated_at);
-        self.add(run, ready(run, now), patience.saturating_sub(between(from, now)));
+        self.add(run, ready(run, now), timeout.saturating_sub(between(from, now)));
     }
 
-    /// Looks at a wait again later, since ending it failed.
+    /// Makes a wait due again later, because ending the run failed.
     pub(crate) fn postpone(&self, wait: Wait, by: Duration) {
         let now = Instant::now();
         self.put(Wait { due: now + by, ..wait }, now);
@@ -98,19 +97,19 @@ impl Waits {
         self.added.notify_one();
     }
 
-    /// From when on the next attempt of a run may begin.
+    /// When the next attempt of a run may begin.
     pub(crate) fn ready(&self, run: &Run, now: Timestamp) -> Instant {
         let known = self.lock().by_stream.get(&run.stream_id).copied();
         let known = known.filter(|(wait, _)| wait.attempt == run.attempt);
         known.map_or_else(|| ready(run, now), |(_, ready)| ready)
     }
 
-    /// A run waits no more.
+    /// Removes a run that no longer waits.
     pub(crate) fn forget(&self, stream: Uuid) {
         self.lock().take(stream);
     }
 
-    /// The next one that is due, when it is.
+    /// Sleeps until the next wait is due, and removes it.
     pub(crate) async fn due(&self) -> Wait {
         loop {
             let first = self.lock().by_due.first().copied();
@@ -133,11 +132,11 @@ impl Waits {
     }
 }
 
-/// From when on a run may go on of which only the record tells. The clock may have been set since
-/// that was written, so it is never longer than the wait itself.
+/// When the next attempt of a run may begin, according to its record. The clock may have been set
+/// since, so the result is never longer than the original wait.
 fn ready(run: &Run, now: Timestamp) -> Instant {
     let not_before = run.not_before.unwrap_or(run.updated_at);
-    Instant::now() + between(now, not_before).min(between(run.updated_at, not_before)).min(LONGEST)
+    Instant::now() + between(now, not_before).min(between(run.updated_at, not_before)).min(MAX_WAIT)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The time of day, watched. It may be set while the server runs, and may have been set while it
-//! did not: whoever writes a time down asks here, so that retention knows what passed between two
-//! times.
+//! The time of day, with a record of steps. The system clock may be set while the server runs or
+//! while it is down. All stored times come from here, so that retention can compute the time that
+//! really passed between two of them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,31 +9,31 @@ use capstan_agent::Clock;
 use capstan_journal::ClockSteps;
 use capstan_protocol::Timestamp;
 
-/// A difference up to this is a clock that runs a little fast or slow, or is corrected a little.
+/// Smaller differences are drift or a small correction, not a step.
 const DRIFT: Duration = Duration::from_secs(10);
-/// Nothing written for so long before the start: the server was not at work, or the clock was set.
-/// Who can tell?
+/// If the journal's newest time is older than this at the start, either the server was down or the
+/// clock was set. Nothing can tell the two apart.
 const SILENCE: Duration = Duration::from_secs(3600);
-/// So long it is doubted: a wrong clock is corrected by then, or an operator has read the log.
-const DOUBT: Duration = Duration::from_secs(3600);
+/// How long the clock is distrusted then. A wrong clock is probably corrected within this time.
+const DOUBT_PERIOD: Duration = Duration::from_secs(3600);
 
-/// The time of day, which others may set: steps are noticed and counted.
+/// The time of day. It detects and counts steps of the system clock.
 pub struct WallClock {
     clock: Clock,
     began: (Timestamp, Instant),
     watch: Mutex<Watch>,
 }
 
-/// What the clock said when it was last looked at, and all that is known of it since.
+/// The last reading of the clock, and the steps so far.
 struct Watch {
     last: (Timestamp, Instant),
     steps: ClockSteps,
-    /// How many there were in this life.
+    /// How many steps this process has seen.
     count: u64,
     silence: Option<Silence>,
 }
 
-/// Time in which nothing was written, or which never was.
+/// A gap without writes, or a step of the clock that looks like one.
 struct Silence {
     from: Timestamp,
     to: Timestamp,
@@ -41,7 +41,7 @@ struct Silence {
 }
 
 impl WallClock {
-    /// By this clock.
+    /// Watches this clock.
     pub fn new(clock: Clock) -> Self {
         let now = (clock.now(), Instant::now());
         Self { clock, began: now, watch: Mutex::new(Watch::new(now)) }
@@ -56,31 +56,32 @@ impl WallClock {
         self.lock().count
     }
 
-    /// The time of day, to be written down.
+    /// The time of day, for a record.
     pub fn now(&self) -> Timestamp {
         let now = self.clock.now();
-        self.lock().look(now, Instant::now());
+        self.lock().update(now, Instant::now());
         now
     }
 
-    /// The time of day as it would be if nobody had set it since the start.
+    /// The time of day, computed from the start of the process: later steps of the clock do not
+    /// change it.
     pub fn unset(&self) -> Timestamp {
         later(self.began.0, self.began.1.elapsed())
     }
 
-    /// Compares it with the newest time in the journal, at the start.
+    /// Compares the clock with the newest time in the journal, at the start.
     pub(crate) fn compare(&self, newest: Option<Timestamp>) {
         if let Some(newest) = newest {
             self.lock().compare(newest);
         }
     }
 
-    /// When the clock was set, as far as retention has to know.
+    /// The steps of the clock, for retention.
     pub fn steps(&self) -> ClockSteps {
         let now = (self.clock.now(), Instant::now());
         let mut watch = self.lock();
-        watch.look(now.0, now.1);
-        watch.believed(now.1)
+        watch.update(now.0, now.1);
+        watch.effective_steps(now.1)
     }
 }
 
@@ -89,15 +90,15 @@ impl Watch {
         Self { last: now, steps: ClockSteps::default(), count: 0, silence: None }
     }
 
-    fn look(&mut self, now: Timestamp, at: Instant) {
-        // Threads may come in another order than they looked.
+    fn update(&mut self, now: Timestamp, at: Instant) {
+        // Two threads may arrive here in another order than they read the clock.
         let expected = later(self.last.0, at.saturating_duration_since(self.last.1));
         let step = now.as_micros() - expected.as_micros();
         self.last = (now, at.max(self.last.1));
         if Duration::from_micros(step.unsigned_abs()) <= DRIFT {
             return;
         }
-        // Whether the silence was one is now anybody's guess: it does not count.
+        // Now it is unknown whether the gap was real, so it counts as a step.
         if let Some(silence) = self.silence.take() {
             self.steps.add(silence.from, silence.to);
         }
@@ -105,8 +106,8 @@ impl Watch {
         self.count += 1;
         tracing::warn!(
             seconds = step as f64 / 1e6,
-            "the clock was set; retention goes on by the time that has passed, nothing is kept \
-             shorter for it"
+            "the clock was set; retention keeps to the time that really passed and deletes \
+             nothing early"
         );
     }
 
@@ -125,12 +126,13 @@ impl Watch {
                 "the clock is far ahead of the newest time in the journal; unless it is set, \
                  retention believes it in an hour"
             );
-            self.silence = Some(Silence { from: newest, to: now, doubted_until: at + DOUBT });
+            self.silence =
+                Some(Silence { from: newest, to: now, doubted_until: at + DOUBT_PERIOD });
         }
     }
 
     /// The steps, with a silence that is still doubted as one of them.
-    fn believed(&mut self, at: Instant) -> ClockSteps {
+    fn effective_steps(&mut self, at: Instant) -> ClockSteps {
         match &self.silence {
             Some(silence) if at < silence.doubted_until => {
                 // It is the first of all: every later one ends the doubt.
@@ -173,7 +175,7 @@ mod tests {
 
     fn is_past(watch: &mut Watch, stamped: Timestamp, age: Duration) -> bool {
         let (now, at) = watch.last;
-        watch.believed(at).is_past(stamped, age, now)
+        watch.effective_steps(at).is_past(stamped, age, now)
     }
 
     #[test]
@@ -182,18 +184,18 @@ mod tests {
         let mut watch = Watch::new((at(1000), began));
         for minute in 1..1000 {
             // Nine seconds too many, each minute.
-            watch.look(
+            watch.update(
                 later(at(1000), (MINUTE + Duration::from_secs(9)) * minute),
                 began + MINUTE * minute,
             );
         }
         assert_eq!(watch.count, 0);
         let (now, instant) = watch.last;
-        watch.look(later(now, DAY * 8), instant + MINUTE);
+        watch.update(later(now, DAY * 8), instant + MINUTE);
         assert_eq!(watch.count, 1);
         assert!(!is_past(&mut watch, now, DAY), "a stream of seconds");
         assert!(is_past(&mut watch, at(999), DAY), "an old one");
-        watch.look(now, instant + MINUTE * 2);
+        watch.update(now, instant + MINUTE * 2);
         assert_eq!(watch.count, 2, "and back");
         assert!(!is_past(&mut watch, now, DAY) && !is_past(&mut watch, later(now, DAY * 8), DAY));
     }
@@ -204,9 +206,9 @@ mod tests {
         let mut watch = Watch::new((at(1030), began));
         watch.compare(at(1000));
         assert!(!is_past(&mut watch, at(999), DAY * 7) && is_past(&mut watch, at(993), DAY * 7));
-        watch.look(later(at(1030), MINUTE * 59), began + MINUTE * 59);
+        watch.update(later(at(1030), MINUTE * 59), began + MINUTE * 59);
         assert!(!is_past(&mut watch, at(999), DAY * 7));
-        watch.look(later(at(1030), MINUTE * 60), began + MINUTE * 60);
+        watch.update(later(at(1030), MINUTE * 60), began + MINUTE * 60);
         assert!(is_past(&mut watch, at(1000), DAY * 7));
         assert!(!is_past(&mut watch, at(1030), DAY * 7));
         assert_eq!(watch.count, 0);
@@ -217,8 +219,8 @@ mod tests {
         let began = Instant::now();
         let mut watch = Watch::new((at(1030), began));
         watch.compare(at(1000));
-        watch.look(later(at(1000), MINUTE), began + MINUTE);
-        watch.look(later(at(1000), MINUTE * 90), began + MINUTE * 90);
+        watch.update(later(at(1000), MINUTE), began + MINUTE);
+        watch.update(later(at(1000), MINUTE * 90), began + MINUTE * 90);
         assert!(!is_past(&mut watch, at(999), DAY * 7), "after the hour as well");
         assert!(is_past(&mut watch, at(993), DAY * 7));
     }

@@ -1,5 +1,5 @@
-//! The hash by which a repeated request is known, made while the body is read: there is no tree of
-//! it.
+//! The hash that identifies a repeated request. It is computed while the body is parsed, without a
+//! tree in memory.
 
 use std::fmt;
 
@@ -7,14 +7,15 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::Number;
 use sha2::{Digest as _, Sha256};
 
-/// Hashes the JSON value, the agent of the path and the face; not headers, not spacing, not the
-/// order of members. It is on record with every run, so that its values may not change.
+/// Hashes the JSON value, the agent in the path, and the face. Headers, whitespace and the order of
+/// members do not count. Every run stores its hash, so the result for a given body must never
+/// change.
 pub fn body_hash(body: &[u8], agent: Option<&str>, face: &str) -> [u8; 32] {
     let mut hash = Sha256::new();
     match canonical(body) {
         Ok(text) => hash.update(text),
-        // What only an agent may understand, such as a number beyond all bounds, is compared byte
-        // by byte.
+        // A body that serde_json cannot hold, for example a number out of range, is hashed byte by
+        // byte.
         Err(_) => hash.update(body),
     }
     for part in [agent.unwrap_or_default(), face] {
@@ -24,8 +25,8 @@ pub fn body_hash(body: &[u8], agent: Option<&str>, face: &str) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// A value in the one form that all its spellings have: members in order of name, each value behind
-/// a mark of its type.
+/// The canonical form of a JSON value: members sorted by name, each value after a byte for its
+/// type.
 fn canonical(body: &[u8]) -> serde_json::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(body.len());
     let mut reader = serde_json::Deserializer::from_slice(body);
@@ -34,7 +35,7 @@ fn canonical(body: &[u8]) -> serde_json::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Appends a value.
+/// Appends the canonical form of a value.
 struct Canonical<'a>(&'a mut Vec<u8>);
 
 impl Canonical<'_> {
@@ -44,7 +45,7 @@ impl Canonical<'_> {
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    /// Begins what has a length that is not yet known; returns where it will stand.
+    /// Begins a value whose length is not known yet. Returns the offset of its length field.
     fn begin(&mut self, mark: u8) -> usize {
         self.0.push(mark);
         let at = self.0.len();
@@ -58,8 +59,8 @@ impl Canonical<'_> {
         }
     }
 
-    /// Puts members, all of which stand at the end, into the order of their names. Of two with one
-    /// name the last counts.
+    /// Sorts the members, which are at the end of the buffer, by name. Of two members with the same
+    /// name the later one counts.
     fn sort(&mut self, mut members: Vec<Member>) -> usize {
         if members.is_sorted_by(|a, b| a.name < b.name) {
             return members.len();
@@ -67,7 +68,7 @@ impl Canonical<'_> {
         let first = members.first().map_or(0, |member| member.start);
         let read = self.0.split_off(first);
         members.sort_by(|a, b| a.name.cmp(&b.name).then(b.start.cmp(&a.start)));
-        members.dedup_by(|later, kept| later.name == kept.name);
+        members.dedup_by(|later, first| later.name == first.name);
         for member in &members {
             let text = read.get(member.start - first..member.end - first);
             self.0.extend_from_slice(text.unwrap_or_default());
@@ -76,7 +77,7 @@ impl Canonical<'_> {
     }
 }
 
-/// Where a member stands.
+/// The range of a member in the buffer.
 struct Member {
     name: String,
     start: usize,
@@ -181,8 +182,8 @@ mod tests {
         assert_ne!(hash(&deep(1000)), hash(&deep(1001)));
     }
 
-    /// As it was computed, from a tree, when the first runs were stored: a client that comes back
-    /// after an upgrade must find its run.
+    /// The hash as it was first computed, from a tree. A client that returns after an upgrade must
+    /// find its run, so the result may not change.
     fn hash_of_tree(out: &mut Vec<u8>, value: &Value) {
         let text = |out: &mut Vec<u8>, mark: u8, text: &str| {
             out.push(mark);

@@ -1,10 +1,10 @@
-//! How many values a body holds, counted before any is made: text is cheap, what is made of it is
-//! not.
+//! Counts the values of a JSON body before it is parsed, because parsed values take far more memory
+//! than text.
 
 use capstan_protocol::{Fault, FaultKind};
 
-/// Refuses a body with more JSON values than it may have. What is no JSON is left to whoever reads
-/// it.
+/// Refuses a body with too many JSON values. A body that is not JSON is refused later, by the
+/// parser.
 pub fn check(body: &[u8], most: usize) -> Result<(), Fault> {
     if count_up_to(body, most) <= most {
         return Ok(());
@@ -13,8 +13,8 @@ pub fn check(body: &[u8], most: usize) -> Result<(), Fault> {
         .with_message(format!("The request holds more than {most} JSON values.")))
 }
 
-/// The number of values, or one more than `most` as soon as there are too many: each object or
-/// array is one, and each comma parts two.
+/// Counts values, and stops at `most + 1`. Each object or array counts as one value, and each comma
+/// separates two.
 fn count_up_to(body: &[u8], most: usize) -> usize {
     let (mut values, mut is_text, mut is_escaped) = (1_usize, false, false);
     for byte in body {

@@ -1,5 +1,5 @@
-//! What a request says beside its messages: tools, context, state, answers, parameters. Typed where
-//! we act on it, text where we only pass it on.
+//! Everything in a request beside its messages: tools, context, state, answers, parameters. Members
+//! that the engine uses are typed. Members that it only forwards stay text.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use capstan_protocol::{
 };
 use serde::Deserialize;
 
-/// Shared with each attempt's turn.
+/// Everything in a request beside its messages. Each attempt's `Turn` shares it.
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// Tools that the client offers.
@@ -18,30 +18,31 @@ pub struct Extras {
     pub context: Arc<[Context]>,
     /// State that the client shares.
     pub state: Option<Arc<RawJson>>,
-    /// What the client passes to the agent as it is.
+    /// Properties that the client sends to the agent, forwarded unchanged.
     pub forwarded: Option<Arc<RawJson>>,
-    /// As the client names them: with the stream of the run that asked.
+    /// Answers to interrupts. Their ids begin with the stream of the run that asked.
     pub answers: Vec<ResumeEntry>,
     /// Parameters of the model.
     pub parameters: Arc<Parameters>,
-    /// What the agent is told before everything else, in this run alone: no session remembers it.
+    /// Instructions that precede the conversation, for this run only: the session does not store
+    /// them.
     pub instructions: Option<Arc<ChatMessage>>,
-    /// All of it as it came.
+    /// The whole payload, unchanged.
     pub payload: Arc<RawObject>,
     /// The protocol in which the payload is written, if it is a provider's own.
     pub dialect: Option<Dialect>,
 }
 
-/// The members of a CAP payload that mean something here, read in one go. Others are the agent's to
-/// understand.
+/// The members of a CAP payload that the gateway understands, parsed in one pass. All others are
+/// for the agent.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Payload<M> {
-    /// The messages, in CAP's words.
+    /// The messages, in CAP's format.
     pub messages: Option<M>,
-    /// The question as text. Anything else under these names is the agent's own.
+    /// The question as text. If it is not text, only the agent interprets it.
     pub query: Option<RawJson>,
-    /// The input, where a face has one.
+    /// The input, for faces that have this member.
     pub input: Option<RawJson>,
     #[serde(default)]
     tools: Vec<Tool>,
@@ -51,7 +52,7 @@ pub struct Payload<M> {
     forwarded_props: Option<RawJson>,
     #[serde(default)]
     resume: Vec<ResumeEntry>,
-    // The members of `Parameters`, which serde cannot read in place without a tree.
+    // The members of `Parameters`. serde could flatten them only through a tree in memory.
     temperature: Option<f64>,
     #[serde(alias = "top_p")]
     top_p: Option<f64>,
@@ -70,7 +71,7 @@ pub struct Payload<M> {
 }
 
 impl<M> Payload<M> {
-    /// What stands beside the messages; `text` is all of it as it came.
+    /// Builds the extras. `text` is the whole payload, unchanged.
     pub fn into_extras(self, text: RawObject) -> Extras {
         let parameters = Parameters {
             temperature: self.temperature,
@@ -97,8 +98,8 @@ impl<M> Payload<M> {
     }
 }
 
-/// Parameters among an application's own properties. There these names may mean anything, so that
-/// what has another form is left to the agent.
+/// Reads parameters from an application's own properties. An application may use these names for
+/// something else, so values of another form are ignored and left to the agent.
 pub fn parameters_of(forwarded: Option<&RawJson>) -> Parameters {
     forwarded.and_then(|forwarded| forwarded.decode().ok()).unwrap_or_default()
 }

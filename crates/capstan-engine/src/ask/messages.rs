@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use capstan_protocol::{ChatMessage, Role};
 
-/// Messages, oldest first, split where an agent's turn begins: at the last user message. Clones
+/// Messages, oldest first, split at the last user message, where the agent's turn begins. Clones
 /// share them.
 #[derive(Debug, Clone, Default)]
 pub struct Messages {
-    /// What was said before.
+    /// The messages before the last user message.
     pub history: Arc<[Arc<ChatMessage>]>,
-    /// What is said now.
+    /// The last user message, and the messages after it.
     pub turn: Arc<[ChatMessage]>,
 }
 

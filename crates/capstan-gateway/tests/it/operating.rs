@@ -156,7 +156,7 @@ async fn what_recovery_did_is_logged_and_counted() {
     }
     server.stop().await;
     assert_eq!(log.lines("attempt failed").len(), 3, "{}", log.text());
-    let summary = log.lines("recovered the runs that an earlier life left open");
+    let summary = log.lines("recovered the runs that the previous process left open");
     assert_eq!(
         (&summary[0]["interrupted"], &summary[0]["lost"]),
         (&3.into(), &0.into()),
