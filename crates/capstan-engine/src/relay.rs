@@ -1,5 +1,4 @@
-//! The relay: the only writer of a stream. It drives the agent through its attempts and writes what
-//! they say.
+//! The relay is the only writer of a stream. It runs the agent's attempts and writes their outputs.
 
 mod attempt;
 mod attempt_diff;
@@ -47,26 +46,25 @@ pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
 pub use ledger::Origin;
 pub(crate) use ledger::add as add_attempt;
 use packet_writer::PacketWriter;
-use past::Untold;
+use past::PastError;
 
-/// A wait up to this is slept through by the gateway itself; a longer one is the client's to come
-/// back after.
+/// The relay itself sleeps through a retry delay up to this long. For a longer one, the client has
+/// to come back.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
 
 /// How an attempt ended.
 enum Ended {
-    /// The agent is done.
+    /// The agent has returned without an error.
     Completed,
-    /// It failed; `true` if the gateway itself must not try again: another attempt is the client's
-    /// to ask for.
+    /// The attempt failed. `true`: only a request of the client may start another attempt.
     Failed(Fault, bool),
-    /// Somebody stopped the run and waits for its end.
+    /// A client stopped the run and waits for its end.
     Stopped(oneshot::Sender<()>),
-    /// The server is going down.
+    /// The server shuts down.
     Drained,
 }
 
-/// Everything about one run that lives while this process works on it.
+/// The state of one run while this process writes it.
 struct Relay {
     engine: Engine,
     agent: Registered,
@@ -75,33 +73,33 @@ struct Relay {
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     packets: PacketWriter,
     trace: RunTrace,
-    /// Of the present attempt that go on.
+    /// The open calls of the present attempt.
     calls: calls::OpenCalls,
-    /// Of the present attempt, or the last.
+    /// Cancels what the present or last attempt has started elsewhere.
     canceller: Option<Canceller>,
-    /// What is left of the run's total time.
+    /// The rest of the run's total time.
     budget: Duration,
     started: Instant,
-    /// The next attempt begins then, if it has to wait.
+    /// When the next attempt may begin, if it has to wait.
     ready: Option<Instant>,
     room: RunReservation,
-    /// Bytes of the answer that are in `room`.
+    /// How many bytes of the answer `room` contains.
     counted: usize,
-    /// What the console is told of it.
+    /// The live facts of the stream, for the console.
     facts: Arc<Facts>,
-    /// Nobody has said anything in it yet.
+    /// The agent has written no packet yet.
     is_silent: bool,
 }
 
-/// What a run takes of this process. Without a slot it waits for one before it begins.
+/// The resources of a run. A run without a slot waits for one before its attempt begins.
 pub struct RunReservation {
-    /// Its place among the runs at work.
+    /// The slot among the running runs.
     pub slot: Option<Slot>,
-    /// The memory that it takes.
+    /// The memory that it reserves.
     pub load: MemoryReservation,
 }
 
-/// Sets a relay to work on a run that this process has just claimed or armed. It begins when it is
+/// Starts the relay of a run that this process has just claimed or armed. The attempt begins at
 /// `ready`.
 pub fn spawn(
     engine: &Engine,
@@ -119,15 +117,16 @@ pub fn spawn(
     let work = async move {
         let (engine, stream, name) =
             (&at_work.engine, at_work.run.stream_id, Arc::clone(&agent.name));
-        // A run whose relay is gone would never end, and a stop would never be heard.
+        // Catch a panic: without its relay the run would never end, and a stop would have no
+        // effect.
         let working =
             AssertUnwindSafe(work(engine.clone(), agent, run, ask, request, stop, (room, ready)));
         let worked = tokio::select! {
             biased;
-            // Nothing more is written, not even an end: whoever takes the run over says what became
-            // of it.
+            // Write nothing more, not even an end: the process that takes the run over decides its
+            // outcome.
             Ok(()) = tenure.changed() => {
-                tracing::info!(%stream, agent = %name, "the run is no longer this process's");
+                tracing::info!(%stream, agent = %name, "this process has lost the run's lease");
                 return;
             }
             worked = working.catch_unwind() => worked,
@@ -142,7 +141,7 @@ pub fn spawn(
             }
         }
     };
-    // Its lines carry the id of the request that started it.
+    // Log lines carry the id of the request that started the relay.
     tasks.spawn(engine.of_tenant(&tenant, work.in_current_span()));
 }
 
@@ -186,12 +185,12 @@ async fn work(
     };
     if let Err(error) = relay.work().await {
         if error.kind() == ErrorKind::Fenced && here.journal.store().is_shared() {
-            // What was seen is safe, and whoever took over says the rest.
-            tracing::info!(%stream, agent = %name, "the run is another process's by now");
+            // The packets that viewers saw are safe. The new owner decides the run's outcome.
+            tracing::info!(%stream, agent = %name, "another process owns the run now");
             return;
         }
-        // What was seen is safe. A journal that is well has something against this run alone, so it
-        // ends; one that is not leaves it to recovery.
+        // The packets that viewers saw are safe. If the journal is healthy, it refuses this run
+        // alone, so end the run. If not, leave the run to recovery.
         tracing::error!(%stream, agent = %name, %error, "the journal refused what the run wrote");
         here.emit(&record, Happened::JournalRefused { kind: FaultKind::JournalUnavailable });
         traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
@@ -204,7 +203,7 @@ async fn work(
     }
 }
 
-/// A run is known to be at work as long as this lives, whatever becomes of the work.
+/// Marks a run as running for as long as this value lives, whatever happens to the work.
 struct AtWork {
     engine: Engine,
     run: Run,
@@ -233,8 +232,8 @@ impl Relay {
     async fn work(mut self) -> Result<(), JournalError> {
         let turn = match self.turn().await {
             Ok(turn) => turn,
-            Err(Untold::Journal(error)) => return Err(error),
-            Err(Untold::Fault(fault)) => {
+            Err(PastError::Journal(error)) => return Err(error),
+            Err(PastError::Fault(fault)) => {
                 self.engine.emit(&self.run, Happened::AttemptFailed { fault: fault.clone() });
                 return self.finish(Ending::Failed(fault)).await;
             }
@@ -261,15 +260,15 @@ impl Relay {
         }
     }
 
-    /// What the agent is asked, the same in all attempts.
-    async fn turn(&mut self) -> Result<Turn, Untold> {
+    /// Builds the agent's input, which is the same in all attempts.
+    async fn turn(&mut self) -> Result<Turn, PastError> {
         let stored = match conversation::needs_stored(&self.ask) {
             true => past::before(&self.engine, &self.run, &mut self.room.load).await,
             false => Ok(Vec::new()),
         };
         let stored = match stored {
-            // A request that tells everything does without what is too much to be remembered.
-            Err(Untold::Fault(_)) if self.ask.is_whole => Vec::new(),
+            // A request with the whole conversation can go on without a history that is too large.
+            Err(PastError::Fault(_)) if self.ask.is_whole => Vec::new(),
             stored => stored?,
         };
         let Whole { messages, stored } = conversation::whole(&self.ask, &stored)?;
@@ -296,8 +295,8 @@ impl Relay {
         Ok(turn)
     }
 
-    /// Sleeps until the attempt may begin, and until there is room for it. Something else may
-    /// happen first.
+    /// Sleeps until the attempt may begin and a slot is free. Returns early if the run is stopped
+    /// or the server shuts down.
     async fn wait(&mut self) -> Option<Ended> {
         let wait = self.ready.take().map(|ready| ready.saturating_duration_since(Instant::now()));
         if wait.is_none() && self.room.slot.is_some() {
@@ -323,12 +322,13 @@ impl Relay {
         }
     }
 
-    /// The three rules for a failed attempt. True if another attempt follows right here.
+    /// Applies the three rules for a failed attempt. Returns true if this relay makes another
+    /// attempt.
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
         self.engine.emit(&self.run, Happened::AttemptFailed { fault: fault.clone() });
         let is_last = self.run.attempt >= self.run.max_attempts;
         let wait = self.engine.wait_after(&fault, self.run.attempt);
-        // A run that will be gone by then must not be promised to anybody.
+        // Do not promise a retry at a time when the wait has ended the run already.
         let is_too_long = wait > self.engine.settings.timeouts.waiting;
         if fault.severity() != ErrorSeverity::Transient || is_last || is_too_long {
             self.finish(Ending::Failed(fault)).await?;
@@ -338,7 +338,7 @@ impl Relay {
             ArmedBy::Client if wait > SHORT_WAIT || is_final => {
                 self.suspend(fault, wait).await?;
             }
-            // Nobody will come: the gateway waits itself, unless that is of no use.
+            // No client will come, so the relay sleeps itself, unless the failure is final.
             ArmedBy::Gateway if is_final => self.finish(Ending::Failed(fault)).await?,
             ArmedBy::Client | ArmedBy::Gateway => return self.retry(fault, wait).await,
         }
@@ -355,7 +355,7 @@ impl Relay {
         self.hand_over(fault, wait).await
     }
 
-    /// What earlier attempts sent, for the agent's eyes.
+    /// The packets of earlier attempts, as the agent sees them.
     fn sent(&self) -> Sent {
         let can_continue = self.packets.can_continue();
         Sent { text: self.packets.text().to_owned(), events: self.packets.events(), can_continue }
@@ -363,10 +363,11 @@ impl Relay {
 }
 
 impl Engine {
-    /// A fault's own wait, or backoff that doubles with each attempt; whichever is longer.
+    /// The delay before the next attempt: the fault's own, or the exponential backoff, whichever is
+    /// longer.
     fn wait_after(&self, fault: &Fault, attempt: u32) -> Duration {
         let first = self.settings.timeouts.backoff;
-        // Not spread: clients count on the wait that they are told.
+        // No jitter: clients rely on the delay that they receive.
         let backoff = Backoff { first, least: Duration::ZERO, jitter: false, ..Backoff::DEFAULT };
         let backoff = backoff.delay(attempt.saturating_sub(1), 1.0);
         fault.retry_after().map_or(backoff, |seconds| Duration::from_secs(seconds).max(backoff))

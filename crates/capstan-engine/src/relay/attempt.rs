@@ -1,4 +1,4 @@
-//! One attempt: the agent runs in a task of its own, and what it writes is journalled in batches.
+//! One attempt. The agent runs in its own task, and the relay commits its outputs in batches.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,10 +14,10 @@ use super::{Ended, Relay, ledger};
 use crate::events::Happened;
 use crate::{cpu_offload, traces};
 
-/// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to
-/// hide a slow one.
+/// Capacity of the queue between agent and relay: enough to keep both busy, small enough that a
+/// slow journal slows the agent down.
 const IN_FLIGHT: usize = 256;
-/// An agent at work; dropping it stops the work.
+/// A running agent. Dropping it aborts its task.
 struct Work {
     task: JoinHandle<Outcome>,
     inbox: Inbox,
@@ -66,8 +66,8 @@ impl Relay {
         turn.trace = trace;
         turn.cancel = cancel;
         let agent = Arc::clone(&self.agent.agent);
-        // Tracked, since what an agent leaves behind is only left when its future is dropped; in
-        // the span of the request, so that whatever it logs, its panic included, can be found.
+        // Track the task, because an agent may clean up when its future is dropped. Keep the
+        // request's span, so that the agent's log lines and its panic can be found.
         let work = async move { agent.run(turn, &mut writer).await };
         let task = self
             .engine
@@ -87,7 +87,8 @@ impl Relay {
                 biased;
                 Some(done) = self.stop.recv() => return Ok(Ended::Stopped(done)),
                 () = stopped.cancelled() => return Ok(Ended::Drained),
-                // Before the inbox, which an agent can keep filled for ever.
+                // Check this before the inbox, because a busy agent could keep the inbox full
+                // forever.
                 () = &mut deadline => return Ok(timed_out("The run took longer than it \
                  may.").fatal()),
                 goes_on = work.inbox.take(&mut batch) => goes_on,
@@ -105,7 +106,7 @@ impl Relay {
         Ok(self.outcome((&mut work.task).await))
     }
 
-    /// Journals what the agent wrote since, together.
+    /// Encodes a batch of outputs and commits them together.
     async fn write(
         &mut self,
         batch: &mut Vec<Output>,
@@ -115,7 +116,7 @@ impl Relay {
         for output in batch.drain(..) {
             match &output {
                 Output::Warning(error) => traces::warned(span, &error.code),
-                Output::FarId(id) => self.note_far_id(id).await?,
+                Output::FarId(id) => self.store_far_id(id).await?,
                 Output::CallBegan(call) => self.call_began(call, span).await?,
                 Output::CallEnded(call) => self.call_ended(call),
                 Output::Again { .. } if !self.packets.compares() => {
@@ -140,7 +141,7 @@ impl Relay {
         Ok(fault.or(self.count_remembered().err()))
     }
 
-    /// Counts what is remembered of the answer as a part of what the run takes, in large steps.
+    /// Adds the stored answer to the run's memory reservation, in large steps.
     fn count_remembered(&mut self) -> Result<(), Fault> {
         const STEP: usize = 256 * 1024;
         let remembered = self.packets.remembered();
@@ -152,9 +153,8 @@ impl Relay {
         Ok(())
     }
 
-    /// Puts on record what the agent works with elsewhere, so that a stop reaches it even after a
-    /// crash.
-    async fn note_far_id(&mut self, id: &str) -> Result<(), JournalError> {
+    /// Stores the id of the agent's remote work, so that a stop can reach it even after a crash.
+    async fn store_far_id(&mut self, id: &str) -> Result<(), JournalError> {
         if self.run.far_id.as_deref() == Some(id) {
             return Ok(());
         }
@@ -163,14 +163,14 @@ impl Relay {
         self.engine.journal.transition(here, self.run.clone(), Vec::new(), None).await.map(|_| ())
     }
 
-    /// Commits what was written.
+    /// Commits the packets that were encoded.
     pub(super) async fn flush(&mut self) -> Result<(), JournalError> {
         let frames = self.packets.take_frames();
         if frames.is_empty() {
             return Ok(());
         }
-        let spoke_at = self.packets.spoke_at();
-        if self.is_silent && spoke_at.is_some() {
+        let first_at = self.packets.first_at();
+        if self.is_silent && first_at.is_some() {
             self.is_silent = false;
             self.engine.emit(&self.run, Happened::FirstPacket { after: self.started.elapsed() });
         }
@@ -178,8 +178,8 @@ impl Relay {
         self.engine.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
         self.engine.observers.appended(began.elapsed());
         self.facts.appended(self.packets.latest());
-        if let Some(at) = spoke_at {
-            ledger::speaks(&mut self.run, at);
+        if let Some(at) = first_at {
+            ledger::first_packet(&mut self.run, at);
         }
         self.run.last_seq = self.packets.seq();
         Ok(())
@@ -214,7 +214,7 @@ fn timed_out(message: &str) -> Ended {
 }
 
 impl Ended {
-    /// The code of the fault that it ended in.
+    /// The code of the fault that ended the attempt.
     fn code(&self) -> Option<&str> {
         match self {
             Self::Failed(fault, _) => Some(fault.code()),
@@ -223,7 +223,7 @@ impl Ended {
         }
     }
 
-    /// No time is left, so there is no point in another attempt.
+    /// Makes the failure fatal: the run has no time left for another attempt.
     fn fatal(self) -> Self {
         match self {
             Self::Failed(fault, is_final) => {

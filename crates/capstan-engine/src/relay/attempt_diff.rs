@@ -1,5 +1,5 @@
-//! Comparing a later attempt with what was already sent: its text, its thoughts and its events.
-//! Tool calls are compared elsewhere, in `call_diff`.
+//! Compares a later attempt with the packets that earlier attempts sent: text, thoughts and events.
+//! `call_diff` compares tool calls.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -9,52 +9,53 @@ use std::ops::Range;
 use capstan_protocol::{Event, RawObject};
 use serde_json::Value;
 
-use super::text_diff::{Forgotten, Met, TextDiff};
+use super::text_diff::{Comparison, Forgotten, TextDiff};
 
-/// Text that is kept of a run, and as much of its events. Longer answers are rare, and many may be
-/// under way at once.
-const KEPT: usize = 16 * 1024 * 1024;
+/// The most text that is stored of a run, and the same for its events. Longer answers are rare, and
+/// many runs may be open at once.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// What was sent so far, and how far the present attempt agrees with it.
+/// The sent packets, and how far the present attempt agrees with them.
 pub(super) struct AttemptDiff {
-    /// Whether anything will be compared.
+    /// Whether a later attempt may be compared.
     compares: bool,
     limit: usize,
     text: TextDiff,
-    /// All thoughts, one after the other.
+    /// All thoughts, joined.
     thoughts: TextDiff,
-    /// Their events, to be sent again as they were.
+    /// The events of the thoughts, so that they can be repeated unchanged.
     thought_events: Vec<(u64, RawObject)>,
     events: Vec<SentEvent>,
-    /// The length of the events that are kept.
+    /// The length of the stored events.
     event_bytes: usize,
-    /// Events that the present attempt has not sent again, the first of equal ones last.
-    unmet: HashMap<u64, Vec<usize>>,
+    /// Events that the present attempt has not repeated. Of equal ones, the first is last.
+    unrepeated: HashMap<u64, Vec<usize>>,
     hasher: RandomState,
 }
 
 struct SentEvent {
     seq: u64,
-    /// Kept up to the limit.
+    /// Stored up to the limit.
     raw: Option<RawObject>,
+    /// A hash of its type and data.
     essence: u64,
-    /// The present attempt has sent it again.
-    met: bool,
+    /// The present attempt has repeated it.
+    is_repeated: bool,
 }
 
-/// Something that a reset takes away although the present attempt has said it, too.
+/// An output of the present attempt that a reset removes although both attempts agree on it.
 #[derive(Debug, PartialEq)]
 pub(super) enum Again {
     Text(String),
-    /// With its event, if all of it is said again.
+    /// With its event, if the whole thought is repeated.
     Thought(String, Option<RawObject>),
     Event(RawObject),
 }
 
 impl AttemptDiff {
-    /// `compares` if another attempt may come.
+    /// `compares` says whether another attempt is possible.
     pub(super) fn new(compares: bool) -> Self {
-        Self::with_limit(compares, KEPT)
+        Self::with_limit(compares, MOST_BYTES)
     }
 
     pub(super) fn with_limit(compares: bool, limit: usize) -> Self {
@@ -66,7 +67,7 @@ impl AttemptDiff {
             thought_events: Vec::new(),
             events: Vec::new(),
             event_bytes: 0,
-            unmet: HashMap::new(),
+            unrepeated: HashMap::new(),
             hasher: RandomState::new(),
         }
     }
@@ -75,7 +76,7 @@ impl AttemptDiff {
         self.text.len() == 0 && self.thoughts.len() == 0 && self.events.is_empty()
     }
 
-    /// The length of all text that was sent and not taken back.
+    /// The length of the sent text, after resets.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
@@ -84,12 +85,12 @@ impl AttemptDiff {
         self.compares
     }
 
-    /// The text, when nothing more will be compared with it; `None` if it was too long to be kept.
+    /// Takes the text after the last comparison; `None` if it exceeded the limit.
     pub(super) fn take_text(&mut self) -> Option<String> {
         self.text.take()
     }
 
-    /// What was sent and not taken back; of a long one, the beginning.
+    /// The sent text after resets; only the beginning if it exceeds the limit.
     pub(super) fn text(&self) -> &str {
         self.text.as_str()
     }
@@ -111,7 +112,7 @@ impl AttemptDiff {
         }
     }
 
-    /// A copy, up to the limit.
+    /// Copies an event, up to the limit.
     fn keep(&mut self, raw: &RawObject) -> Option<RawObject> {
         let length = raw.get().len();
         let is_kept = self.event_bytes + length <= self.limit;
@@ -124,87 +125,89 @@ impl AttemptDiff {
             return;
         }
         let (kept, essence) = (self.keep(raw), self.essence(raw));
-        self.events.push(SentEvent { seq, raw: kept, essence, met: true });
+        self.events.push(SentEvent { seq, raw: kept, essence, is_repeated: true });
     }
 
-    /// What is kept of texts and their packets, in bytes.
+    /// Memory of the stored texts and of their packet marks, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.text.bytes() + self.thoughts.bytes()
     }
 
-    /// A new attempt begins: nothing is agreed upon yet.
+    /// Begins a new attempt, in which nothing is repeated yet.
     pub(super) fn rewind(&mut self) {
         self.text.rewind();
         self.thoughts.rewind();
-        self.forget_events_from(0);
+        self.mark_unrepeated_from(0);
     }
 
-    /// The attempt goes back to an earlier place of its text; events that it sent after it may come
-    /// again. The packet after which that is.
+    /// The attempt restarts at an earlier place of its text. It may repeat the events that it sent
+    /// after that place. Returns the first packet after the place.
     pub(super) fn rewind_to(&mut self, text_len: usize) -> Result<u64, Forgotten> {
         let next = self.text.rewind_to(text_len)?;
-        self.forget_events_from(self.events.partition_point(|event| event.seq <= next));
+        self.mark_unrepeated_from(self.events.partition_point(|event| event.seq <= next));
         Ok(next)
     }
 
-    /// Events from an index on are to be met again.
-    fn forget_events_from(&mut self, first: usize) {
+    /// Marks the events from this index on as not repeated.
+    fn mark_unrepeated_from(&mut self, first: usize) {
         for (index, event) in self.events.iter_mut().enumerate().skip(first).rev() {
-            event.met = false;
-            self.unmet.entry(event.essence).or_default().push(index);
+            event.is_repeated = false;
+            self.unrepeated.entry(event.essence).or_default().push(index);
         }
     }
 
-    /// The attempt has not said again all the text that was sent.
+    /// Whether the attempt has not repeated all of the sent text.
     pub(super) fn is_behind(&self) -> bool {
         self.text.is_behind()
     }
 
-    pub(super) fn meet_text(&mut self, text: String) -> Met {
-        self.text.meet(text)
+    pub(super) fn compare_text(&mut self, text: String) -> Comparison {
+        self.text.compare(text)
     }
 
-    pub(super) fn meet_thought(&mut self, thought: String) -> Met {
-        self.thoughts.meet(thought)
+    pub(super) fn compare_thought(&mut self, thought: String) -> Comparison {
+        self.thoughts.compare(thought)
     }
 
-    /// True if an equal event was sent by an earlier attempt; it is then not repeated.
-    pub(super) fn meet_event(&mut self, raw: &RawObject) -> bool {
-        if self.unmet.is_empty() {
+    /// Returns true if an earlier attempt sent an equal event. Then the event is not sent again.
+    pub(super) fn compare_event(&mut self, raw: &RawObject) -> bool {
+        if self.unrepeated.is_empty() {
             return false;
         }
         let wanted = self.essence(raw);
-        let Some(candidates) = self.unmet.get_mut(&wanted) else { return false };
-        // A reset may have taken some of them away.
+        let Some(candidates) = self.unrepeated.get_mut(&wanted) else { return false };
+        // A reset may have removed some candidates.
         let known = std::iter::from_fn(|| candidates.pop());
         let known = known.into_iter().find(|index| {
-            self.events.get(*index).is_some_and(|event| !event.met && event.essence == wanted)
+            self.events
+                .get(*index)
+                .is_some_and(|event| !event.is_repeated && event.essence == wanted)
         });
         if candidates.is_empty() {
-            self.unmet.remove(&wanted);
+            self.unrepeated.remove(&wanted);
         }
         let event = known.and_then(|index| self.events.get_mut(index));
-        event.map(|event| event.met = true).is_some()
+        event.map(|event| event.is_repeated = true).is_some()
     }
 
-    /// The first packet whose text is not agreed upon.
+    /// The first packet whose text the attempt has not repeated.
     pub(super) fn first_different(&self) -> u64 {
         self.text.first_different()
     }
 
-    /// The same of thoughts as well. Those that the attempt leaves out are no difference by
-    /// themselves: whoever goes on from a text does not think again.
+    /// The first packet whose text or thoughts the attempt has not repeated. Missing thoughts alone
+    /// are no difference, because an agent that continues a text does not think again.
     pub(super) fn first_different_thought(&self) -> u64 {
         self.text.first_different().min(self.thoughts.first_different())
     }
 
-    /// The last packet before another that is agreed upon as a whole.
+    /// The last packet before `before` that the attempt has repeated completely.
     pub(super) fn last_agreed(&self, before: u64) -> u64 {
         self.text.last_agreed(before).max(self.thoughts.last_agreed(before))
     }
 
-    /// Cuts everything after a packet, and hands back what of it is agreed upon, in its order.
-    /// `calls` are events of tool calls that are agreed upon.
+    /// Removes everything after a packet, and returns the repeated part of it in order. `calls` are
+    /// the repeated events of tool calls.
     pub(super) fn cut(
         &mut self,
         after_seq: u64,
@@ -219,11 +222,11 @@ impl AttemptDiff {
                 (_, piece) => again.push(piece),
             }
         }
-        let held = self.text.take_held();
+        let pending = self.text.take_pending();
         match again.last_mut() {
-            Some(Again::Text(text)) => text.push_str(&held),
-            _ if held.is_empty() => {}
-            _ => again.push(Again::Text(held)),
+            Some(Again::Text(text)) => text.push_str(&pending),
+            _ if pending.is_empty() => {}
+            _ => again.push(Again::Text(pending)),
         }
         self.reset(after_seq);
         Ok(again)
@@ -244,14 +247,14 @@ impl AttemptDiff {
         let thought = |seq, text| Again::Thought(text, event(seq).filter(|_| seq < cut_off));
         pieces_of(&self.thoughts, after_seq, thought, &mut pieces)?;
         let first = self.events.partition_point(|event| event.seq <= after_seq);
-        for event in self.events.iter().skip(first).filter(|event| event.met) {
+        for event in self.events.iter().skip(first).filter(|event| event.is_repeated) {
             pieces.push((event.seq, Again::Event(event.raw.clone().ok_or(Forgotten)?)));
         }
         pieces.extend(calls.into_iter().map(|(seq, event)| (seq, Again::Event(event))));
         Ok(pieces)
     }
 
-    /// Forgets everything after a packet.
+    /// Removes everything after a packet.
     pub(super) fn reset(&mut self, after_seq: u64) {
         self.text.reset(after_seq);
         self.thoughts.reset(after_seq);
@@ -262,7 +265,7 @@ impl AttemptDiff {
         self.event_bytes = kept.map(|raw| raw.get().len()).sum();
     }
 
-    /// Ids and times differ between attempts; type and data are what an event says.
+    /// A hash of an event's type and data. Ids and times differ between attempts.
     fn essence(&self, raw: &RawObject) -> u64 {
         let event = Event::of(raw);
         let mut hasher = self.hasher.build_hasher();
@@ -277,7 +280,7 @@ impl AttemptDiff {
     }
 }
 
-/// The agreed pieces of a text after a packet, packet by packet.
+/// The repeated pieces of a text after a packet, packet by packet.
 fn pieces_of(
     text: &TextDiff,
     after_seq: u64,
@@ -294,7 +297,7 @@ fn pieces_of(
     Ok(())
 }
 
-/// Equal values have equal hashes, whatever the order of their members.
+/// Hashes a value so that the order of its members does not matter.
 fn hash_value(value: &Value, hasher: &mut impl Hasher) {
     std::mem::discriminant(value).hash(hasher);
     match value {
@@ -331,7 +334,7 @@ mod tests {
         diff
     }
 
-    /// What a reset takes back to, and which text follows it.
+    /// The packet to which a reset goes back, and the text that follows it.
     fn cut(diff: &mut AttemptDiff) -> (u64, String) {
         let after = diff.last_agreed(diff.first_different());
         let again = diff.cut(after, Vec::new()).unwrap();
@@ -342,23 +345,23 @@ mod tests {
         (after, text.collect())
     }
 
-    fn new(met: Met) -> Option<String> {
-        if let Met::New(text) = met { Some(text) } else { None }
+    fn new(met: Comparison) -> Option<String> {
+        if let Comparison::New(text) = met { Some(text) } else { None }
     }
 
     #[test]
     fn the_equal_part_is_swallowed_whatever_the_chunks() {
         let mut diff = sent(&["Hel", "lo wor"]);
-        assert!(matches!(diff.meet_text("H".into()), Met::Equal));
-        assert!(matches!(diff.meet_text("ello ".into()), Met::Equal));
-        assert_eq!(new(diff.meet_text("world".into())).as_deref(), Some("ld"));
+        assert!(matches!(diff.compare_text("H".into()), Comparison::Equal));
+        assert!(matches!(diff.compare_text("ello ".into()), Comparison::Equal));
+        assert_eq!(new(diff.compare_text("world".into())).as_deref(), Some("ld"));
         assert!(!diff.is_behind());
     }
 
     #[test]
     fn a_difference_cuts_back_to_the_last_packet_that_agrees() {
         let mut diff = sent(&["Hel", "lo wor", "ld"]);
-        let Met::Different(rest) = diff.meet_text("Hello moon".into()) else { panic!() };
+        let Comparison::Different(rest) = diff.compare_text("Hello moon".into()) else { panic!() };
         assert_eq!(rest, "moon");
         let (after, text) = cut(&mut diff);
         assert_eq!((after, diff.text(), text.as_str()), (1, "Hel", "lo "));
@@ -367,14 +370,16 @@ mod tests {
     #[test]
     fn a_difference_in_the_first_packet_cuts_everything() {
         let mut diff = sent(&["Hello"]);
-        assert!(matches!(diff.meet_text("Help".into()), Met::Different(rest) if rest == "p"));
+        assert!(
+            matches!(diff.compare_text("Help".into()), Comparison::Different(rest) if rest == "p")
+        );
         assert_eq!(cut(&mut diff), (0, "Hel".to_owned()));
     }
 
     #[test]
     fn an_attempt_that_ends_early_is_behind() {
         let mut diff = sent(&["Hello"]);
-        assert!(matches!(diff.meet_text("Hell".into()), Met::Equal));
+        assert!(matches!(diff.compare_text("Hell".into()), Comparison::Equal));
         assert!(diff.is_behind());
     }
 
@@ -389,16 +394,18 @@ mod tests {
         diff.sent_text(3, "Hello the");
         diff.sent_event(4, &event("broken"));
         diff.rewind_to(5).unwrap();
-        assert!(matches!(diff.meet_text("Hello".into()), Met::Equal));
-        assert!(!diff.meet_event(&event("kept")), "it stood before that place");
-        assert!(diff.meet_event(&event("broken")), "this one is said again");
-        assert_eq!(new(diff.meet_text(" there".into())).as_deref(), Some("re"));
+        assert!(matches!(diff.compare_text("Hello".into()), Comparison::Equal));
+        assert!(!diff.compare_event(&event("kept")), "it stood before that place");
+        assert!(diff.compare_event(&event("broken")), "this one is said again");
+        assert_eq!(new(diff.compare_text(" there".into())).as_deref(), Some("re"));
     }
 
     #[test]
     fn characters_are_never_split() {
         let mut diff = sent(&["naïve"]);
-        assert!(matches!(diff.meet_text("naî".into()), Met::Different(rest) if rest == "î"));
+        assert!(
+            matches!(diff.compare_text("naî".into()), Comparison::Different(rest) if rest == "î")
+        );
     }
 
     #[test]
@@ -409,8 +416,8 @@ mod tests {
         let mut diff = AttemptDiff::new(true);
         diff.sent_event(1, &event("1"));
         diff.rewind();
-        assert!(diff.meet_event(&event("2")), "ids do not count");
-        assert!(!diff.meet_event(&event("3")), "but each was sent once");
+        assert!(diff.compare_event(&event("2")), "ids do not count");
+        assert!(!diff.compare_event(&event("3")), "but each was sent once");
     }
 
     #[test]
@@ -421,9 +428,9 @@ mod tests {
         let mut diff = AttemptDiff::new(true);
         (1..).zip(&events).for_each(|(seq, event)| diff.sent_event(seq, event));
         diff.rewind();
-        assert!(diff.unmet.values().all(|candidates| candidates.len() == 1));
-        assert!(events.iter().rev().all(|event| diff.meet_event(event)));
-        assert!(!diff.meet_event(&event(7)), "each was sent once");
+        assert!(diff.unrepeated.values().all(|candidates| candidates.len() == 1));
+        assert!(events.iter().rev().all(|event| diff.compare_event(event)));
+        assert!(!diff.compare_event(&event(7)), "each was sent once");
     }
 
     #[test]
@@ -436,8 +443,7 @@ mod tests {
         assert_eq!((diff.bytes(), diff.take_text()), (0, None));
     }
 
-    /// A viewer of two attempts, the second of which may say anything: what the viewer holds in the
-    /// end.
+    /// What a viewer of two attempts has in the end. The second attempt may write anything.
     fn viewed(limit: usize, first: &[String], second: &[String]) -> String {
         let mut diff = AttemptDiff::with_limit(true, limit);
         let mut packets: Vec<(u64, String)> = Vec::new();
@@ -452,13 +458,13 @@ mod tests {
         let mut pieces: Vec<Option<&String>> = second.iter().map(Some).collect();
         pieces.push(None);
         for piece in pieces {
-            let rest = match piece.map(|piece| diff.meet_text(piece.to_owned())) {
-                Some(Met::Equal) => continue,
-                Some(Met::New(rest)) => {
+            let rest = match piece.map(|piece| diff.compare_text(piece.to_owned())) {
+                Some(Comparison::Equal) => continue,
+                Some(Comparison::New(rest)) => {
                     say(&mut diff, &mut packets, rest);
                     continue;
                 }
-                Some(Met::Different(rest)) => rest,
+                Some(Comparison::Different(rest)) => rest,
                 None if diff.is_behind() => String::new(),
                 None => continue,
             };
@@ -479,7 +485,7 @@ mod tests {
             repeats in proptest::bool::ANY,
             cut in 0_usize..9,
         ) {
-            // Half of the time the second attempt begins as the first did, in other chunks.
+            // Half of the time the second attempt begins like the first, in other chunks.
             let second = if repeats {
                 let whole: Vec<char> = first.concat().chars().collect();
                 let again = whole.chunks(3).map(String::from_iter).take(cut);

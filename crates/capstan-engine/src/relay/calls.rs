@@ -1,5 +1,5 @@
-//! What the agent says of its calls: on record before a further one is made, counted, and in spans
-//! of their own.
+//! The agent's upstream calls: recorded before a further call is made, counted, and traced in
+//! spans.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use super::{Relay, ledger};
 use crate::events::Happened;
 use crate::traces;
 
-/// The spans of a route's calls that go on.
+/// The spans of a route's open calls.
 #[derive(Default)]
 pub(super) struct OpenCalls(Vec<(Arc<str>, Span)>);
 
 impl OpenCalls {
-    /// Their attempt is over, and so are they.
+    /// Ends the spans together with the attempt.
     pub(super) fn end(&mut self) {
         self.0.clear();
     }
 }
 
 impl Relay {
-    /// Who wants a receipt makes the call only when it is written down: a crash must not make room
-    /// for one more.
+    /// Records a call. An agent that asks for a receipt makes the call only after it is stored, so
+    /// that a crash does not allow an additional call.
     pub(super) async fn call_began(
         &mut self,
         call: &CallBegan,
@@ -63,7 +63,7 @@ impl Relay {
         }
     }
 
-    /// Tokens of the present attempt's answer, if anybody counts them.
+    /// The output tokens of the present attempt, if they are counted.
     fn output_tokens(&self) -> Option<u64> {
         self.packets.summary().attempt_usage()?.get("output_tokens").and_then(Value::as_u64)
     }

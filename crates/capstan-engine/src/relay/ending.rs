@@ -1,4 +1,4 @@
-//! How a run ends, waits, or goes on with the next attempt: the transitions of its record.
+//! The transitions of a run's record: it ends, waits, or begins its next attempt.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -25,19 +25,19 @@ use crate::faults::journal_fault;
 use crate::traces;
 use crate::wall_clock::later;
 
-/// Why a run ends.
+/// The reason why a run ends.
 #[derive(Debug, Clone)]
 pub(crate) enum Ending {
     /// The answer is complete.
     Completed,
-    /// Somebody stopped it.
+    /// A client stopped it.
     Cancelled,
-    /// It failed and cannot be tried again.
+    /// It failed, and no attempt may follow.
     Failed(Fault),
 }
 
 impl Ending {
-    /// The fault that it tells, as it tells it.
+    /// The fault of this ending, with severity FATAL.
     fn fault(&self) -> Option<Fault> {
         match self {
             Self::Completed | Self::Cancelled => None,
@@ -54,7 +54,7 @@ impl Ending {
         }
     }
 
-    /// Why work elsewhere has to end; a complete answer leaves none.
+    /// The reason for which remote work has to end. After a complete answer there is none.
     fn cancel_reason(&self) -> Option<CancelReason> {
         match self {
             Self::Completed => None,
@@ -68,7 +68,7 @@ impl Ending {
 }
 
 impl Relay {
-    /// Writes the end and the turn, together.
+    /// Writes the end of the run and the session's turn in one transition.
     pub(super) async fn finish(&mut self, ending: Ending) -> Result<(), JournalError> {
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
@@ -89,14 +89,14 @@ impl Relay {
         Ok(())
     }
 
-    /// Tells what outlives the attempt why it is over.
+    /// Tells remote work of the attempt why it has to end.
     fn cancel(&mut self, reason: CancelReason) {
         if let Some(canceller) = self.canceller.take() {
             canceller.cancel(reason);
         }
     }
 
-    /// What the session remembers of this run.
+    /// Builds the session's turn.
     async fn remembered(&mut self, is_partial: bool) -> Result<StoredTurn, JournalError> {
         let last = last_messages(&self.engine, &self.run, &self.ask).await?;
         let said = self.packets.take_messages().await?;
@@ -105,14 +105,14 @@ impl Relay {
             asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()).collect();
         let closed_at = self.run.closed_at.unwrap_or(self.run.updated_at);
         let turn = || {
-            let mut said = said_of(&self.ask, &last, &said, is_partial);
-            said.interrupts = interrupts;
-            said.into_turn(self.run.stream_id, closed_at)
+            let mut record = turn_record(&self.ask, &last, &said, is_partial);
+            record.interrupts = interrupts;
+            record.into_turn(self.run.stream_id, closed_at)
         };
         Ok(cpu_offload::run(self.room.load.held(), turn))
     }
 
-    /// Rule 1: the gateway tries again by itself; viewers see a warning.
+    /// Rule 1: the relay makes another attempt itself. Viewers see a WARNING.
     pub(super) async fn retry(
         &mut self,
         fault: Fault,
@@ -142,8 +142,8 @@ impl Relay {
         Ok(is_done)
     }
 
-    /// Rule 2: the run waits for its client to come back. If too many of its tenant's wait already,
-    /// rule 3: it ends.
+    /// Rule 2: the run waits for its client. If too many runs of the tenant wait already, rule 3
+    /// applies: the run ends.
     pub(super) async fn suspend(
         &mut self,
         fault: Fault,
@@ -153,8 +153,8 @@ impl Relay {
         self.wait_for_client(fault, wait, CancelReason::Retried, &quota).await
     }
 
-    /// The server goes down, so the run waits for the next one. What ran may wait, however many
-    /// wait already.
+    /// The server shuts down, so the run waits for the next process. Here the limit on waiting runs
+    /// does not apply.
     pub(super) async fn hand_over(
         &mut self,
         fault: Fault,
@@ -174,10 +174,11 @@ impl Relay {
         let before = (self.run.clone(), self.packets.seq(), self.packets.bytes());
         let from = (self.run.state, self.run.attempt);
         let now = self.engine.stamp(&self.run);
-        ledger::ends(&mut self.run, &self.packets, now, Some(&told_to_wait(&fault)));
+        ledger::ends(&mut self.run, &self.packets, now, Some(&waiting_fault(&fault)));
         let ready = write_wait(&self.engine, &mut self.packets, &mut self.run, &fault, wait);
         let frames = self.packets.take_frames();
-        // Before it can be armed again, which goes on with this span.
+        // Keep the span before the transition: right after it, a request may start the next
+        // attempt, which continues this span.
         self.engine.traces.keep(self.run.stream_id, &self.trace);
         match self.engine.journal.suspend(from, self.run.clone(), frames, quota).await {
             Ok(true) => {
@@ -204,7 +205,7 @@ fn write_end(engine: &Engine, packets: &mut PacketWriter, run: &mut Run, ending:
         let fatal = fault.clone().with_severity(ErrorSeverity::Fatal);
         packets.write(Payload::Error(fatal.to_stream_error(engine.settings.exposure).into()));
     }
-    // A run that was healed has no fault.
+    // A run that recovered from a failed attempt has no fault.
     run.fault =
         if let Ending::Failed(fault) = ending { Some(fault.code().to_owned()) } else { None };
     if matches!(ending, Ending::Completed) && !packets.asked().is_empty() {
@@ -222,11 +223,12 @@ fn write_end(engine: &Engine, packets: &mut PacketWriter, run: &mut Run, ending:
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
 }
 
-fn told_to_wait(fault: &Fault) -> Fault {
+/// The fault as viewers of a waiting run see it.
+fn waiting_fault(fault: &Fault) -> Fault {
     fault.clone().with_severity(ErrorSeverity::Transient)
 }
 
-/// The run waits; from when on it may go on.
+/// Writes that the run waits. Returns the time at which it may go on.
 fn write_wait(
     engine: &Engine,
     packets: &mut PacketWriter,
@@ -234,21 +236,20 @@ fn write_wait(
     fault: &Fault,
     wait: Duration,
 ) -> Instant {
-    let told = told_to_wait(fault).with_retry_after(wait.as_secs_f64());
-    packets.write(Payload::Error(told.to_stream_error(engine.settings.exposure).into()));
+    let fault_sent = waiting_fault(fault).with_retry_after(wait.as_secs_f64());
+    packets.write(Payload::Error(fault_sent.to_stream_error(engine.settings.exposure).into()));
     run.state = RunState::Waiting;
     run.fault = Some(fault.code().to_owned());
     run.usage = packets.summary().usage();
-    // Both from one look at the clock: what lies between them is the wait, whatever the clock says
-    // later.
+    // Read the clock once for both, so that their difference is exactly the wait.
     run.updated_at = engine.stamp(run);
     run.not_before = Some(later(run.updated_at, wait));
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
     Instant::now() + wait
 }
 
-/// Ends a run that nobody is at work on: one that waits, was stopped, or has waited for too long.
-/// Whoever is first wins.
+/// Ends a run without a relay: it waits, was stopped, or has waited too long. If another process
+/// ends it at the same time, the first one wins.
 pub(crate) async fn close_waiting(engine: &Engine, run: &Run, ending: Ending) -> Result<(), Fault> {
     let turn = turn_so_far(engine, run).await.map_err(journal_fault)?;
     close(engine, run, ending, turn).await
@@ -263,8 +264,8 @@ async fn close(
     let from = (run.state, run.attempt);
     let mut run = run.clone();
     let mut packets = PacketWriter::after_last(engine, &run).await;
-    ledger::recall_speech(engine, &mut run).await;
-    // Whoever was at work on it was last heard of then.
+    ledger::recover_first_packet(engine, &mut run).await;
+    // The time of the last packet is the last sign of the relay, so the attempt ended then.
     ledger::ends(&mut run, &packets, packets.latest(), ending.fault().as_ref());
     run.viewers = engine.live.close(run.stream_id);
     write_end(engine, &mut packets, &mut run, &ending);
@@ -280,7 +281,7 @@ async fn close(
     Ok(())
 }
 
-/// Ends what the run's agent has started elsewhere. Only a drain waits for it.
+/// Ends the remote work of the run's agent. Only a shutdown waits for it.
 fn end_elsewhere(engine: &Engine, run: &Run, ending: &Ending) {
     let Some(reason) = ending.cancel_reason() else { return };
     let (Some(far_id), Some(agent)) = (run.far_id.clone(), engine.agent(&run.agent).cloned())
@@ -301,14 +302,14 @@ fn end_elsewhere(engine: &Engine, run: &Run, ending: &Ending) {
     });
 }
 
-/// A run whose relay gave up. Its turn is left out if it is what cannot be told.
+/// Ends a run whose relay has failed. Leaves the turn out if building it panics.
 pub(super) async fn close_abandoned(
     engine: &Engine,
     stream: Uuid,
     fault: Fault,
 ) -> Result<(), Fault> {
     let mut failed = Ok(());
-    // What the relay was writing may reach the journal after the first look.
+    // A write that the relay began may reach the journal after the first read.
     for _ in 0..3 {
         let Some(run) = engine.journal.store().run(stream).await.map_err(journal_fault)? else {
             return Ok(());
@@ -326,7 +327,7 @@ pub(super) async fn close_abandoned(
     failed
 }
 
-/// A run whose process died: it waits for its client, or ends if no attempt is left.
+/// Handles a run whose process has died: it waits for its client, or ends if no attempts are left.
 pub(crate) async fn interrupt(engine: &Engine, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::RunInterrupted);
     engine.emit(run, Happened::AttemptFailed { fault: fault.clone() });
@@ -336,8 +337,8 @@ pub(crate) async fn interrupt(engine: &Engine, run: &Run) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let (mut run, mut packets) = (run.clone(), PacketWriter::after_last(engine, run).await);
     let wait = engine.wait_after(&fault, run.attempt);
-    ledger::recall_speech(engine, &mut run).await;
-    ledger::ends(&mut run, &packets, packets.latest(), Some(&told_to_wait(&fault)));
+    ledger::recover_first_packet(engine, &mut run).await;
+    ledger::ends(&mut run, &packets, packets.latest(), Some(&waiting_fault(&fault)));
     let ready = write_wait(engine, &mut packets, &mut run, &fault, wait);
     let frames: Vec<Frame> = packets.take_frames();
     if engine.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
@@ -347,21 +348,22 @@ pub(crate) async fn interrupt(engine: &Engine, run: &Run) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A run whose last packets may be missing is never continued: it is closed beyond the gap.
+/// Ends a run whose last packets may be missing. It never goes on. Its CLOSE leaves a gap in the
+/// numbers.
 pub(crate) async fn lose(engine: &Engine, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::StreamLost);
     engine.emit(run, Happened::AttemptFailed { fault: fault.clone() });
     let last_seq = run.last_seq + LOST_TAIL_GAP - 1;
     let mut beyond = run.clone();
-    ledger::recall_speech(engine, &mut beyond).await;
+    ledger::recover_first_packet(engine, &mut beyond).await;
     beyond.last_seq = last_seq;
     let at = PacketWriter::after_last(engine, run).await.latest();
     ledger::ends_after(&mut beyond, run.last_seq, at, Some((&fault, last_seq + 1)));
     close_waiting(engine, &beyond, Ending::Failed(fault)).await
 }
 
-/// What a reader is told of a run of which nothing can be read after a packet: that it is lost, for
-/// good. It is written nowhere, and stands beyond everything that was.
+/// The final packets for a reader when nothing can be read after a packet: the stream is lost. They
+/// are not stored, and their numbers are beyond all others.
 pub fn last_words_of_lost(engine: &Engine, run: &Run, after: u64) -> Vec<Frame> {
     let last_seq = run.last_seq.max(after).saturating_add(LOST_TAIL_GAP - 1);
     let mut beyond = Run { last_seq, ..run.clone() };
@@ -375,7 +377,7 @@ pub fn last_words_of_lost(engine: &Engine, run: &Run, after: u64) -> Vec<Frame> 
     packets.take_frames()
 }
 
-/// The turn of a run that nobody is at work on, with what its viewers have seen.
+/// Builds the turn of a run without a relay from the packets that viewers have seen.
 async fn turn_so_far(engine: &Engine, run: &Run) -> Result<Option<StoredTurn>, JournalError> {
     let body = match engine.journal.store().body(run.stream_id).await {
         Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
@@ -384,9 +386,9 @@ async fn turn_so_far(engine: &Engine, run: &Run) -> Result<Option<StoredTurn>, J
     let Some(body) = body else { return Ok(None) };
     let Ok(ask) = engine.asked(run, &body) else { return Ok(None) };
     let mut packets = PacketWriter::new(engine, run);
-    // Resets among its packets count.
+    // Replay applies the resets among the packets.
     let so_far = match packets.compare().await {
-        // A run that is lost is closed all the same, with what can be read of it.
+        // A lost run is closed with the packets that can still be read.
         Err(error) if error.kind() == ErrorKind::Corrupt => packets.messages_so_far(),
         compared => {
             compared?;
@@ -394,14 +396,14 @@ async fn turn_so_far(engine: &Engine, run: &Run) -> Result<Option<StoredTurn>, J
         }
     };
     let last = last_messages(engine, run, &ask).await?;
-    let said = said_of(&ask, &last, &so_far, true);
-    Ok(Some(said.into_turn(run.stream_id, engine.stamp(run))))
+    let record = turn_record(&ask, &last, &so_far, true);
+    Ok(Some(record.into_turn(run.stream_id, engine.stamp(run))))
 }
 
-/// Turns that ended while the run was at work are few, and one is enough.
+/// Few turns end while a run is at work, and only the last one is needed.
 const LAST_TURNS: usize = 4 * 1024 * 1024;
 
-/// What the session's last turn said; only who answers a question may repeat it.
+/// The messages of the session's last turn. Only a request with answers may repeat them.
 async fn last_messages(
     engine: &Engine,
     run: &Run,
@@ -426,8 +428,13 @@ async fn last_messages(
         .unwrap_or_default())
 }
 
-/// What the session remembers of a run that ends: what the request added to it, and what was said.
-fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bool) -> TurnRecord {
+/// Builds the turn: the messages that the request adds, and the agent's messages.
+fn turn_record(
+    ask: &Ask,
+    last: &[ChatMessage],
+    said: &[ChatMessage],
+    is_partial: bool,
+) -> TurnRecord {
     TurnRecord::new(conversation::added(ask, last).into_iter().chain(said), is_partial)
         .after(ask.previous)
 }
@@ -444,7 +451,7 @@ mod tests {
     use super::*;
     use crate::events::{RunEvent, RunObserver};
 
-    /// The codes of faults that observers heard of.
+    /// The fault codes that an observer received.
     #[derive(Default)]
     struct Faults(Mutex<Vec<String>>);
 

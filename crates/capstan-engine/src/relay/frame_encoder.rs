@@ -1,4 +1,5 @@
-//! The frames of one stream: gives each packet the next seq and a time, and encodes it once.
+//! Encodes the packets of one stream: gives each one the next `seq` and a time, and encodes it
+//! once.
 
 use bytes::Bytes;
 use capstan_journal::{Frame, Run};
@@ -7,21 +8,21 @@ use uuid::Uuid;
 
 use crate::Engine;
 
-/// Encodes packets into frames, until they are taken to the journal.
+/// Encodes packets into frames, and buffers them until the relay commits them.
 pub(super) struct FrameEncoder {
     engine: Engine,
     stream_id: Uuid,
     seq: u64,
     bytes: u64,
-    /// The time of the last packet. The next one's is no earlier, whoever sets the clock.
+    /// The time of the last packet. Times never decrease, even if the system clock is set back.
     latest: Timestamp,
-    /// Encoded and not yet taken: the frames one behind the other, and where each ends.
+    /// The buffered frames, one after the other, and the end of each.
     buffer: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl FrameEncoder {
-    /// Continues after the last packet on record.
+    /// Continues after the last packet in the run's record.
     pub(super) fn new(engine: &Engine, run: &Run) -> Self {
         Self {
             engine: engine.clone(),
@@ -34,7 +35,7 @@ impl FrameEncoder {
         }
     }
 
-    /// Stamps, encodes and queues a packet.
+    /// Gives a packet its number and time, and encodes it into the buffer.
     pub(super) fn write(&mut self, payload: Payload) {
         self.seq += 1;
         self.saw(self.engine.clock.now());
@@ -47,12 +48,12 @@ impl FrameEncoder {
         self.ends.push(self.buffer.len());
     }
 
-    /// A packet of this time is on record: no later one is earlier.
+    /// Learns the time of a stored packet. No later packet is earlier.
     pub(super) fn saw(&mut self, at: Timestamp) {
         self.latest = self.latest.max(at);
     }
 
-    /// Takes what was written since. One allocation for all of it: a frame is a slice.
+    /// Takes the buffered frames. They are slices of one allocation.
     pub(super) fn take_frames(&mut self) -> Vec<Frame> {
         let mut bytes = Bytes::copy_from_slice(&self.buffer);
         self.buffer.clear();
@@ -65,7 +66,7 @@ impl FrameEncoder {
         (first..).zip(self.ends.drain(..)).map(slice).collect()
     }
 
-    /// Takes back what was written after this packet and never reached the journal.
+    /// Removes the packets after this one, which never reached the journal.
     pub(super) fn take_back(&mut self, seq: u64, bytes: u64) {
         (self.seq, self.bytes) = (seq, bytes);
         self.buffer.clear();

@@ -1,24 +1,24 @@
-//! Where the text of each packet ends: two bytes for most packets, since a run may have millions of
-//! them.
+//! Stores where the text of each packet ends. A run may have millions of packets, so most of them
+//! take two bytes.
 
 /// A packet with text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Mark {
     pub(super) seq: u64,
-    /// Where its text ends, counted from the start of the run's text.
+    /// The end of its text, as an offset into the run's text.
     pub(super) end: usize,
 }
 
-/// Every so many marks the place of one is noted, so that a search decodes no more than that.
+/// Every so many marks there is a checkpoint, so that a search decodes at most this many marks.
 const STRIDE: usize = 64;
 
-/// Marks in the order of their packets.
+/// The marks in packet order.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// For each mark how far it is from the one before: its seq, then its end.
+    /// The difference of each mark to the one before: its `seq`, then its `end`.
     steps: Vec<u8>,
-    /// Before every `STRIDE`th mark: the mark before it, and where its own step begins.
-    posts: Vec<(Mark, usize)>,
+    /// Before each `STRIDE`th mark: the mark before it, and the offset of its own entry in `steps`.
+    checkpoints: Vec<(Mark, usize)>,
     count: usize,
     last: Mark,
 }
@@ -26,7 +26,7 @@ pub(super) struct Marks {
 impl Marks {
     pub(super) fn push(&mut self, mark: Mark) {
         if self.count.is_multiple_of(STRIDE) {
-            self.posts.push((self.last, self.steps.len()));
+            self.checkpoints.push((self.last, self.steps.len()));
         }
         write(mark.seq.saturating_sub(self.last.seq), &mut self.steps);
         write(mark.end.saturating_sub(self.last.end) as u64, &mut self.steps);
@@ -37,20 +37,23 @@ impl Marks {
         self.count
     }
 
-    /// What they take.
+    /// Their size in memory.
     pub(super) fn bytes(&self) -> usize {
-        self.steps.len() + self.posts.len() * size_of::<(Mark, usize)>()
+        self.steps.len() + self.checkpoints.len() * size_of::<(Mark, usize)>()
     }
 
-    /// The last one for which a condition holds that holds for a beginning of them, and the one
-    /// after it.
+    /// Finds the last mark for which a condition holds, and the mark after it. The condition must
+    /// hold for all marks up to some mark, and for none after it.
     pub(super) fn around(&self, holds: impl Fn(&Mark) -> bool) -> Around {
-        let post =
-            self.posts.partition_point(|(before, _)| *before == Mark::default() || holds(before));
-        let post = post.saturating_sub(1);
-        let mut around = Around { index: post * STRIDE, ..Around::default() };
-        let Some((mut mark, mut at)) = self.posts.get(post).copied() else { return around };
-        around.before = (post > 0).then_some(mark);
+        let checkpoint = self
+            .checkpoints
+            .partition_point(|(before, _)| *before == Mark::default() || holds(before));
+        let checkpoint = checkpoint.saturating_sub(1);
+        let mut around = Around { index: checkpoint * STRIDE, ..Around::default() };
+        let Some((mut mark, mut at)) = self.checkpoints.get(checkpoint).copied() else {
+            return around;
+        };
+        around.before = (checkpoint > 0).then_some(mark);
         while let Some(next) = self.step(mark, &mut at) {
             if !holds(&next) {
                 around.after = Some(next);
@@ -61,20 +64,20 @@ impl Marks {
         around
     }
 
-    /// Forgets all after the first so many.
+    /// Keeps only the first `count` marks.
     pub(super) fn truncate(&mut self, count: usize) {
         if count >= self.count {
             return;
         }
-        self.posts.truncate(count.div_ceil(STRIDE).max(1));
-        let (mut mark, mut at) = self.posts.last().copied().unwrap_or_default();
-        for _ in 0..count - (self.posts.len() - 1) * STRIDE {
+        self.checkpoints.truncate(count.div_ceil(STRIDE).max(1));
+        let (mut mark, mut at) = self.checkpoints.last().copied().unwrap_or_default();
+        for _ in 0..count - (self.checkpoints.len() - 1) * STRIDE {
             mark = self.step(mark, &mut at).unwrap_or(mark);
         }
         self.steps.truncate(at);
         (self.count, self.last) = (count, mark);
         if count == 0 {
-            self.posts.clear();
+            self.checkpoints.clear();
         }
     }
 
@@ -89,16 +92,16 @@ impl Marks {
     }
 }
 
-/// The marks on both sides of a place.
+/// The marks before and after a position.
 #[derive(Debug, Default)]
 pub(super) struct Around {
     pub(super) before: Option<Mark>,
     pub(super) after: Option<Mark>,
-    /// How many there are before the place.
+    /// The number of marks before the position.
     pub(super) index: usize,
 }
 
-/// Seven bits a byte, the lowest first.
+/// Writes a variable-length integer: seven bits per byte, the lowest first.
 fn write(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

@@ -1,38 +1,38 @@
-//! The parts of an attempt's answer that only their provider understands, for the session.
+//! The native parts of an attempt's answer, which only their provider understands, for the session.
 //!
-//! They count only as far as the present attempt wrote them: the reasoning of an abandoned answer
-//! would not fit the one that replaced it. So they are noted as the agent writes them, before
-//! anything is compared with what earlier attempts sent.
+//! Only the present attempt's parts count, because the reasoning of an abandoned answer does not
+//! fit the one that replaced it. So they are recorded as the agent writes them, before the
+//! comparison with earlier attempts.
 
 use capstan_protocol::{Event, NATIVE, NativeEvent, NativePart, Part, PresentationEventType};
 use capstan_protocol::{RawObject, ThoughtTrace};
 
-/// Beyond this a session remembers no more of them.
+/// A session stores at most this much of them.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
-/// Native parts, each with its place in the answer.
+/// The native parts, each with its position in the answer.
 #[derive(Default)]
 pub(super) struct NativeLog {
     parts: Vec<Placed>,
-    /// The text of thoughts since the last part.
+    /// The text of the thoughts since the last part.
     thoughts: String,
     calls: usize,
     bytes: usize,
 }
 
-/// A part and what the attempt had said before it.
+/// A part with its position.
 #[derive(Debug)]
 pub(super) struct Placed {
-    /// Bytes of text.
+    /// Bytes of text before it.
     pub(super) at: usize,
-    /// Tool calls.
+    /// Tool calls before it.
     pub(super) calls: usize,
     pub(super) part: Part,
 }
 
 impl NativeLog {
-    /// Takes note of an event; `at` is how much text stood before it.
-    pub(super) fn note(&mut self, kind: &str, at: usize, payload: &RawObject) {
+    /// Records an event. `at` is the length of the text before it.
+    pub(super) fn record(&mut self, kind: &str, at: usize, payload: &RawObject) {
         match kind {
             "TOOL_CALL_START" => self.calls += 1,
             NATIVE => self.native(at, payload),
@@ -64,13 +64,13 @@ impl NativeLog {
         self.parts.push(Placed { at, calls: self.calls, part });
     }
 
-    /// The agent goes back to an earlier place of its text.
+    /// The agent restarts at an earlier position of its text.
     pub(super) fn rewind_to(&mut self, at: usize) {
         self.parts.retain(|placed| placed.at <= at);
         self.thoughts.clear();
     }
 
-    /// Memory that it takes, in bytes.
+    /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! The packets: turns an agent's outputs into packets that viewers have not seen yet.
+//! Turns an agent's outputs into packets. It leaves out what viewers have from an earlier attempt.
 
 mod calls;
 #[cfg(test)]
@@ -20,11 +20,11 @@ use super::frame_encoder::FrameEncoder;
 use super::native_log::NativeLog;
 use super::run_summary::RunSummary;
 use super::sent_log::SentLog;
+use super::text_diff::Comparison;
 use super::text_diff::Forgotten;
-use super::text_diff::Met;
 use crate::Engine;
 
-/// Writes one stream.
+/// Writes the packets of one stream.
 pub(super) struct PacketWriter {
     engine: Engine,
     frames: FrameEncoder,
@@ -35,10 +35,10 @@ pub(super) struct PacketWriter {
     attempt: Attempt,
 }
 
-/// What the viewers of a run can take.
+/// The abilities of a run's viewers.
 struct ViewerOptions {
     accepts_reset: bool,
-    /// Nobody sees anything of the run before its end, so that everything can be taken back.
+    /// Clients see nothing of the run before its end, so everything can be taken back.
     is_unseen: bool,
     supported: Option<Vec<String>>,
 }
@@ -59,35 +59,36 @@ impl ViewerOptions {
     }
 }
 
-/// What the present attempt has done so far.
+/// The progress of the present attempt.
 #[derive(Default)]
 struct Attempt {
-    /// What it asks. It is written with the end of the run, if the attempt succeeds.
+    /// Its interrupts. They are written with the end of the run if the attempt succeeds.
     asked: Vec<Interrupt>,
     /// Bytes of text that its agent wrote.
-    heard: usize,
-    /// What only its provider understands of it.
+    received: usize,
+    /// Its native parts.
     native: NativeLog,
-    /// Up to where its thoughts have a part that holds the rest of them.
+    /// The length of its thoughts up to the last native part.
     thoughts_done: usize,
-    /// Its thoughts since then, where they are not those that viewers have.
+    /// Its thoughts since then, if viewers have others at this place.
     own_thoughts: Option<String>,
-    /// Where in them a block was turned into text for a client without blocks, and its length.
-    turned: Vec<(usize, usize)>,
-    /// It went back within itself.
+    /// For each block that became text, because the client cannot show blocks: its position and
+    /// length.
+    as_markdown: Vec<(usize, usize)>,
+    /// Whether the agent restarted at an earlier position.
     is_rewound: bool,
-    /// Bytes that it repeated.
+    /// Bytes that it repeated and the relay left out.
     swallowed: u64,
-    /// Back to which packet it took the viewers.
+    /// The lowest packet to which it reset the viewers.
     reset_to: Option<u64>,
-    /// The time of the first packet that says something of its.
-    spoke_at: Option<Timestamp>,
+    /// The time of its first text or event.
+    first_at: Option<Timestamp>,
 }
 
 impl Attempt {
-    /// Bytes of text that viewers have of it.
+    /// Bytes of its text as viewers have it.
     fn place(&self) -> usize {
-        self.heard + self.turned.iter().map(|(_, len)| len).sum::<usize>()
+        self.received + self.as_markdown.iter().map(|(_, len)| len).sum::<usize>()
     }
 }
 
@@ -96,7 +97,7 @@ impl PacketWriter {
         Self {
             engine: engine.clone(),
             frames: FrameEncoder::new(engine, run),
-            // What has one attempt has nothing to compare, unless it goes back by itself.
+            // A run with one attempt compares nothing, unless its agent restarts by itself.
             sent: SentLog::new(run.max_attempts > 1),
             summary: RunSummary::new(run),
             viewers: ViewerOptions::of(run),
@@ -105,12 +106,12 @@ impl PacketWriter {
         }
     }
 
-    /// A writer that goes on after what another life wrote, whose last packet tells the time.
+    /// Creates a writer that continues a stream of another process. The last packet gives it the
+    /// time.
     pub(super) async fn after_last(engine: &Engine, run: &Run) -> Self {
         let mut packets = Self::new(engine, run);
         if let Some(before) = run.last_seq.checked_sub(1) {
-            // A place that is damaged, or the gap of a lost tail, tells nothing; the record is good
-            // enough then.
+            // If that packet is damaged or in the gap of a lost tail, the record's time has to do.
             let last =
                 engine.journal.store().read(run.stream_id, before, 1, 1).await.unwrap_or_default();
             if let Some(packet) = last.first().and_then(|f| sse::decode_packet(&f.bytes)) {
@@ -120,17 +121,17 @@ impl PacketWriter {
         packets
     }
 
-    /// Nothing was written or replayed by this writer yet.
+    /// Whether this writer has neither written nor replayed a packet.
     pub(super) fn is_fresh(&self) -> bool {
         self.sent.is_empty()
     }
 
-    /// Whether what comes can be compared with what was sent.
+    /// Whether sent packets are stored for comparison.
     pub(super) fn compares(&self) -> bool {
         self.sent.diff.compares()
     }
 
-    /// Makes ready for comparing, by reading what was sent so far. It must be in the journal.
+    /// Prepares for comparison: reads the sent packets from the journal. They must be committed.
     pub(super) async fn compare(&mut self) -> Result<(), JournalError> {
         self.sent = SentLog::new(true);
         self.replay().await?;
@@ -138,13 +139,13 @@ impl PacketWriter {
         Ok(())
     }
 
-    /// The answer as a viewer has it now, resets applied; of a very long one, the beginning.
+    /// The answer as viewers have it, after resets; only the beginning if it is very long.
     pub(super) fn text(&self) -> &str {
         self.sent.diff.text()
     }
 
-    /// What was said as messages, when nothing more will be said. A long one is read from the
-    /// journal; of one that no model could read again, the beginning is what a session remembers.
+    /// Takes the answer as messages, at the end of the run. A long answer is read from the journal.
+    /// If it exceeds what a model can read, the session stores only its beginning.
     pub(super) async fn take_messages(&mut self) -> Result<Vec<ChatMessage>, JournalError> {
         let text = match self.sent.diff.take_text() {
             Some(text) => text,
@@ -156,24 +157,24 @@ impl PacketWriter {
         Ok(self.sent.take_messages(&text, self.attempt.native.take()))
     }
 
-    /// What was said as far as it is at hand; of a very long answer, the beginning.
+    /// The answer as messages, from memory only; just the beginning if it is very long.
     pub(super) fn messages_so_far(&mut self) -> Vec<ChatMessage> {
         let text = self.sent.diff.text().to_owned();
         self.sent.take_messages(&text, self.attempt.native.take())
     }
 
-    /// What is remembered of what was said, in bytes.
+    /// Memory of the stored answer, in bytes.
     pub(super) fn remembered(&self) -> usize {
         self.sent.bytes() + self.attempt.native.bytes()
     }
 
-    /// What the run asks, if it ends now.
+    /// The interrupts of the run, if it ends now.
     pub(super) fn asked(&self) -> &[Interrupt] {
         &self.attempt.asked
     }
 
-    /// Writes what the run asks. Nobody may leave it out: without it the end of the run makes no
-    /// sense.
+    /// Writes the interrupts, even if the client does not list their type: without them the end of
+    /// the run makes no sense.
     pub(super) fn write_asked(&mut self) {
         let events: Vec<_> = self
             .attempt
@@ -184,7 +185,8 @@ impl PacketWriter {
         events.into_iter().for_each(|payload| self.write(Payload::Event(payload)));
     }
 
-    /// Its id on the wire says where it was asked, so that an answer finds it.
+    /// Records an interrupt. Its id on the wire begins with the stream, so that an answer finds the
+    /// run.
     fn ask(&mut self, interrupt: Interrupt) {
         let id = format!("{}:{}", self.frames.stream_id(), interrupt.id);
         let known_as = |call: String| self.sent.calls.known_as(&call).map_or(call, str::to_owned);
@@ -213,35 +215,34 @@ impl PacketWriter {
         self.frames.take_back(seq, bytes);
     }
 
-    /// The model, the usage and the reason, as the agent reports them.
+    /// The model, the usage and the finish reason that the agent reported.
     pub(super) fn summary(&self) -> &RunSummary {
         &self.summary
     }
 
-    /// The present attempt's tokens, as limits count them.
+    /// The tokens of the present attempt, as limits count them.
     pub(super) fn attempt_tokens(&self) -> u64 {
-        self.summary.attempt_tokens(self.attempt.heard)
+        self.summary.attempt_tokens(self.attempt.received)
     }
 
-    /// Whether a model could go on from the text.
+    /// Whether a model could continue the text.
     pub(super) fn can_continue(&self) -> bool {
         self.sent.can_continue()
     }
 
-    /// Bytes that the present attempt said again, of what viewers have.
+    /// Bytes that the present attempt repeated and viewers have.
     pub(super) fn swallowed(&self) -> u64 {
         self.attempt.swallowed
     }
 
-    /// Back to which packet the present attempt took the viewers, if it did.
+    /// The packet to which the present attempt reset the viewers, if it did.
     pub(super) fn reset_to(&self) -> Option<u64> {
         self.attempt.reset_to
     }
 
-    /// When the present attempt first said something, if it did. Warnings and errors are told of
-    /// it, not said by it.
-    pub(super) fn spoke_at(&self) -> Option<Timestamp> {
-        self.attempt.spoke_at
+    /// The time of the present attempt's first text or event. Errors and warnings do not count.
+    pub(super) fn first_at(&self) -> Option<Timestamp> {
+        self.attempt.first_at
     }
 
     /// The time of the last packet, or of the record if there is none.
@@ -249,7 +250,7 @@ impl PacketWriter {
         self.frames.latest()
     }
 
-    /// Reads what earlier attempts wrote, possibly in another process's life.
+    /// Reads the packets of earlier attempts, possibly of another process.
     pub(super) async fn replay(&mut self) -> Result<(), JournalError> {
         let (mut after, stream) = (0, self.frames.stream_id());
         loop {
@@ -265,24 +266,24 @@ impl PacketWriter {
         }
     }
 
-    /// From here on, what is taken is compared with what earlier attempts sent.
+    /// Begins an attempt. Its outputs are compared with the packets of earlier ones.
     pub(super) fn begin_attempt(&mut self, number: u32) {
         (self.number, self.attempt) = (number, Attempt::default());
         self.sent.begin_attempt();
         self.summary.begin_attempt();
     }
 
-    /// Takes one output of the agent's.
+    /// Takes an output of the agent.
     pub(super) fn take(&mut self, output: Output) -> Result<(), Fault> {
         match self.summary.take(output) {
             Some(Output::Delta(text)) => {
-                self.attempt.heard += text.len();
+                self.attempt.received += text.len();
                 self.delta(text)?;
             }
-            Some(Output::Again { keep }) => self.again(keep)?,
+            Some(Output::Again { keep }) => self.restart(keep)?,
             Some(Output::Event { kind, payload }) => {
                 let place = self.attempt.place();
-                self.attempt.native.note(&kind, place, &payload);
+                self.attempt.native.record(&kind, place, &payload);
                 self.event(&kind, payload)?;
             }
             Some(Output::Warning(error)) => self.write(Payload::Error(error)),
@@ -298,25 +299,25 @@ impl PacketWriter {
 
     fn delta(&mut self, text: String) -> Result<(), Fault> {
         let length = text.len();
-        match self.sent.diff.meet_text(text) {
-            Met::Equal => {
+        match self.sent.diff.compare_text(text) {
+            Comparison::Equal => {
                 self.attempt.swallowed += length as u64;
                 Ok(())
             }
-            Met::New(rest) => {
+            Comparison::New(rest) => {
                 self.attempt.swallowed += length.saturating_sub(rest.len()) as u64;
-                self.say(rest);
+                self.write_text(rest);
                 Ok(())
             }
-            Met::Different(rest) => self.diverge(Some(Again::Text(rest)), u64::MAX),
+            Comparison::Different(rest) => self.diverge(Some(Again::Text(rest)), u64::MAX),
         }
     }
 
-    /// The agent goes back within its attempt. Its places do not count blocks that became text,
-    /// ours do.
-    fn again(&mut self, keep: usize) -> Result<(), Fault> {
-        self.attempt.heard = keep.min(self.attempt.heard);
-        self.attempt.turned.retain(|(at, _)| *at <= keep);
+    /// The agent restarts at an earlier position. Its positions do not count blocks that became
+    /// text, but ours do.
+    fn restart(&mut self, keep: usize) -> Result<(), Fault> {
+        self.attempt.received = keep.min(self.attempt.received);
+        self.attempt.as_markdown.retain(|(at, _)| *at <= keep);
         self.attempt.native.rewind_to(self.attempt.place());
         let after = self.sent.diff.rewind_to(self.attempt.place()).map_err(diverged)?;
         self.sent.calls.rewind_after(after);
@@ -324,8 +325,8 @@ impl PacketWriter {
         Ok(())
     }
 
-    /// Moved here from the agent: encoding it is the first copy.
-    fn say(&mut self, text: String) {
+    /// Writes text. The string is moved from the agent, so encoding it is the first copy.
+    fn write_text(&mut self, text: String) {
         self.sent.diff.sent_text(self.seq() + 1, &text);
         self.write(Payload::Delta(text));
     }
@@ -340,7 +341,7 @@ impl PacketWriter {
                 return self.thought(payload);
             }
         }
-        if self.sent.diff.meet_event(&payload) {
+        if self.sent.diff.compare_event(&payload) {
             self.attempt.swallowed += payload.get().len() as u64;
             self.attempt.passed_part(kind, &self.sent.diff, &payload);
             return Ok(());
@@ -351,10 +352,10 @@ impl PacketWriter {
             self.show(payload);
             return Ok(());
         }
-        // A client that cannot show blocks can still read markdown.
+        // A client that cannot show blocks can still show markdown as text.
         let is_markdown = kind.eq_ignore_ascii_case(PresentationEventType::MarkdownBlock.as_str());
         if is_markdown && let EventView::Markdown(block) = Event::of(&payload).view() {
-            self.attempt.turned.push((self.attempt.heard, block.content.len()));
+            self.attempt.as_markdown.push((self.attempt.received, block.content.len()));
             self.delta(block.content)?;
         }
         Ok(())
@@ -365,30 +366,31 @@ impl PacketWriter {
         self.sent.sent_event(self.frames.seq(), &payload);
     }
 
-    /// Back to which packet viewers can be taken, if they can: nothing after `limit` stays, even if
-    /// it agrees.
+    /// The packet to which viewers can be reset, if they can. It is at most `limit`, even if later
+    /// packets agree.
     fn reset_place(&self, limit: u64, first_different: u64) -> Option<u64> {
         if !self.viewers.accepts_reset {
             return None;
         }
         let calls = &self.sent.calls;
         let agreed = self.sent.diff.last_agreed(first_different);
-        let agreed = agreed.max(calls.last_met_before(first_different));
+        let agreed = agreed.max(calls.last_repeated_before(first_different));
         let place = calls.outside(agreed.min(limit));
-        // A call that somebody may have acted upon cannot be taken back, nor made again.
+        // A client may have acted on a complete call, so the reset must not remove one.
         (place >= calls.last_whole() || self.viewers.is_unseen).then_some(place)
     }
 
-    /// A later attempt said something else: viewers drop what differs and get it anew, if they can.
+    /// A later attempt differs: viewers drop the different part and get it again, if they accept
+    /// resets.
     fn diverge(&mut self, rest: Option<Again>, limit: u64) -> Result<(), Fault> {
         let place = self.reset_place(limit, self.sent.diff.first_different());
         let place = place.ok_or_else(|| Fault::new(FaultKind::AttemptDiverged))?;
         self.go_back(place, rest)
     }
 
-    /// Takes viewers back to a packet, and tells again what agrees of what stood behind it.
+    /// Resets viewers to a packet, and repeats the removed packets that still agree.
     fn go_back(&mut self, after_seq: u64, rest: Option<Again>) -> Result<(), Fault> {
-        let calls = self.sent.calls.met_after(after_seq);
+        let calls = self.sent.calls.repeated_after(after_seq);
         let mut again = self.sent.diff.cut(after_seq, calls).map_err(diverged)?;
         match (again.last_mut(), rest) {
             (Some(Again::Text(text)), Some(Again::Text(rest))) => text.push_str(&rest),
@@ -405,15 +407,15 @@ impl PacketWriter {
         self.sent.reset(after_seq);
         for piece in again {
             match piece {
-                Again::Text(text) => self.say(text),
-                Again::Thought(text, event) => self.say_thought(&text, event),
+                Again::Text(text) => self.write_text(text),
+                Again::Thought(text, event) => self.write_thought(&text, event),
                 Again::Event(event) => self.show(event),
             }
         }
         Ok(())
     }
 
-    /// The agent is done; if it said less than an earlier attempt, that is a difference, too.
+    /// Ends an attempt. If it wrote less than an earlier attempt, that is a difference too.
     pub(super) fn end_attempt(&mut self) -> Result<(), Fault> {
         self.complete_calls(None)?;
         match self.sent.calls.first_missing() {
@@ -423,30 +425,30 @@ impl PacketWriter {
         }
     }
 
-    /// What CLOSE says: a word, or a report when there is more to tell.
+    /// The content of CLOSE: a reason, or a report if there is more data.
     pub(super) fn close(&self, reason: &str, agent: &str, calls: Option<u32>) -> Close {
         self.summary.close(reason, agent, self.number, calls)
     }
 
     /// Writes a packet.
     pub(super) fn write(&mut self, payload: Payload) {
-        let says_something = is_said(&payload);
+        let is_output = is_output(&payload);
         self.frames.write(payload);
-        if says_something {
-            self.attempt.spoke_at = self.attempt.spoke_at.or(Some(self.frames.latest()));
+        if is_output {
+            self.attempt.first_at = self.attempt.first_at.or(Some(self.frames.latest()));
         }
     }
 }
 
-/// Whether an agent says it. Errors and CLOSE are said of it.
-pub(super) fn is_said(payload: &Payload) -> bool {
+/// Whether a packet is an agent's output. ERROR and CLOSE are not.
+pub(super) fn is_output(payload: &Payload) -> bool {
     match payload {
         Payload::Delta(_) | Payload::Event(_) => true,
         Payload::Error(_) | Payload::Close(_) => false,
     }
 }
 
-/// It may say something else, and what it said before is not kept.
+/// The fault if a comparison needs text that is no longer in memory.
 fn diverged(_: Forgotten) -> Fault {
     Fault::new(FaultKind::AttemptDiverged)
 }

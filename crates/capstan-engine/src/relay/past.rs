@@ -1,5 +1,4 @@
-//! What a session has said before a run, as its agent is told: the turns that were closed before it
-//! began.
+//! Reads the history of a session for a run: the turns that were closed before the run began.
 
 use std::sync::Arc;
 
@@ -11,81 +10,82 @@ use crate::conversation::PastTurn;
 use crate::cpu_offload;
 use crate::limits::MemoryReservation;
 
-/// Bytes of a session's turns that are read at once.
+/// How many bytes of turns are read at once.
 const PAGE: usize = 1024 * 1024;
-/// How often they are there while a run is at work: as messages, and as what the agent makes of
+/// How many copies exist while a run is at work: the messages, and the agent's request made of
 /// them.
 const COPIES: usize = 2;
 
-/// Why a run cannot be told what it is about.
-pub(super) enum Untold {
-    /// It ends in this.
+/// Why a run's history cannot be read.
+pub(super) enum PastError {
+    /// The run ends with this fault.
     Fault(Fault),
-    /// The journal does not say.
+    /// The journal failed.
     Journal(JournalError),
 }
 
-impl From<Fault> for Untold {
+impl From<Fault> for PastError {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
 }
 
-impl From<JournalError> for Untold {
+impl From<JournalError> for PastError {
     fn from(error: JournalError) -> Self {
         Self::Journal(error)
     }
 }
 
-/// The turns before a run. Those that this process remembers are not read again, but for the last
-/// of them.
+/// Reads the turns before a run. Of the cached turns, only the last is read again.
 pub(super) async fn before(
     engine: &Engine,
     run: &Run,
     load: &mut MemoryReservation,
-) -> Result<Vec<Arc<PastTurn>>, Untold> {
+) -> Result<Vec<Arc<PastTurn>>, PastError> {
     if run.turns_before == 0 {
         return Ok(Vec::new());
     }
     let mut reader = Reader { engine, run, held: load.held(), load };
     let known = engine.histories.get(&run.tenant, &run.session).unwrap_or_default();
-    let mut turns = match reader.go_on(&known).await? {
+    let mut turns = match reader.extend(&known).await? {
         Some(turns) => turns,
-        None => reader.anew().await?,
+        None => reader.read_all().await?,
     };
-    // By their numbers: what clocks say may step.
+    // Compare numbers, not times: the system clock may have been set.
     turns.retain(|turn| turn.number <= run.turns_before);
     Ok(turns)
 }
 
-/// Reads turns page by page, each within what the tenant's requests may take.
+/// Reads turns page by page, within the tenant's memory limit.
 struct Reader<'a> {
     engine: &'a Engine,
     run: &'a Run,
     load: &'a mut MemoryReservation,
-    /// What the run took before.
+    /// The run's memory reservation before the read.
     held: usize,
 }
 
 impl Reader<'_> {
-    /// What is known and what came since; nothing if that is not what the store has.
+    /// Extends the cached turns by newer ones. Returns `None` if the cache does not match the
+    /// store.
     ///
-    /// Another process may have erased something, or all of it, and the session may have begun anew
-    /// under its old name. So the last turn that is known must still be there, and in all there
-    /// must be as many as the store counted before: it never changes a turn, nor puts one between
+    /// Another process may have erased turns, or the whole session, and a new session may have the
+    /// same name. So the last cached turn must still exist, and the count must match the store's
+    /// count from before the read. That is enough, because the store never changes a turn or
+    /// inserts one.
     /// others.
-    async fn go_on(
+    async fn extend(
         &mut self,
         known: &[Arc<PastTurn>],
-    ) -> Result<Option<Vec<Arc<PastTurn>>>, Untold> {
+    ) -> Result<Option<Vec<Arc<PastTurn>>>, PastError> {
         let Some((last, before)) = known.split_last() else { return Ok(None) };
         let (since, count) = (self.engine.histories.erasures(), self.count().await?);
         let bytes: usize = before.iter().map(|turn| turn.bytes).sum();
         self.load.grow(bytes.saturating_mul(COPIES), &self.engine.settings.limits)?;
         let mut turns = before.to_vec();
         self.read(&mut turns, last.number).await?;
-        let is_there = turns.get(before.len()).is_some_and(|turn| turn.is(last));
-        if !is_there || turns.len() as u64 != count {
+        let is_same = turns.get(before.len()).is_some_and(|turn| turn.is(last));
+        if !is_same || turns.len() as u64 != count {
             self.load.shrink_to(self.held);
             return Ok(None);
         }
@@ -95,7 +95,7 @@ impl Reader<'_> {
         Ok(Some(turns))
     }
 
-    async fn anew(&mut self) -> Result<Vec<Arc<PastTurn>>, Untold> {
+    async fn read_all(&mut self) -> Result<Vec<Arc<PastTurn>>, PastError> {
         let (since, count) = (self.engine.histories.erasures(), self.count().await?);
         let mut turns = Vec::new();
         self.read(&mut turns, 1).await?;
@@ -109,12 +109,12 @@ impl Reader<'_> {
         self.engine.journal.store().turn_count(&self.run.tenant, &self.run.session).await
     }
 
-    /// Reads all turns from a number on.
-    async fn read(&mut self, turns: &mut Vec<Arc<PastTurn>>, from: u64) -> Result<(), Untold> {
+    /// Reads all turns from this number on.
+    async fn read(&mut self, turns: &mut Vec<Arc<PastTurn>>, from: u64) -> Result<(), PastError> {
         let (store, Run { tenant, session, .. }) = (self.engine.journal.store(), self.run);
         let mut from = from;
         loop {
-            // What comes is a page at most, or one turn.
+            // Reserve a whole page. The store returns at most a page, or one turn.
             let held = self.load.held();
             self.load.grow(PAGE * COPIES, &self.engine.settings.limits)?;
             let page = store

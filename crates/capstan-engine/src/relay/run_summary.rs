@@ -1,4 +1,4 @@
-//! What a run took and who answered, as its CLOSE and its record say.
+//! The usage, model and finish reason of a run, for its CLOSE and its record.
 
 use capstan_agent::Output;
 use capstan_journal::Run;
@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 
 use super::spending::{self, Spending};
 
-/// The model, the usage and the reason of a run, as its agent reports them.
+/// The model, usage and finish reason that the agent reported.
 pub(super) struct RunSummary {
     model: Option<String>,
     spending: Spending,
-    /// The member of a route that answered last.
+    /// The route's member that answered last.
     member: Option<String>,
     reason: Option<String>,
 }
@@ -25,22 +25,22 @@ impl RunSummary {
         self.spending.begin_attempt();
     }
 
-    /// Takes an output that is about the run and not a part of its stream. Others come back.
+    /// Takes an output that only concerns the summary. Returns any other output.
     pub(super) fn take(&mut self, output: Output) -> Option<Output> {
         match output {
             Output::Model(model) => self.model = Some(model),
-            Output::Usage(usage) => self.spending.say(usage),
+            Output::Usage(usage) => self.spending.set_usage(usage),
             Output::Member(member) => {
-                self.spending.speaks(&member);
+                self.spending.set_member(&member);
                 self.member = self.spending.member().map(str::to_owned);
             }
             Output::CallEnded(ended) => {
                 if let Some(usage) = &ended.usage {
-                    self.spending.set_aside(&ended.member, usage);
+                    self.spending.add_failed(&ended.member, usage);
                 }
             }
             Output::Reason(reason) => self.reason = Some(reason),
-            // The record's, not the stream's.
+            // These belong to the run's record, not to its stream.
             Output::FarId(_) | Output::CallBegan(_) => {}
             other @ (Output::Delta(_)
             | Output::Again { .. }
@@ -55,27 +55,27 @@ impl RunSummary {
         self.model.as_ref()
     }
 
-    /// What the run took.
+    /// The usage of the run.
     pub(super) fn usage(&self) -> Option<Map<String, Value>> {
         self.spending.total()
     }
 
-    /// What the present attempt took, as far as it said.
+    /// The usage of the present attempt, if its agent reports it.
     pub(super) fn attempt_usage(&self) -> Option<Map<String, Value>> {
         self.spending.attempt()
     }
 
-    /// Its tokens, as limits count them; estimated from its text if it does not say.
+    /// The tokens of the present attempt, as limits count them; estimated from its text if unknown.
     pub(super) fn attempt_tokens(&self, text_bytes: usize) -> u64 {
         spending::tokens(self.spending.attempt().as_ref(), text_bytes as u64)
     }
 
-    /// The usage of the present attempt by the members of a route.
+    /// The usage of the present attempt, by member of a route.
     pub(super) fn attempt_usage_by_member(&self) -> Vec<(String, Map<String, Value>)> {
         self.spending.attempt_by()
     }
 
-    /// What CLOSE says: a word, or a report when there is more to tell.
+    /// The content of CLOSE: a reason, or a report if there is more data.
     pub(super) fn close(
         &self,
         reason: &str,

@@ -1,5 +1,5 @@
-//! What viewers have been sent: the text, the events and the tool calls with which a later attempt
-//! is compared, and from which the session's messages are made.
+//! The packets that viewers have: text, events and tool calls. A later attempt is compared with
+//! them, and the session's messages are made of them.
 
 use capstan_protocol::{
     Arguments, ChatMessage, Event, EventView, NATIVE, NativeEvent, Part, Payload, RawObject,
@@ -7,24 +7,25 @@ use capstan_protocol::{
 
 use super::attempt_diff::AttemptDiff;
 use super::call_diff::CallDiff;
-use super::call_event::{Said, TOOL_CALL};
+use super::call_event::{CallStep, TOOL_CALL};
 use super::native_log::Placed;
 use super::tool_log::ToolLog;
 
-/// What was sent so far, resets applied.
+/// The sent packets, after resets.
 pub(super) struct SentLog {
     pub(super) diff: AttemptDiff,
     pub(super) calls: CallDiff,
     tools: ToolLog,
-    /// Calls that were not told to their end.
+    /// The ids of calls that have not ended.
     open_calls: Vec<String>,
-    /// Packets that ended a piece of reasoning, and how long all thoughts were by then.
+    /// For each packet that ended a block of reasoning: its `seq`, and the length of all thoughts
+    /// up to it.
     thought_ends: Vec<(u64, usize)>,
     events: u64,
 }
 
 impl SentLog {
-    /// Nothing yet. Only if it `compares`, all of it is remembered.
+    /// Creates an empty log. It stores everything only if a later attempt may be compared.
     pub(super) fn new(compares: bool) -> Self {
         Self {
             diff: AttemptDiff::new(compares),
@@ -40,13 +41,13 @@ impl SentLog {
         self.diff.is_empty() && self.calls.is_empty()
     }
 
-    /// From here on, what comes is compared with what was sent.
+    /// Begins an attempt, which is compared with the sent packets.
     pub(super) fn begin_attempt(&mut self) {
         self.diff.rewind();
         self.calls.rewind();
     }
 
-    /// A packet that an earlier attempt sent.
+    /// Records a packet of an earlier attempt.
     pub(super) fn remember(&mut self, seq: u64, payload: &Payload) {
         match payload {
             Payload::Delta(text) => {
@@ -71,7 +72,7 @@ impl SentLog {
                     | EventView::Interrupt(_)
                     | EventView::Other => {
                         self.events += 1;
-                        self.note_event(seq, raw, &event);
+                        self.record_event(seq, raw, &event);
                     }
                 }
             }
@@ -79,72 +80,72 @@ impl SentLog {
         }
     }
 
-    /// An event that is being sent.
+    /// Records an event that is being sent.
     pub(super) fn sent_event(&mut self, seq: u64, payload: &RawObject) {
-        // Few events are about tools or for one provider alone, and only these are looked into.
+        // Parse only events about tools or with native parts, which are few.
         if [TOOL_CALL, NATIVE].iter().any(|kind| payload.get().contains(kind)) {
-            self.note_event(seq, payload, &Event::of(payload));
+            self.record_event(seq, payload, &Event::of(payload));
         } else {
             self.diff.sent_event(seq, payload);
         }
     }
 
-    /// One more event that the agent meant for viewers.
+    /// Counts an event that the agent sent to viewers.
     pub(super) fn count_event(&mut self) {
         self.events += 1;
     }
 
-    /// Viewers drop what came after this packet. Text and events have been cut already.
+    /// Removes everything after this packet. The text and events are removed already.
     pub(super) fn reset(&mut self, after_seq: u64) {
         self.calls.reset(after_seq);
         self.tools.reset(after_seq);
         self.thought_ends.retain(|(seq, _)| *seq <= after_seq);
     }
 
-    /// Calls are compared in a way of their own; what they were answered is an event like others.
-    fn note_event(&mut self, seq: u64, raw: &RawObject, event: &Event) {
-        let Some((id, said)) = Said::of(event) else {
+    /// Records an event. Tool calls have their own comparison, but results are compared as events.
+    fn record_event(&mut self, seq: u64, raw: &RawObject, event: &Event) {
+        let Some((id, step)) = CallStep::of(event) else {
             self.diff.sent_event(seq, raw);
             if ends_thoughts(event) {
                 self.thought_ends.push((seq, self.diff.thoughts().len()));
             }
             return;
         };
-        match said {
-            Said::Start => self.open_calls.push(id),
-            Said::Arguments(_) => {}
-            Said::End | Said::Result => self.open_calls.retain(|open| *open != id),
+        match step {
+            CallStep::Start => self.open_calls.push(id),
+            CallStep::Arguments(_) => {}
+            CallStep::End | CallStep::Result => self.open_calls.retain(|open| *open != id),
         }
-        if matches!(said, Said::Result) {
+        if matches!(step, CallStep::Result) {
             self.diff.sent_event(seq, raw);
         }
         if self.diff.compares() {
             self.calls.sent(seq, event, raw);
         }
-        self.tools.note(seq, self.diff.len(), event);
+        self.tools.record(seq, self.diff.len(), event);
     }
 
     pub(super) fn events(&self) -> u64 {
         self.events
     }
 
-    /// How long all thoughts were when a part last ended a piece of reasoning.
+    /// The length of all thoughts up to the last native part.
     pub(super) fn thoughts_done(&self) -> usize {
         self.thought_ends.last().map_or(0, |(_, length)| *length)
     }
 
-    /// Memory that it takes, in bytes.
+    /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.diff.bytes() + self.calls.bytes() + self.tools.bytes()
     }
 
-    /// Whether a model could go on from the text.
+    /// Whether a model could continue the text.
     pub(super) fn can_continue(&self) -> bool {
         self.tools.is_empty() && self.diff.len() == self.diff.text().len()
     }
 
-    /// What was said as messages, with this as its text and these parts in it. Nobody can know what
-    /// a call that broke off is about.
+    /// Takes the answer as messages, with this text and these native parts. Leaves out calls that
+    /// broke off, because their arguments are incomplete.
     pub(super) fn take_messages(&mut self, text: &str, native: Vec<Placed>) -> Vec<ChatMessage> {
         let mut messages = std::mem::take(&mut self.tools).messages(text, native);
         let is_open = |part: &Part| {
@@ -157,7 +158,7 @@ impl SentLog {
     }
 }
 
-/// A part that holds the rest of the reasoning before it.
+/// Whether an event is the native part of the reasoning before it.
 fn ends_thoughts(event: &Event) -> bool {
     event.kind.as_deref() == Some(NATIVE)
         && serde_json::from_value::<NativeEvent>(event.data.clone())

@@ -1,4 +1,4 @@
-//! What a run took: the sum over all calls of all attempts, and by the members of a route.
+//! Sums the usage of a run over all calls of all attempts, in total and by the members of a route.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use serde_json::{Map, Number, Value};
 
 type Counts = Map<String, Value>;
 
-/// What was counted.
+/// The usage of a run.
 #[derive(Default)]
 pub(super) struct Spending {
-    /// Of attempts before the present one.
+    /// Usage of the attempts before the present one.
     before: Option<Counts>,
     before_by: BTreeMap<String, Counts>,
-    /// Of calls of the present attempt that came to nothing.
-    aside: BTreeMap<String, Counts>,
-    /// Of the call that answers; its last word counts.
+    /// Usage of failed or abandoned calls of the present attempt.
+    failed: BTreeMap<String, Counts>,
+    /// Usage of the call that answers. A later report replaces an earlier one.
     present: Option<Counts>,
     member: Option<String>,
 }
 
 impl Spending {
-    /// What the record says of earlier attempts.
+    /// Reads the usage of earlier attempts from the record.
     pub(super) fn of(run: &Run) -> Self {
         let mut spending = Self::default();
         for entry in &run.attempts {
@@ -41,17 +41,17 @@ impl Spending {
         sum(self.before_by.entry(name.to_owned()).or_default(), usage);
     }
 
-    /// The next attempt begins: what was counted stays.
+    /// Begins the next attempt. The usage so far stays.
     pub(super) fn begin_attempt(&mut self) {
         let (whole, by) = (self.attempt(), self.attempt_by());
         add(&mut self.before, whole.as_ref());
         by.iter().for_each(|(name, usage)| self.charge_before(name, Some(usage)));
         (self.present, self.member) = (None, None);
-        self.aside.clear();
+        self.failed.clear();
     }
 
-    /// Who says what follows.
-    pub(super) fn speaks(&mut self, member: &str) {
+    /// Sets the member whose output follows.
+    pub(super) fn set_member(&mut self, member: &str) {
         self.member = Some(member.to_owned());
     }
 
@@ -59,40 +59,40 @@ impl Spending {
         self.member.as_deref()
     }
 
-    /// What the call that answers took so far.
-    pub(super) fn say(&mut self, usage: Counts) {
+    /// Sets the usage of the call that answers.
+    pub(super) fn set_usage(&mut self, usage: Counts) {
         self.present = Some(usage);
     }
 
-    /// What a call took that came to nothing.
-    pub(super) fn set_aside(&mut self, member: &str, usage: &Counts) {
-        sum(self.aside.entry(member.to_owned()).or_default(), usage);
+    /// Adds the usage of a call that gave no answer.
+    pub(super) fn add_failed(&mut self, member: &str, usage: &Counts) {
+        sum(self.failed.entry(member.to_owned()).or_default(), usage);
     }
 
-    /// Of the present attempt, as far as it said.
+    /// The usage of the present attempt, if it is known.
     pub(super) fn attempt(&self) -> Option<Counts> {
         let mut whole = None;
-        self.aside.values().chain(&self.present).for_each(|usage| add(&mut whole, Some(usage)));
+        self.failed.values().chain(&self.present).for_each(|usage| add(&mut whole, Some(usage)));
         whole
     }
 
-    /// The same by its members.
+    /// The usage of the present attempt, by member.
     pub(super) fn attempt_by(&self) -> Vec<(String, Counts)> {
-        let mut by = self.aside.clone();
+        let mut by = self.failed.clone();
         if let (Some(member), Some(usage)) = (&self.member, &self.present) {
             sum(by.entry(member.clone()).or_default(), usage);
         }
         by.into_iter().collect()
     }
 
-    /// Of the whole run.
+    /// The usage of the run.
     pub(super) fn total(&self) -> Option<Counts> {
         let mut whole = self.before.clone();
         add(&mut whole, self.attempt().as_ref());
         whole
     }
 
-    /// Of the whole run, by members.
+    /// The usage of the run, by member.
     pub(super) fn total_by(&self) -> Option<Counts> {
         let mut by = self.before_by.clone();
         self.attempt_by()
@@ -103,15 +103,15 @@ impl Spending {
     }
 }
 
-/// Bytes of text for which a token is counted where nobody counted any.
+/// Bytes of text that count as one token if the provider does not report tokens.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// The tokens of an attempt as limits count them: what it says it read and wrote, else its total;
-/// if it says nothing, by the bytes of text that it wrote.
+/// The tokens of an attempt, as limits count them: input plus output, else the total, else an
+/// estimate from the bytes of its text.
 pub(super) fn tokens(usage: Option<&Counts>, text_bytes: u64) -> u64 {
     let count = |name: &str| {
         let number = usage?.get(name)?;
-        // A broken number is cast to what is nearest; whatever is below zero is none.
+        // Casting a float saturates, so a negative number counts as zero.
         number.as_u64().or_else(|| number.as_f64().map(|number| number.ceil() as u64))
     };
     match (count("input_tokens"), count("output_tokens")) {
@@ -126,7 +126,7 @@ fn add(to: &mut Option<Counts>, usage: Option<&Counts>) {
     }
 }
 
-/// Numbers are added, wherever they stand; of anything else the later word counts.
+/// Adds numbers at any depth. Of other values the later one stays.
 fn sum(to: &mut Counts, usage: &Counts) {
     for (name, value) in usage {
         match (to.get_mut(name), value) {
@@ -171,14 +171,16 @@ mod tests {
     fn attempts_add_up_and_within_one_the_last_word_counts() {
         let mut usage =
             Spending { before: Some(counts(json!({ "input_tokens": 7 }))), ..Spending::default() };
-        usage.say(counts(json!({ "input_tokens": 5, "output_tokens": 1 })));
-        usage.say(counts(
+        usage.set_usage(counts(json!({ "input_tokens": 5, "output_tokens": 1 })));
+        usage.set_usage(counts(
             json!({ "input_tokens": 5, "output_tokens": 9, "tier": "a", "cost": 0.5 }),
         ));
         usage.begin_attempt();
         let first = json!({ "input_tokens": 12, "output_tokens": 9, "tier": "a", "cost": 0.5 });
         assert_eq!(usage.total(), Some(counts(first)));
-        usage.say(counts(json!({ "input_tokens": 1, "tier": "b", "cost": 1, "more": { "n": 2 } })));
+        usage.set_usage(counts(
+            json!({ "input_tokens": 1, "tier": "b", "cost": 1, "more": { "n": 2 } }),
+        ));
         let all = json!({ "input_tokens": 13, "output_tokens": 9, "tier": "b", "cost": 1.5,
         "more": { "n": 2 } });
         assert_eq!(usage.total(), Some(counts(all)));
@@ -187,15 +189,15 @@ mod tests {
     #[test]
     fn calls_add_up_over_attempts_and_members_and_the_last_word_of_a_call_counts() {
         let mut spending = Spending::default();
-        spending.set_aside("a", &counts(json!({ "input_tokens": 5 })));
-        spending.speaks("b");
-        spending.say(counts(json!({ "input_tokens": 6 })));
-        spending.say(counts(json!({ "input_tokens": 6, "output_tokens": 3 })));
+        spending.add_failed("a", &counts(json!({ "input_tokens": 5 })));
+        spending.set_member("b");
+        spending.set_usage(counts(json!({ "input_tokens": 6 })));
+        spending.set_usage(counts(json!({ "input_tokens": 6, "output_tokens": 3 })));
         assert_eq!(json!(spending.attempt()), json!({ "input_tokens": 11, "output_tokens": 3 }));
         spending.begin_attempt();
         assert_eq!(spending.attempt(), None);
-        spending.speaks("a");
-        spending.say(counts(json!({ "input_tokens": 5, "output_tokens": 9 })));
+        spending.set_member("a");
+        spending.set_usage(counts(json!({ "input_tokens": 5, "output_tokens": 9 })));
         assert_eq!(json!(spending.total()), json!({ "input_tokens": 16, "output_tokens": 12 }));
         let by = json!({ "a": { "input_tokens": 10, "output_tokens": 9 }, "b": { "input_tokens": 6,
         "output_tokens": 3 } });

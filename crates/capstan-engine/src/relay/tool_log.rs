@@ -1,7 +1,6 @@
-//! What a run has said, as the messages that its session remembers: texts, calls and results, in
-//! order.
+//! Collects the tool calls and results of a run, to build the messages of its session in order.
 //!
-//! The text itself is kept elsewhere; here is only where in it tools were called and answered.
+//! The text is stored elsewhere. This log only has the position of each call and result in it.
 
 use std::iter::Peekable;
 use std::vec::IntoIter;
@@ -11,16 +10,16 @@ use serde_json::Value;
 
 use super::native_log::Placed;
 
-/// Calls and results of a stream, and what was said before each.
+/// The calls and results of a stream, and their total size.
 #[derive(Default)]
 pub(super) struct ToolLog(Vec<Entry>, usize);
 
-/// What is kept of calls and results: beyond it a session remembers no more of them.
+/// A session stores at most this many bytes of calls and results.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 struct Entry {
     seq: u64,
-    /// How much text stood before it.
+    /// The length of the text before it.
     at: usize,
     id: String,
     kind: Kind,
@@ -36,8 +35,8 @@ impl ToolLog {
         self.0.is_empty()
     }
 
-    /// Takes note of an event, if it is about a tool.
-    pub(super) fn note(&mut self, seq: u64, at: usize, event: &Event) {
+    /// Records an event, if it is about a tool.
+    pub(super) fn record(&mut self, seq: u64, at: usize, event: &Event) {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).map(str::to_owned);
         let Some(id) = text("toolCallId") else { return };
         if self.1 > MOST_BYTES {
@@ -69,18 +68,17 @@ impl ToolLog {
         }
     }
 
-    /// About how much is kept.
+    /// The approximate memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.1
     }
 
-    /// Forgets everything after a packet.
+    /// Removes everything after a packet.
     pub(super) fn reset(&mut self, after_seq: u64) {
         self.0.retain(|entry| entry.seq <= after_seq);
     }
 
-    /// The messages that these calls and results make of a text, with the parts that only their
-    /// provider understands among them.
+    /// Splits a text into messages at the calls, results and native parts.
     pub(super) fn messages(self, text: &str, native: Vec<Placed>) -> Vec<ChatMessage> {
         let mut messages = Messages::default();
         let mut text = Text { text, from: 0, native: native.into_iter().peekable() };
@@ -104,7 +102,7 @@ impl ToolLog {
     }
 }
 
-/// A text that is being divided.
+/// A text that is being split into messages.
 struct Text<'a> {
     text: &'a str,
     from: usize,
@@ -112,7 +110,7 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// Says what stands before a place, and before a call.
+    /// Adds the text and native parts up to a position and a number of calls.
     fn up_to(&mut self, at: usize, calls: usize, messages: &mut Messages) {
         let is_before = |placed: &Placed| placed.at <= at && placed.calls <= calls;
         while let Some(placed) = self.native.next_if(is_before) {
@@ -129,7 +127,7 @@ impl Text<'_> {
     }
 }
 
-/// About how much a value takes.
+/// The approximate size of a value.
 fn size(value: &Value) -> usize {
     value.as_str().map_or_else(|| value.to_string().len(), str::len)
 }
@@ -144,7 +142,7 @@ impl Messages {
         }
     }
 
-    /// Text and calls belong to one message until a result stands between them.
+    /// Text and calls belong to one message until a result separates them.
     fn part(&mut self, part: Part) {
         match self.0.last_mut() {
             Some(last) if last.role == Role::Assistant => last.parts.push(part),
@@ -166,16 +164,16 @@ mod tests {
     #[test]
     fn texts_calls_and_results_become_messages_in_their_order() {
         let mut log = ToolLog::default();
-        log.note(
+        log.record(
             2,
             4,
             &event("TOOL_CALL_START", json!({ "toolCallId": "c", "toolCallName": "f" })),
         );
-        log.note(3, 4, &event("TOOL_CALL_ARGS", json!({ "toolCallId": "c", "delta": "{\"a\"" })));
-        log.note(4, 4, &event("TOOL_CALL_ARGS", json!({ "toolCallId": "c", "delta": ":1}" })));
-        log.note(5, 4, &event("TOOL_CALL_END", json!({ "toolCallId": "c" })));
-        log.note(6, 4, &event("TOOL_CALL_RESULT", json!({ "toolCallId": "c", "content": "42" })));
-        log.note(
+        log.record(3, 4, &event("TOOL_CALL_ARGS", json!({ "toolCallId": "c", "delta": "{\"a\"" })));
+        log.record(4, 4, &event("TOOL_CALL_ARGS", json!({ "toolCallId": "c", "delta": ":1}" })));
+        log.record(5, 4, &event("TOOL_CALL_END", json!({ "toolCallId": "c" })));
+        log.record(6, 4, &event("TOOL_CALL_RESULT", json!({ "toolCallId": "c", "content": "42" })));
+        log.record(
             9,
             9,
             &event("TOOL_CALL_START", json!({ "toolCallId": "late", "toolCallName": "f" })),
@@ -205,7 +203,7 @@ mod tests {
         let mut log = ToolLog::default();
         for (seq, id) in [(2, "a"), (3, "b")] {
             let data = json!({ "toolCallId": id, "toolCallName": "f" });
-            log.note(seq, 2, &event("TOOL_CALL_START", data));
+            log.record(seq, 2, &event("TOOL_CALL_START", data));
         }
         let parts = vec![placed(0, 0, "first"), placed(2, 1, "between"), placed(2, 2, "last")];
         let said = log.messages("Hm!", parts);

@@ -1,36 +1,37 @@
-//! Tool calls on their way to viewers, in runs that may have several attempts.
+//! Sends tool calls to viewers, in runs that may have several attempts.
 
 use capstan_protocol::{Event, Fault, FaultKind, RawObject};
 
 use super::super::call_diff::Next;
-use super::super::call_event::Said;
+use super::super::call_event::CallStep;
 use super::PacketWriter;
 
 impl PacketWriter {
-    /// A part of a tool call: sent as it comes, unless the call has to be compared first.
+    /// Handles an event of a tool call. It is sent at once, unless the call has to be compared
+    /// first.
     pub(super) fn call_event(&mut self, payload: RawObject) -> Result<(), Fault> {
         let event = Event::of(&payload);
-        let Some((id, said)) = Said::of(&event) else {
+        let Some((id, step)) = CallStep::of(&event) else {
             self.show_call(payload);
             return Ok(());
         };
-        if let Said::Start = said {
-            self.drop_what_was_taken_back()?;
+        if let CallStep::Start = step {
+            self.drop_abandoned_text()?;
         }
-        if let Said::Result = said {
-            // Some tell no end of a call but its result.
+        if let CallStep::Result = step {
+            // Some agents send a result without an end.
             self.complete_calls(Some(&id))?;
             return self.call_result(&id, &payload);
         }
-        if let Some(part) = self.sent.calls.take(&id, &said, &event, payload) {
+        if let Some(part) = self.sent.calls.take(&id, &step, &event, payload) {
             self.show_call(part);
             return Ok(());
         }
         self.settle_calls()
     }
 
-    /// A new tool call stands where the attempt took text back: that text does not come again.
-    fn drop_what_was_taken_back(&mut self) -> Result<(), Fault> {
+    /// If the attempt restarted and then begins a tool call instead of the old text, reset that text.
+    fn drop_abandoned_text(&mut self) -> Result<(), Fault> {
         let is_void = self.attempt.is_rewound
             && self.sent.diff.is_behind()
             && self.sent.calls.first_missing().is_none();
@@ -42,14 +43,14 @@ impl PacketWriter {
         self.show(part);
     }
 
-    /// Nothing more comes of a call; of any, if none is named.
+    /// Marks a call as complete, or all calls if no id is given.
     pub(super) fn complete_calls(&mut self, id: Option<&str>) -> Result<(), Fault> {
         self.sent.calls.complete(id);
         self.settle_calls()
     }
 
-    /// Sends what can be sent of the attempt's calls. One that differs waits, if those that are
-    /// missing cannot be taken back: calls at once have no order, and they may still be made.
+    /// Sends the calls that can be sent. A different call waits if the missing ones cannot be taken
+    /// back: parallel calls have no order, so the attempt may still make them.
     fn settle_calls(&mut self) -> Result<(), Fault> {
         loop {
             match self.sent.calls.next() {
@@ -68,14 +69,14 @@ impl PacketWriter {
 
     fn call_result(&mut self, id: &str, payload: &RawObject) -> Result<(), Fault> {
         if self.sent.calls.is_waiting(id) {
-            // The agent has acted upon a call that viewers cannot be told of.
+            // The agent acted on a call that viewers must not get.
             return Err(Fault::new(FaultKind::AttemptDiverged));
         }
-        let (result, told) = self.sent.calls.result(id, payload);
-        if self.sent.diff.meet_event(&result) {
+        let (result, earlier) = self.sent.calls.result(id, payload);
+        if self.sent.diff.compare_event(&result) {
             return Ok(());
         }
-        if let Some(before) = told {
+        if let Some(before) = earlier {
             self.diverge(None, before.saturating_sub(1))?;
         }
         self.show_call(result);

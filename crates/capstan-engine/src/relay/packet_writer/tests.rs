@@ -1,4 +1,4 @@
-//! Attempts that say the same, more, less or something else: what viewers have in the end.
+//! Attempts that write the same, more, less or something else: what viewers have in the end.
 
 use capstan_agent::Output;
 use capstan_journal::{Claim, Journal, Run, TailLimits};
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::*;
 
-/// One thing that an agent writes.
+/// An output of an agent.
 #[derive(Debug, Clone)]
 enum Say {
     Text(String),
@@ -80,7 +80,7 @@ impl Say {
     }
 }
 
-/// What a viewer has: a line for each text, thought, call, result and part, in their order.
+/// What a viewer has: its texts, thoughts, calls, results and parts, in order.
 #[derive(Debug, Default, PartialEq, Clone)]
 struct View {
     items: Vec<(u64, Item)>,
@@ -131,7 +131,7 @@ impl View {
         self.items.push((seq, item));
     }
 
-    /// Texts and thoughts that follow each other are one, and each call is whole at its beginning.
+    /// Joins consecutive texts and thoughts, and puts each call where it began.
     fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         let mut calls: Vec<(usize, &str)> = Vec::new();
@@ -168,7 +168,7 @@ fn at(calls: &[(usize, &str)], id: &str) -> usize {
     calls.iter().rev().find(|(_, known)| *known == id).expect("a call that began").0
 }
 
-/// Who watches.
+/// The kind of viewer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Viewer {
     Plain,
@@ -188,7 +188,8 @@ fn run(viewer: Viewer) -> Run {
     claim.to_run()
 }
 
-/// What a viewer has after attempts, of which the last one is complete, and whether it diverged.
+/// What a viewer has after several attempts, of which the last is complete, and whether it
+/// diverged.
 fn viewed(viewer: Viewer, attempts: &[Vec<Say>]) -> (View, bool) {
     let mut packets = PacketWriter::new(&engine(), &run(viewer));
     let mut diverged = false;
@@ -211,7 +212,7 @@ fn viewed(viewer: Viewer, attempts: &[Vec<Say>]) -> (View, bool) {
     (view, diverged)
 }
 
-/// Attempts as words, and what a viewer has in the end.
+/// Checks what a viewer has after attempts that are written as words.
 fn check(viewer: Viewer, attempts: &[&[&str]], expected: &[&str], resets: usize) {
     let said: Vec<Vec<Say>> =
         attempts.iter().map(|words| words.iter().map(|word| say(word)).collect()).collect();
@@ -255,7 +256,7 @@ fn the_same_calls_are_sent_once() {
         check(viewer, &[start, again], &one, 0);
         check(viewer, &[start, start, again], &one, 0);
         check(viewer, &[&["+a pay"], again], &one, 0);
-        // All of its arguments, but not its end: it may come spelled otherwise.
+        // Its arguments are complete, but its end is missing, so the spelling may differ.
         check(viewer, &[&["+a pay", "a:{\"n\":1}"], spelled], &one, 0);
         // The same id for another attempt's call.
         check(viewer, &[start, whole], &one, 0);
@@ -274,7 +275,7 @@ fn calls_at_once_have_no_order() {
         // The second one broke off, and comes first.
         check(viewer, &[&["+a f", "a:1", "-a", "+b f", "b:"], turned], &both, 0);
     }
-    // The longer beginning is continued by what fits it.
+    // The longer beginning is continued by the call that fits it.
     let halves: &[&str] = &["+a f", "a:{\"city\":\"B", "+b f", "b:{\"city\":\"Ba"];
     let whole: &[&str] =
         &["+x f", "x:{\"city\":\"Bas", "x:el\"}", "-x", "+y f", "y:{\"city\":\"Bern\"}", "-y"];
@@ -300,12 +301,13 @@ fn a_call_that_lacks_its_end_alone_holds_up_no_other() {
 
 #[test]
 fn a_further_call_waits_for_those_that_are_missing() {
-    // Whether `x` is a further call or another one is known with `y`: nothing can be taken back.
+    // Only `y` shows whether `x` is an additional call or a different one. Nothing can be taken
+    // back.
     let one: &[&str] = &["+a f", "a:1", "-a"];
     let two: &[&str] = &["+x f", "x:2", "-x", "+y f", "y:1", "-y"];
     check(Viewer::Plain, &[one, two], &["a f(1)", "x f(2)"], 0);
     check(Viewer::Resets, &[one, two], &["a f(1)", "x f(2)"], 0);
-    // Some servers count their calls anew in each attempt.
+    // Some servers number their calls anew in each attempt.
     let counted: &[&str] = &["+a f", "a:2", "-a", "+b f", "b:1", "-b"];
     check(Viewer::Plain, &[one, counted], &["a f(1)", "a-2 f(2)"], 0);
 }
@@ -361,7 +363,7 @@ fn a_result_belongs_to_the_call_that_viewers_know() {
     }
     check(Viewer::Resets, &[first, other], &["a f(1)", "=a no", "\"Done."], 1);
     diverges(Viewer::Plain, &[first, other], &["a f(1)", "=a ok"]);
-    // The agent has acted upon a call that is none of those that were made.
+    // The agent acted on a call that earlier attempts did not make.
     let acted: &[&str] = &["+b f", "b:2", "-b", "=b ok", "+c f", "c:1", "-c"];
     diverges(Viewer::Plain, &[&["+a f", "a:1", "-a"], acted], &["a f(1)"]);
 }
@@ -372,7 +374,7 @@ fn thoughts_are_compared_in_their_order_whatever_the_pieces() {
     for viewer in ALL {
         let again: &[&str] = &["?Let", "? me see. ", "\"Hello"];
         check(viewer, &[first, again], &["?Let me see. ", "\"Hello"], 0);
-        // Whoever goes on from a text does not think again.
+        // An agent that continues a text does not think again.
         check(viewer, &[first, &["\"Hello"]], &["?Let me see. ", "\"Hello"], 0);
         let on: &[&str] = &["?Let me see. ", "\"Hello", "?And now", "\"!"];
         check(viewer, &[first, on], &["?Let me see. ", "\"Hello", "?And now", "\"!"], 0);
@@ -383,7 +385,7 @@ fn thoughts_are_compared_in_their_order_whatever_the_pieces() {
     let longer: &[&str] = &["?Let me see. Hm. ", "\"Hello"];
     check(Viewer::Resets, &[first, longer], &["?Let me see. Hm. ", "\"Hello"], 1);
     check(Viewer::Plain, &[first, longer], &["?Let me see. ", "\"Hel", "?Hm. ", "\"lo"], 0);
-    // A complete call stands between: it cannot be taken back for a thought.
+    // A complete call stands between: a thought cannot reset it.
     let called: &[&str] = &["?One. ", "+a f", "-a", "?Two. "];
     let thought: &[&str] = &["?Other. ", "+b f", "-b", "\"Done."];
     let seen = ["?One. ", "a f()", "?Two. Other. ", "\"Done."];
@@ -398,7 +400,7 @@ fn a_part_has_the_thoughts_before_it_or_holds_its_own() {
         let signed: &[&str] = &["?Hm. ", "#s2", "\"Hello"];
         check(viewer, &[first, signed], &["?Hm. ", "#s1", "\"Hel", "#s2[Hm. ]", "\"lo"], 0);
         check(viewer, &[&["?H"], signed], &["?Hm. ", "#s2", "\"Hello"], 0);
-        // More was thought before than this part is about.
+        // The earlier attempt had more thoughts than this part covers.
         check(viewer, &[&["?Hm. Ah. "], signed], &["?Hm. Ah. ", "#s2[Hm. ]", "\"Hello"], 0);
     }
     let other: &[&str] = &["?Hmmm.", "#s2", "\"Hello"];
@@ -410,7 +412,7 @@ fn a_part_has_the_thoughts_before_it_or_holds_its_own() {
     check(Viewer::Plain, &[first, pieces], &seen, 0);
 }
 
-/// An answer in the words of the model; calls by their number.
+/// The outputs of a complete answer.
 fn answers() -> impl Strategy<Value = Vec<Say>> {
     let text = "[ab ]{1,6}".prop_map(Say::Text);
     let thought = "[cd ]{1,6}".prop_map(Say::Thought);
@@ -418,8 +420,7 @@ fn answers() -> impl Strategy<Value = Vec<Say>> {
     proptest::collection::vec(prop_oneof![text, thought, call], 0..7)
 }
 
-/// What an agent writes of an answer in one attempt: in pieces of random length, its calls under
-/// ids of the attempt's own, and some of them at once.
+/// Writes an answer as an attempt does: in pieces of random length, and with call ids of its own.
 fn written(answer: &[Say], attempt: usize, random: &[usize]) -> Vec<Say> {
     let mut random = random.iter().cycle();
     let mut next = |below: usize| random.next().unwrap() % below.max(1);
@@ -513,7 +514,7 @@ proptest! {
             };
             prop_assert_eq!(text(&view), text(&alone));
         }
-        // Whoever acted upon a call still has it, under the same id.
+        // A client that acted on a call still has it under the same id.
         if viewer != Viewer::Unseen {
             let ended = |view: &View| {
                 view.lines().into_iter().filter(|line| line.ends_with(')')).collect::<Vec<_>>()

@@ -1,5 +1,5 @@
-//! Thoughts on their way to viewers, in runs that may have several attempts: they are compared in
-//! their order, as one text.
+//! Sends thoughts to viewers, in runs that may have several attempts. They are compared in order,
+//! as one text.
 
 use capstan_protocol::{
     Event, EventView, Fault, NATIVE, NativeEvent, Payload, PresentationEventType, RawJson,
@@ -7,17 +7,17 @@ use capstan_protocol::{
 };
 
 use super::super::attempt_diff::{Again, AttemptDiff};
-use super::super::text_diff::Met;
+use super::super::text_diff::Comparison;
 use super::{Attempt, PacketWriter};
 
-/// Whether events of a type are thoughts.
+/// Whether an event type is a thought.
 pub(super) fn is_thought(kind: &str) -> bool {
     kind.eq_ignore_ascii_case(PresentationEventType::ThoughtTrace.as_str())
 }
 
 impl Attempt {
-    /// An event was left out because viewers have it. If it ends a piece of reasoning, it does so
-    /// here, too.
+    /// Handles a native part that was left out because viewers have it: it ends a block of
+    /// reasoning.
     pub(super) fn passed_part(&mut self, kind: &str, diff: &AttemptDiff, payload: &RawObject) {
         if kind == NATIVE && text_of_part(payload).is_some() {
             (self.thoughts_done, self.own_thoughts) = (diff.thoughts().agreed(), None);
@@ -26,42 +26,42 @@ impl Attempt {
 }
 
 impl PacketWriter {
-    /// A different thought takes viewers back if that is possible, and stands behind the others if
-    /// not: it is no reason to fail.
+    /// Handles a thought. If it differs, viewers are reset if possible. Otherwise it follows the
+    /// earlier thoughts, because a different thought is no reason to fail.
     pub(super) fn thought(&mut self, payload: RawObject) -> Result<(), Fault> {
         let EventView::Thought(ThoughtTrace { thought }) = Event::of(&payload).view() else {
             self.show(payload);
             return Ok(());
         };
         let (length, whole) = (thought.len(), thought.clone());
-        let (rest, differs) = match self.sent.diff.meet_thought(thought) {
-            Met::Equal => {
+        let (rest, differs) = match self.sent.diff.compare_thought(thought) {
+            Comparison::Equal => {
                 self.attempt.swallowed += length as u64;
                 return Ok(());
             }
-            // Where the earlier attempt answered, this one thinks on.
-            Met::New(rest) => (rest, self.sent.diff.is_behind()),
-            Met::Different(rest) => (rest, true),
+            // The earlier attempt answered here, but this one goes on thinking.
+            Comparison::New(rest) => (rest, self.sent.diff.is_behind()),
+            Comparison::Different(rest) => (rest, true),
         };
         let first_different = self.sent.diff.first_different_thought();
         if let Some(place) = self.reset_place(u64::MAX, first_different).filter(|_| differs) {
             return self.go_back(place, Some(Again::Thought(rest, None)));
         }
         let known = length.saturating_sub(rest.len());
-        // Nobody understands the end of a thought whose beginning stands elsewhere.
+        // Send the whole thought: its end makes no sense without its own beginning.
         let is_behind = self.sent.diff.thoughts().is_behind();
         let is_all = is_behind && rest.len() <= length;
         let (said, known) = if is_all { (whole, known) } else { (rest, 0) };
         self.attempt.swallowed += length.saturating_sub(said.len()) as u64;
-        self.note_own_thought(&said, known);
+        self.record_own_thought(&said, known);
         self.sent.count_event();
         let is_whole = said.len() == length;
-        self.say_thought(&said, Some(payload).filter(|_| is_whole));
+        self.write_thought(&said, Some(payload).filter(|_| is_whole));
         Ok(())
     }
 
-    /// As it came, if all of it is sent.
-    pub(super) fn say_thought(&mut self, thought: &str, payload: Option<RawObject>) {
+    /// Writes a thought, with its original event if the whole thought is sent.
+    pub(super) fn write_thought(&mut self, thought: &str, payload: Option<RawObject>) {
         let kind = PresentationEventType::ThoughtTrace.as_str();
         let make = || event::envelope(kind, &ThoughtTrace { thought: thought.to_owned() }).ok();
         let Some(payload) = payload.or_else(make) else { return };
@@ -69,9 +69,9 @@ impl PacketWriter {
         self.write(Payload::Event(payload));
     }
 
-    /// From the first thought on that stands behind others, the attempt's own are kept, until a
-    /// part ends them. Of the thought, this much agreed with what was sent.
-    fn note_own_thought(&mut self, thought: &str, agreed: usize) {
+    /// Stores the attempt's own thoughts from its first different one up to the next native part.
+    /// `agreed` is the length of the thought's beginning that agrees with the sent ones.
+    fn record_own_thought(&mut self, thought: &str, agreed: usize) {
         let thoughts = self.sent.diff.thoughts();
         if self.attempt.own_thoughts.is_none() && thoughts.is_behind() {
             let own = self.attempt.thoughts_done..thoughts.agreed().saturating_sub(agreed);
@@ -82,8 +82,9 @@ impl PacketWriter {
         }
     }
 
-    /// The text of a part of reasoning is the thoughts before it. Where viewers have others there,
-    /// the part itself gets its text: without it, it is of no use to its provider.
+    /// Completes a native part of reasoning. Its text is normally the thoughts before it. If
+    /// viewers have other thoughts there, the part gets its own text, because its provider cannot
+    /// use it without.
     pub(super) fn with_its_thoughts(&mut self, payload: RawObject) -> RawObject {
         if !self.sent.diff.compares() {
             return payload;
@@ -101,7 +102,7 @@ impl PacketWriter {
     }
 }
 
-/// A part whose text is the thoughts before it, and the place of the text.
+/// Reads a native part whose text is the thoughts before it, and the JSON pointer of the text.
 fn text_of_part(payload: &RawObject) -> Option<(NativeEvent, String)> {
     let native: NativeEvent = serde_json::from_value(Event::of(payload).data).ok()?;
     let place = native.part.as_ref().and(native.text_at.clone())?;
