@@ -74,7 +74,9 @@ pub(super) async fn answer(
         |error| face::refusal(&cx, &*face, invalid(&error), RefusalTarget::Unread(&parts)),
     )?;
     parts.extensions.insert(wants);
-    parts.extensions.insert(Held::default());
+    if parts.extensions.get::<Held>().is_none() {
+        parts.extensions.insert(Held::default());
+    }
     post::answer(&cx, &caller, &*face, None, &parts, posted).await
 }
 

@@ -12,6 +12,7 @@ mod items;
 mod object;
 mod references;
 mod repeat_hash;
+mod resume;
 mod routes;
 mod unstored;
 mod websocket;
@@ -29,6 +30,7 @@ use uuid::Uuid;
 
 use self::answer::Answer;
 use self::object::{Echo, ResponseObject};
+use self::resume::{Place, Seen};
 use self::writer::{Manner, ResponseEvent, ResponsesWriter, StartingAfter};
 use super::request::{self, Wants};
 use super::{errors, parameters};
@@ -119,6 +121,9 @@ impl Face for Responses {
 
     async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
         let parts = request.parts;
+        if let Some(place) = parts.extensions.get::<Place>() {
+            return Ok(place.key.clone());
+        }
         let may_repeat = |run: &Run| self.heard.may_repeat(run, parts);
         let is_known = repeats::is_repeat(parts) || repeat_hash::has_session(parts);
         let attaches = self.attaches_repeats && is_known;
@@ -207,6 +212,7 @@ impl Face for Responses {
                 .get::<StartingAfter>()
                 .map(|StartingAfter(after)| *after),
             has_all_events: request::wants_all_events(opening.parts),
+            seen: Seen::by(opening.parts),
             taken_back: TakenBack::unseen(cx, opening.run).await?,
             heard: Some(self.heard.note(opening.run.stream_id, opening.parts)),
         };

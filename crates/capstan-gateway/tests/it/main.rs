@@ -28,6 +28,7 @@ mod model;
 mod openai_chat;
 mod openai_conversations;
 mod openai_responses;
+mod openai_resume;
 mod openai_websocket;
 mod openapi;
 mod operating;

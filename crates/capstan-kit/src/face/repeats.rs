@@ -36,6 +36,11 @@ impl Held {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
     }
 
+    /// The run is another's after all.
+    pub fn release(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
     /// Whether its request repeats another one.
     pub fn is_repeat(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()

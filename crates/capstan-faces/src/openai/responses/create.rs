@@ -8,10 +8,10 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::super::{members, request};
-use super::{Responses, references, repeat_hash};
+use super::{Responses, references, repeat_hash, resume};
 use crate::face::FaceContext;
 use crate::face::post;
-use crate::face::repeats;
+use crate::face::repeats::{self, Held};
 use crate::face::{self, RefusalTarget};
 use crate::identity::caller::Caller;
 use crate::openapi::Body;
@@ -22,10 +22,16 @@ pub(super) async fn answer(
     face: Arc<Responses>,
     cx: FaceContext,
     caller: Caller,
-    parts: Parts,
+    mut parts: Parts,
     body: axum::body::Body,
 ) -> Result<Response, Refusal> {
     let mut read = post::read(&cx, &caller, &*face, &parts, body).await?;
+    parts.extensions.insert(Held::default());
+    if let Some(resumed) = resume::find(&face, &cx, &caller, &parts, &read.body).await {
+        (read.body, read.hash) = (resumed.body, Some(resumed.hash));
+        parts.extensions.insert(resumed.place);
+        return request::answer(face, members::RESPONSES, cx, caller, parts, read).await;
+    }
     let key = repeats::key_of(&parts);
     read.hash = repeat_hash::of(&parts, &read.body);
     let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;

@@ -15,6 +15,7 @@ use super::super::parameters::ToolSpec;
 use super::answer::Answer;
 use super::id_of;
 use super::item::{Item, items};
+use super::resume::Seen;
 use crate::face::reader::Whole;
 
 /// What a request said that its answer repeats, as it was said.
@@ -295,6 +296,11 @@ impl<'a> ResponseObject<'a> {
         (self.status, self.completed_at) = (Status::Completed, Some(self.created_at));
         self.usage = Some(Usage::of(None).into());
         [created, event(1, "response.completed", &self)]
+    }
+
+    /// Leaves out items that the reader has.
+    pub(super) fn leave_out(&mut self, seen: &Seen) {
+        self.output.retain(|item| !seen.has(item.id()));
     }
 
     /// The same, failed in this way.

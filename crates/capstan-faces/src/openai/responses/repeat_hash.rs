@@ -23,29 +23,35 @@ pub(super) fn has_session(parts: &Parts) -> bool {
     parts.headers.contains_key(ASKERS[0])
 }
 
-/// The hash of who asks and what; `None` for whoever has a key, or names no session.
-pub(super) fn of(parts: &Parts, body: &[u8]) -> Option<[u8; 32]> {
+/// Who asks; `None` for whoever has a key, or names no session.
+pub(super) fn asker(parts: &Parts) -> Option<String> {
     if !has_session(parts) || parts.headers.contains_key(KEY.name) {
         return None;
     }
     let asker = ASKERS.map(|name| parts.headers.get(name).map_or(&b""[..], HeaderValue::as_bytes));
-    let asker = asker.map(String::from_utf8_lossy).join("\u{b7}");
+    Some(asker.map(String::from_utf8_lossy).join("\u{b7}"))
+}
+
+/// The hash of who asks and what; `None` for whoever has a key, or names no session.
+pub(super) fn of(parts: &Parts, body: &[u8]) -> Option<[u8; 32]> {
+    let asker = asker(parts)?;
     cpu_offload::run(body.len(), || {
-        let meaning = meaning(body);
-        Some(body_hash(meaning.as_deref().unwrap_or(body), Some(&asker), NAME))
+        let members = serde_json::from_slice(body).ok();
+        let hash = members.and_then(|members| of_members(&asker, members));
+        Some(hash.unwrap_or_else(|| body_hash(body, Some(&asker), NAME)))
     })
 }
 
-/// A body without what is only about its sending.
-fn meaning(body: &[u8]) -> Option<Vec<u8>> {
-    let mut members: Map<String, Value> = serde_json::from_slice(body).ok()?;
+/// The same of a body that was read. What is only about its sending does not count.
+pub(super) fn of_members(asker: &str, mut members: Map<String, Value>) -> Option<[u8; 32]> {
     if let Some(told) = members.remove(ABOUT_SENDING) {
         let kept = OF_QUESTION.iter().filter_map(|name| {
             Some(((*name).to_owned(), told.get(name).filter(|id| **id != "")?.clone()))
         });
         members.insert(ABOUT_SENDING.into(), kept.collect::<Map<_, _>>().into());
     }
-    serde_json::to_vec(&members).ok()
+    let meaning = serde_json::to_vec(&members).ok()?;
+    Some(body_hash(&meaning, Some(asker), NAME))
 }
 
 #[cfg(test)]

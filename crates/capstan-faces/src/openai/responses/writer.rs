@@ -16,6 +16,7 @@ use super::super::output::Said;
 use super::answer::{Answer, Change, Entry, What};
 use super::item::{Item, Summary, TextPart, entry_id, is_late, is_streamed, item};
 use super::object::{Echo, ResponseObject, Status};
+use super::resume::Seen;
 use crate::face::FaceContext;
 use crate::face::heard::Note;
 use crate::face::reader::{self, ViewerKind, Whole};
@@ -72,6 +73,8 @@ pub(super) struct ResponsesWriter {
 pub(super) struct Manner {
     /// The last event that the reader has.
     pub(super) after: Option<u64>,
+    /// Items that the reader has.
+    pub(super) seen: Seen,
     /// What OpenAI has no word for is told, too.
     pub(super) has_all_events: bool,
     /// What is left out.
@@ -171,10 +174,11 @@ impl ResponsesWriter {
     fn change(&mut self, change: Change, out: &mut Vec<u8>) {
         match change {
             Change::Begun(at) => {
-                let is_streamed =
-                    self.answer.items.get(at).is_some_and(|e| is_streamed(e, &self.echo.offered));
+                let is_told = self.answer.items.get(at).is_some_and(|entry| {
+                    is_streamed(entry, &self.echo.offered) && !self.has_seen(entry)
+                });
                 self.indices.resize(at + 1, None);
-                if is_streamed {
+                if is_told {
                     self.begin_item(at, out);
                 }
             }
@@ -234,6 +238,10 @@ impl ResponsesWriter {
     /// The id under which an item is told.
     fn id_of(&self, entry: &Entry) -> String {
         entry_id(self.run.stream_id, entry, &self.echo.offered)
+    }
+
+    fn has_seen(&self, entry: &Entry) -> bool {
+        self.manner.seen.has(&self.id_of(entry))
     }
 
     /// What is new of a text, of thoughts, or of the arguments of a call.
@@ -395,7 +403,8 @@ impl ResponsesWriter {
             self.finish_items(status.of_items(), out);
         }
         let echo = std::mem::take(&mut self.echo);
-        let response = ResponseObject::of(whole, &echo, self.exposure);
+        let mut response = ResponseObject::of(whole, &echo, self.exposure);
+        response.leave_out(&self.manner.seen);
         self.tell(status.last_event(), &Told { response: &response }, out);
     }
 
@@ -407,7 +416,8 @@ impl ResponsesWriter {
         let open: Vec<usize> = (0..self.answer.items.len()).filter(is_open).collect();
         open.into_iter().for_each(|at| self.end_item(at, status, out));
         let offered = &self.echo.offered;
-        let late = self.answer.items.iter().enumerate().filter(|(_, e)| is_late(e, offered));
+        let is_told = |entry: &Entry| is_late(entry, offered) && !self.has_seen(entry);
+        let late = self.answer.items.iter().enumerate().filter(|(_, entry)| is_told(entry));
         let late: Vec<usize> = late.map(|(at, _)| at).collect();
         for at in late {
             self.begin_item(at, out);

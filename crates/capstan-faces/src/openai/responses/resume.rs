@@ -1,0 +1,246 @@
+//! A client that was cut off behind items that were complete sends its request again with those
+//! items at the end of its input. Where the run has gone on below it, the rest of that run is what
+//! the client waits for, and no second answer has to be paid for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::answer::Answer;
+use super::item::items;
+use super::object::Echo;
+use super::{NAME, Responses, repeat_hash};
+use crate::face::FaceContext;
+use crate::face::reader;
+use crate::face::repeats::{self, Held};
+use crate::identity::caller::Caller;
+use capstan_engine::cpu_offload;
+use capstan_journal::Run;
+
+/// No answer has more items that are looked for at the end of an input.
+const MOST: usize = 64;
+
+/// A request for the rest of an answer, as the request for all of it.
+pub(super) struct Resumed {
+    pub(super) body: Bytes,
+    pub(super) hash: [u8; 32],
+    pub(super) place: Place,
+}
+
+/// Where the client reads on. It travels in the extensions of the request's head.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// The key of the run.
+    pub(super) key: String,
+    pub(super) seen: Seen,
+}
+
+/// The ids of the items that the client has.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seen(Arc<BTreeSet<String>>);
+
+impl Seen {
+    /// What a request says that its client has.
+    pub(super) fn by(parts: &Parts) -> Self {
+        parts.extensions.get::<Place>().map(|place| place.seen.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.0.contains(id)
+    }
+}
+
+/// The run whose rest is asked for, if there is one that nobody reads and that has told what the
+/// client has of it. The fewest items are taken for told: an answer may itself have been asked for
+/// with what an earlier one had told.
+pub(super) async fn find(
+    face: &Responses,
+    cx: &FaceContext,
+    caller: &Caller,
+    parts: &Parts,
+    body: &Bytes,
+) -> Option<Resumed> {
+    let asker = repeat_hash::asker(parts).filter(|_| face.attaches_repeats)?;
+    let mut question = cpu_offload::run(body.len(), || Question::of(body))?;
+    let may_repeat = |run: &Run| face.heard.may_repeat(run, parts);
+    loop {
+        let hash = cpu_offload::run(body.len(), || question.hash(&asker))?;
+        let found = repeats::repeated(cx, &caller.tenant, parts, hash, NAME, &may_repeat).await;
+        if let Some(run) = found.ok()? {
+            if let Some(seen) = told(cx, &run, &question.seen).await {
+                let body = question.into_body()?;
+                return Some(Resumed { body, hash, place: Place { key: run.key, seen } });
+            }
+            parts.extensions.get::<Held>().map(Held::release);
+        }
+        question = question.shorter()?;
+    }
+}
+
+/// A request, and what stands at the end of its input.
+struct Question {
+    members: Map<String, Value>,
+    seen: Vec<Value>,
+}
+
+impl Question {
+    /// Of a request that ends with an item of an answer: the others are not taken apart.
+    fn of(body: &[u8]) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Request<'a> {
+            #[serde(borrow)]
+            input: Vec<&'a RawValue>,
+            stream: bool,
+        }
+        let request: Request<'_> =
+            serde_json::from_slice(body).ok().filter(|it: &Request<'_>| it.stream)?;
+        let last = serde_json::from_str(request.input.last()?.get()).ok()?;
+        let members = is_told(&last).then(|| serde_json::from_slice(body))?.ok()?;
+        Some(Self { members, seen: Vec::new() })
+    }
+
+    fn hash(&self, asker: &str) -> Option<[u8; 32]> {
+        repeat_hash::of_members(asker, self.members.clone())
+    }
+
+    /// The same without its last item, if that is one of an answer.
+    fn shorter(mut self) -> Option<Self> {
+        let input = self.members.get_mut("input")?.as_array_mut()?;
+        let item = input.pop_if(|item| is_told(item)).filter(|_| self.seen.len() < MOST)?;
+        if input.is_empty() {
+            return None;
+        }
+        self.seen.push(item);
+        Some(self)
+    }
+
+    fn into_body(self) -> Option<Bytes> {
+        serde_json::to_vec(&self.members).ok().map(Bytes::from)
+    }
+}
+
+/// Whether an answer may have told this item: what others say, and what calls bring, is no part of
+/// one.
+fn is_told(item: &Value) -> bool {
+    let word = |name| item.get(name).and_then(Value::as_str).unwrap_or_default();
+    match word("type") {
+        "" => false,
+        "message" => word("role") == "assistant",
+        kind => !kind.ends_with("_output") && !word("id").is_empty(),
+    }
+}
+
+/// The ids of these items, if the run has told all of them.
+async fn told(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
+    if seen.is_empty() {
+        return Some(Seen::default());
+    }
+    let body = cx.engine.journal.store().body(run.stream_id).await.ok()??;
+    let so_far = reader::so_far::<Answer>(cx, run).await.ok()?;
+    so_far.told(|it| {
+        // Such an answer is complete, and its client is to ask for more.
+        if it.transcript.more.get("end_turn").is_some_and(|ends| *ends == false) {
+            return None;
+        }
+        let offered = Echo::of(std::str::from_utf8(&body).ok()?).offered;
+        let told = items(run.stream_id, &it.transcript, &offered, "completed");
+        let told: Vec<Value> =
+            told.iter().filter_map(|item| serde_json::to_value(item).ok()).collect();
+        let is_told = |seen: &Value| told.iter().any(|told| is_same(told, seen));
+        let ids = seen.iter().filter(|seen| is_told(seen)).filter_map(id_of);
+        let ids: BTreeSet<String> = ids.map(str::to_owned).collect();
+        (ids.len() == seen.len()).then(|| Seen(Arc::new(ids)))
+    })
+}
+
+fn id_of(item: &Value) -> Option<&str> {
+    item.get("id").and_then(Value::as_str).filter(|id| !id.is_empty())
+}
+
+/// An item as it was told and as the client sends it back: it may leave members out.
+fn is_same(told: &Value, seen: &Value) -> bool {
+    id_of(told).is_some() && id_of(told) == id_of(seen) && agrees(told, seen)
+}
+
+/// Whether two values say the same where both say something.
+fn agrees(told: &Value, seen: &Value) -> bool {
+    match (told, seen) {
+        (Value::Null, _) | (_, Value::Null) => true,
+        (Value::Object(told), Value::Object(seen)) => seen
+            .iter()
+            .filter(|(name, _)| *name != "status")
+            .all(|(name, seen)| told.get(name).is_none_or(|told| agrees(told, seen))),
+        (Value::Array(told), Value::Array(seen)) => {
+            told.len() == seen.len() && told.iter().zip(seen).all(|(told, seen)| agrees(told, seen))
+        }
+        _ => told == seen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn question(input: &Value) -> Option<Question> {
+        Question::of(json!({ "stream": true, "input": input }).to_string().as_bytes())
+    }
+
+    #[test]
+    fn items_of_an_answer_are_taken_from_the_end_one_by_one() {
+        let user = json!({ "type": "message", "role": "user", "content": "Hi" });
+        let thought = json!({ "type": "reasoning", "id": "rs_1" });
+        let text = json!({ "type": "message", "id": "msg_1", "role": "assistant" });
+        let first = question(&json!([user, thought, text])).unwrap();
+        assert!(first.seen.is_empty());
+        let second = first.shorter().unwrap();
+        let third = second.shorter().unwrap();
+        assert_eq!(third.members["input"], json!([user]));
+        assert_eq!(third.seen, [text, thought]);
+        assert!(third.shorter().is_none(), "the question itself stays");
+    }
+
+    #[test]
+    fn a_request_that_ends_with_something_new_asks_something_new() {
+        let text = json!({ "type": "message", "id": "msg_1", "role": "assistant" });
+        for last in [
+            json!({ "type": "message", "id": "msg_2", "role": "user" }),
+            json!({ "type": "function_call_output", "id": "fco_1" }),
+            json!({ "role": "assistant", "content": "x" }),
+            json!({ "type": "additional_tools" }),
+        ] {
+            assert!(question(&json!([text, last])).is_none(), "{last}");
+        }
+        assert!(question(&json!("Hi")).is_none());
+    }
+
+    #[test]
+    fn an_item_is_known_by_its_id_and_by_what_it_says() {
+        let told = json!({ "type": "message", "id": "msg_1", "status": "completed",
+            "content": [{ "type": "output_text", "text": "Hi", "logprobs": [] }] });
+        let with = |name: &str, value: Value| {
+            let mut seen = told.clone();
+            seen[name] = value;
+            seen
+        };
+        let said = |text: &str| json!([{ "type": "output_text", "text": text }]);
+        assert!(is_same(&told, &with("content", said("Hi"))));
+        assert!(is_same(&told, &with("status", "incomplete".into())));
+        assert!(is_same(&told, &with("phase", "commentary".into())));
+        for other in [
+            with("id", "msg_2".into()),
+            with("id", Value::Null),
+            with("content", said("Ho")),
+            with("content", json!([])),
+            with("type", "reasoning".into()),
+        ] {
+            assert!(!is_same(&told, &other), "{other}");
+        }
+    }
+}
