@@ -622,6 +622,27 @@ async fn an_answer_of_responses_that_is_not_kept_is_asked_for_again() {
     );
 }
 
+/// What was called may be under way already, and a second answer might call something else.
+#[tokio::test]
+async fn an_answer_that_breaks_off_behind_whole_calls_is_not_asked_for_again() {
+    let more = || json!({ "api": "responses", "parameters": { "store": false } });
+    for (fault, made) in
+        [("close-mid-stream:before-end@1", 1), ("close-mid-stream:mid-arguments@1", 2)]
+    {
+        let script = Script::default().answer(two_calls());
+        let (provider, _, gateway) = faulty("openai", fault, script, more()).await;
+        let told = ask(&gateway, "Hi").await;
+        assert_eq!(arguments(&told), [r#"{"amount":5}"#, r#"{"amount":6}"#], "{fault}");
+        assert_eq!((provider.calls().len(), told.errors.len()), (made, made - 1), "{fault}");
+        assert_eq!(told.close.unwrap()["reason"], "tool_calls");
+    }
+    // A text without its end is no answer.
+    let (provider, _, gateway) =
+        faulty("openai", "close-mid-stream:before-end@1", Script::default(), more()).await;
+    assert_eq!(ask(&gateway, "Hi").await.text, Answer::default().text);
+    assert_eq!(provider.calls().len(), 2);
+}
+
 #[tokio::test]
 async fn faults_of_responses_are_typed() {
     for (fault, code, calls) in [

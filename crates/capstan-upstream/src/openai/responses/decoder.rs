@@ -50,6 +50,8 @@ pub struct Decoder {
     last: Option<u64>,
     has_model: bool,
     has_calls: bool,
+    /// Items that have begun and are not whole yet.
+    open: BTreeSet<u64>,
     is_finished: bool,
     refusal: String,
     /// Items of which text has come.
@@ -125,9 +127,11 @@ impl Decoder {
                 return Ok(heard(thought.is_some()));
             }
             Some("response.output_item.added") => {
+                self.open.insert(index);
                 return Ok(self.begin(index, &value(event.item), out));
             }
             Some("response.output_item.done") => {
+                self.open.remove(&index);
                 return Ok(self.end(index, &value(event.item), out));
             }
             Some("response.output_text.annotation.added") => {
@@ -235,6 +239,7 @@ impl Decoder {
                     self.tools.arguments(index, text(item, said).unwrap_or_default(), out);
                 }
                 self.tools.end(index, out);
+                out.push(Output::Reason("tool_calls".into()));
             }
             Some("message") => {
                 self.thoughts.flush(out);
@@ -310,9 +315,6 @@ impl Decoder {
             let fault = Fault::new(FaultKind::ContentRefused);
             return Err(fault.with_detail("refusal", self.secret.scrub(&self.refusal)));
         }
-        if self.has_calls && why.is_none() {
-            out.push(Output::Reason("tool_calls".into()));
-        }
         self.is_finished = true;
         Ok(())
     }
@@ -349,8 +351,12 @@ impl Decode for Decoder {
         Some(self.finish(&response, out))
     }
 
+    /// A body that breaks off behind a complete call, with nothing begun behind it, is not asked for
+    /// again: the client acts on the call, and another answer might call something else. One that
+    /// the provider keeps is read on instead.
     fn is_complete(&self) -> bool {
-        self.is_finished
+        let has_only_whole = self.has_calls && self.open.is_empty();
+        self.is_finished || (self.is_unstored && has_only_whole)
     }
 }
 
