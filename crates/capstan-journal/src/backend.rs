@@ -1,5 +1,5 @@
-//! What stores have in common besides the trait, decided once. For whoever writes a store;
-//! everybody else goes by [`Store`](crate::Store).
+//! Rules that all stores share, so that each is implemented once. Only authors of a store need this
+//! module; all others use [`Store`](crate::Store).
 
 pub mod failpoint;
 pub mod planted_bug;

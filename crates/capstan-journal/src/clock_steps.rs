@@ -1,14 +1,13 @@
-//! When the clock was set. Retention goes by the time that has passed, not by what a clock says
-//! that was set meanwhile.
+//! Records when the system clock was set, so that retention can use the time that really passed.
 
 use std::time::Duration;
 
 use capstan_protocol::Timestamp;
 
-/// How many are remembered. A clock that is set more often within the longest age is beyond help.
+/// The most steps that are remembered. A clock that is set more often cannot be trusted at all.
 const KEPT: usize = 1024;
 
-/// The moments at which the clock was set, oldest first.
+/// The steps of the clock, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClockSteps(Vec<ClockStep>);
 
@@ -19,7 +18,7 @@ struct ClockStep {
 }
 
 impl ClockSteps {
-    /// The clock said `from`, and in the same moment `to`.
+    /// Adds a step: the clock changed from `from` to `to`.
     pub fn add(&mut self, from: Timestamp, to: Timestamp) {
         if self.0.len() == KEPT {
             self.0.remove(0);
@@ -27,8 +26,8 @@ impl ClockSteps {
         self.0.push(ClockStep { from, to });
     }
 
-    /// What a clock said `age` before it said `now`: whatever bears an earlier time is at least as
-    /// old. Where two moments bear the same time, since the clock was set back, the younger counts.
+    /// The reading of the clock `age` before `now`. Anything with an earlier time is at least that
+    /// old. If the clock was set back, two moments have the same reading, and the later one counts.
     pub fn before(&self, now: Timestamp, age: Duration) -> Timestamp {
         let mut left = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
         let (mut end, mut least) = (now.as_micros(), i64::MAX);
@@ -44,7 +43,7 @@ impl ClockSteps {
         Timestamp::from_micros(end.saturating_sub(left).min(least))
     }
 
-    /// Whether something of time `at` is at least `age` old.
+    /// Whether something with the time `at` is at least `age` old.
     pub fn is_past(&self, at: Timestamp, age: Duration, now: Timestamp) -> bool {
         at <= self.before(now, age)
     }
@@ -88,7 +87,7 @@ mod tests {
             is_past(&set, before - HOUR + 60, HOUR, after + 60),
             "what was old before it was set"
         );
-        // What came after it goes by the new time alone.
+        // After the step only the new time counts.
         assert!(
             is_past(&set, after, HOUR, after + HOUR)
                 && !is_past(&set, after + 1, HOUR, after + HOUR)

@@ -1,5 +1,5 @@
-//! Copies a journal into another: `disk:` to `postgres:`, or back. It can be broken off and begun
-//! again.
+//! Copies a journal to another store, for example `disk:` to `postgres:`. A copy can be interrupted
+//! and started again.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,30 +10,30 @@ use crate::{
     ErrorKind, Frame, JournalError, Kept, KeptSession, Run, Standing, Store, Transfer, TurnRange,
 };
 
-/// What is read at once.
+/// How much is read at once.
 const RUNS: usize = 256;
 const TURNS: usize = 1024;
 const PACKETS: usize = 4096;
 const BYTES: usize = 4 * 1024 * 1024;
 
-/// What a copy has come to.
+/// The result of a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {
-    /// Runs that were copied, or were there already and are the same.
+    /// Runs that were copied, or that existed already and are equal.
     pub runs: u64,
-    /// Of these, those that an earlier copy had brought.
+    /// The part of these runs that an earlier copy had written.
     pub known: u64,
-    /// Packets of all of them, each compared with what is read back.
+    /// Packets of these runs. Each was read back and compared.
     pub packets: u64,
-    /// Their bytes.
+    /// The bytes of these packets.
     pub bytes: u64,
-    /// Sessions of these runs.
+    /// The sessions of these runs.
     pub sessions: u64,
-    /// Their turns.
+    /// The turns of these sessions.
     pub turns: u64,
-    /// Runs that the other journal has in another state, or whose key it knows for another run: it
-    /// was left as it is.
+    /// Runs that were not copied: the target has them in another state, or has another run with
+    /// their key.
     pub different: Vec<Uuid>,
 }
 
@@ -48,16 +48,16 @@ impl fmt::Display for Copied {
     }
 }
 
-/// Copies all runs of a journal that nobody uses, with their packets, names and sessions, and reads
-/// each back.
+/// Copies all runs of an unused journal with their packets, names and sessions, and reads each one
+/// back.
 ///
-/// What was copied before is compared and left; what the other journal has beside it is not
-/// touched. `told` hears how far it has come. `Unavailable` if a process uses the journal that is
-/// read.
+/// Runs that were copied before are compared and not written again. Other data of the target stays
+/// unchanged. Calls `progress` after each page. Returns `Unavailable` if a process uses the
+/// source.
 pub async fn copy(
     from: &dyn Store,
     to: &dyn Store,
-    mut told: impl FnMut(&Copied) + Send,
+    mut progress: impl FnMut(&Copied) + Send,
 ) -> Result<Copied, JournalError> {
     let (source, target) = (transfer(from)?, transfer(to)?);
     check_unused(from).await?;
@@ -75,7 +75,7 @@ pub async fn copy(
             let turn = sessions.get(&name).and_then(|numbers| numbers.get(&run.stream_id)).copied();
             copy_run(from, to, run, turn.unwrap_or(0), &mut copied).await?;
         }
-        told(&copied);
+        progress(&copied);
     }
 }
 
@@ -90,7 +90,7 @@ async fn check_unused(store: &dyn Store) -> Result<(), JournalError> {
     Err(JournalError::new(ErrorKind::Unavailable, message))
 }
 
-/// All turns of a run's session; their numbers by the runs that left them.
+/// Copies the turns of a run's session. Returns their numbers by stream.
 async fn copy_session(
     from: &dyn Store,
     to: &dyn Transfer,
@@ -136,7 +136,7 @@ async fn copy_run(
     let is_new = transfer(to)?.import(kept.clone()).await?;
     if !is_same(to, &kept).await? {
         if is_new {
-            let message = format!("stream {stream} reads otherwise than it was written");
+            let message = format!("stream {stream} differs from the source after it was copied");
             return Err(JournalError::new(ErrorKind::Corrupt, message));
         }
         copied.different.push(stream);

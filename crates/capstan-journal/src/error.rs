@@ -1,4 +1,4 @@
-//! The one error of this crate. Callers decide by `kind()`; the text is for logs.
+//! The error type of the stores. Callers decide by `kind()`; the text is for logs.
 
 use std::error::Error;
 use std::fmt;
@@ -6,36 +6,37 @@ use std::sync::Arc;
 
 use crate::Refused;
 
-/// What kind of failure this is: all that a caller may decide by.
+/// The kind of a failure, which is all that a caller may depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The store cannot write or read now: disk full, I/O error, closed. Trying again may help.
+    /// The store cannot read or write at the moment: disk full, I/O error, or closed. A retry may
+    /// help.
     Unavailable,
-    /// The store takes no writes any more, and only a new process can mend that.
+    /// The store accepts no more writes. Only a restart can fix it.
     Broken,
-    /// The disk is nearly full: no new runs. What is under way goes on.
+    /// The disk is nearly full. New runs are refused, and open ones go on.
     Full,
-    /// The run is no longer in the state or attempt that the caller writes for.
+    /// The run is no longer in the expected state or attempt.
     Fenced,
-    /// The frame's seq does not follow the last one.
+    /// The `seq` of a frame is not the last one plus one.
     OutOfOrder,
-    /// Another process holds the folder.
+    /// Another process has locked the folder.
     Locked,
-    /// What is stored cannot be read.
+    /// Stored data cannot be read.
     Corrupt,
-    /// There is no such stream.
+    /// The stream does not exist.
     NotFound,
-    /// The key was claimed once, and its stream was deleted by retention.
+    /// The key was used, and retention has deleted its stream.
     Expired,
-    /// What the claim answers is not asked, or not any more.
+    /// The interrupt that the claim answers does not exist or has an answer already.
     Answered,
-    /// The claim asks for more than its tenant may have.
+    /// The claim exceeds its tenant's quota.
     Refused(Refused),
-    /// A URL, a format version or a size that this build does not know.
+    /// This build does not support the URL, the format version or the size.
     Unsupported,
 }
 
-/// What an operation of the journal comes to.
+/// The result of an operation of the journal.
 pub type Result<T, E = JournalError> = std::result::Result<T, E>;
 
 /// A failed operation of the journal.
@@ -43,24 +44,24 @@ pub type Result<T, E = JournalError> = std::result::Result<T, E>;
 pub struct JournalError {
     kind: ErrorKind,
     message: String,
-    // Shared, because one failed commit answers everybody who was in it.
+    // Shared, because one failed commit answers all of its callers.
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl JournalError {
-    /// A failure without a cause of its own. Public, because stores may live in other crates.
+    /// Creates an error without a cause. It is public because stores may be in other crates.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// The same failure with what caused it.
+    /// Adds the cause.
     #[must_use]
     pub fn caused_by(mut self, source: impl Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// What kind of failure this is.
+    /// The kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -1,4 +1,4 @@
-//! Work that is finished even if whoever awaits it goes away.
+//! Futures that run to their end even if their caller is dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,10 +8,9 @@ use tokio::runtime::Handle;
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Awaits `work`; dropped half-way, it hands the rest to the runtime.
+/// Awaits `work`. If it is dropped before the end, a task finishes the work.
 ///
-/// A commit cannot be taken back, so the wake-up that belongs to it must not be lost with a
-/// cancelled caller.
+/// A commit cannot be undone, so its wake-up must happen even if the caller was cancelled.
 pub(crate) struct Finish<T: Send + 'static> {
     work: Option<Work<T>>,
     is_begun: bool,

@@ -1,5 +1,4 @@
-//! Frames on their way to a viewer: in order, and where they lie in one piece of memory, that
-//! piece.
+//! A batch of frames for a viewer, in one buffer where possible.
 
 use std::fmt;
 
@@ -7,19 +6,19 @@ use bytes::{Bytes, BytesMut};
 
 use crate::Frame;
 
-/// Frames in one piece, and the last one's seq; `None` if there are none.
+/// Frames with the `seq` of the last one; `None` if there are none.
 pub type Piece = Option<(Frames, u64)>;
 
-/// Some frames of a stream, in order. Whoever only passes them on takes them as one piece.
+/// Consecutive frames of a stream. Callers that only forward them can take them as one buffer.
 #[derive(Clone)]
 pub struct Frames(Shape);
 
 #[derive(Clone)]
 enum Shape {
-    /// As nearly always while a run goes on, and for every viewer: it costs no memory.
+    /// The usual case of a live viewer. It needs no allocation.
     One(Bytes),
     Several(Vec<Bytes>),
-    /// One piece, and where each of them ends in it.
+    /// One buffer, and the end of each frame in it.
     Joined {
         bytes: Bytes,
         ends: Vec<u32>,
@@ -27,19 +26,20 @@ enum Shape {
 }
 
 impl Frames {
-    /// Frames that lie one behind the other, and where each of them ends. `None` if that cannot be.
+    /// Creates frames from one buffer and the end of each frame. `None` if the ends do not fit the
+    /// buffer.
     pub fn joined(bytes: Bytes, ends: Vec<u32>) -> Option<Self> {
         let is_whole =
             ends.is_sorted() && ends.last().map_or(0, |last| *last as usize) == bytes.len();
         is_whole.then_some(Self(Shape::Joined { bytes, ends }))
     }
 
-    /// None of them.
+    /// No frames.
     pub fn none() -> Self {
         Self(Shape::Several(Vec::new()))
     }
 
-    /// How many there are.
+    /// The number of frames.
     pub fn len(&self) -> usize {
         match &self.0 {
             Shape::One(_) => 1,
@@ -48,12 +48,12 @@ impl Frames {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no frames.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many bytes they are together.
+    /// The total number of bytes.
     pub fn size(&self) -> usize {
         match &self.0 {
             Shape::One(bytes) | Shape::Joined { bytes, .. } => bytes.len(),
@@ -61,7 +61,7 @@ impl Frames {
         }
     }
 
-    /// All of them as one piece, which is copied only if they are not one already.
+    /// All frames in one buffer. Copies them only if they are in several.
     pub fn into_bytes(self) -> Bytes {
         let size = self.size();
         match self.0 {
@@ -74,7 +74,7 @@ impl Frames {
         }
     }
 
-    /// Each of them.
+    /// Iterates over the frames.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let (frames, whole, ends): (&[Bytes], &[u8], &[u32]) = match &self.0 {
             Shape::One(frame) => (std::slice::from_ref(frame), &[], &[]),
@@ -133,7 +133,7 @@ impl fmt::Debug for Frames {
 mod tests {
     use super::*;
 
-    fn told(frames: &Frames) -> Vec<&[u8]> {
+    fn bytes_of(frames: &Frames) -> Vec<&[u8]> {
         frames.iter().collect()
     }
 
@@ -146,10 +146,13 @@ mod tests {
                 Some(*end)
             });
             let joined = Frames::joined(texts.concat().into(), ends.collect()).unwrap();
-            assert_eq!(told(&joined), texts.iter().map(|text| text.as_bytes()).collect::<Vec<_>>());
             assert_eq!(
-                (told(&apart), apart.len(), apart.size()),
-                (told(&joined), joined.len(), joined.size())
+                bytes_of(&joined),
+                texts.iter().map(|text| text.as_bytes()).collect::<Vec<_>>()
+            );
+            assert_eq!(
+                (bytes_of(&apart), apart.len(), apart.size()),
+                (bytes_of(&joined), joined.len(), joined.size())
             );
             assert_eq!(apart, joined);
             assert_eq!(apart.into_bytes(), joined.into_bytes());

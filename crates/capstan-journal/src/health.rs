@@ -1,47 +1,48 @@
-//! How a store feels: what readiness and a supervisor go by.
+//! The health of a store, for readiness checks and supervisors.
 
-/// Whether a store takes writes. What it already holds can be read in every state.
+/// Whether a store accepts writes. Stored data can be read in every state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Health {
-    /// It takes writes.
+    /// The store accepts writes.
     #[default]
     Well,
-    /// It takes no writes for now and tries by itself to mend that; why.
+    /// The store does not accept writes at the moment, and tries to recover by itself. Has the
+    /// reason.
     Unavailable(String),
-    /// It takes no writes, and only a new process can mend that; why.
+    /// The store does not accept writes, and only a restart can fix it. Has the reason.
     Broken(String),
 }
 
-/// What a store knows of itself, for metrics.
+/// Statistics of a store, for metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes of its files; 0 if it has none.
     pub disk_bytes: u64,
-    /// Bytes of them that are needed.
+    /// Bytes of these files that are still needed.
     pub live_bytes: u64,
-    /// Files that hold streams.
+    /// The number of segment files.
     pub segments: u64,
-    /// Streams that are kept.
+    /// The number of stored streams.
     pub streams: u64,
-    /// Pieces that turned out to be damaged since the store was opened.
+    /// Damaged records that were found since the store was opened.
     pub damaged: u64,
     /// Whether new runs are refused because the disk is nearly full.
     pub is_low_on_space: bool,
-    /// What it is among those that share the store; nothing where nobody does.
+    /// The cluster's statistics; `None` for a store of one process.
     pub shared: Option<SharedStats>,
 }
 
-/// What a process is among those that share a store.
+/// Statistics of a process that shares its store with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedStats {
-    /// Runs that this process works on.
+    /// Runs that this process owns.
     pub runs: u64,
-    /// Other processes that live.
+    /// Other live processes.
     pub peers: u64,
-    /// How long ago this process gave its last sign of life.
+    /// Time since the last heartbeat of this process.
     pub silent_for: std::time::Duration,
-    /// Streams of others that somebody here follows.
+    /// Streams of other processes that have viewers here.
     pub followed: u64,
-    /// Questions that the database has not answered yet.
+    /// Queries that the database has not answered yet.
     pub unanswered: u64,
 }

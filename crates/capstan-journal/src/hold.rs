@@ -1,4 +1,4 @@
-//! Waiting out a store that cannot write for a while.
+//! Retries a write while the store cannot write.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tokio::sync::watch;
 
 use crate::{ErrorKind, Health, JournalError, Store};
 
-/// The longest pause before a write is tried again at a store that says that it is well.
+/// The longest pause before a retry, if the store reports that it is healthy.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// One write that is to be done, however long the store cannot.
+/// A write that is retried until the store accepts it.
 pub(crate) struct Hold {
     health: watch::Receiver<Health>,
     pause: Duration,
@@ -20,7 +20,7 @@ impl Hold {
         Self { health: store.health(), pause: Duration::from_millis(10) }
     }
 
-    /// After a failed write: returns when it may be tried again, or the error if that is of no use.
+    /// Waits after a failed write until a retry makes sense. Returns the error if none does.
     pub(crate) async fn after(&mut self, error: JournalError) -> Result<(), JournalError> {
         if error.kind() != ErrorKind::Unavailable {
             return Err(error);
@@ -28,7 +28,7 @@ impl Hold {
         let health = self.health.borrow_and_update().clone();
         match health {
             Health::Broken(_) => return Err(error),
-            // It may have mended itself in the meantime, or has yet to notice.
+            // The store may have recovered already, or may not have noticed the failure yet.
             Health::Well => {
                 tokio::time::sleep(self.pause).await;
                 self.pause = (self.pause * 2).min(LONGEST);

@@ -1,4 +1,4 @@
-//! A store and the live tails of this process: what the gateway writes through and reads from.
+//! A store with the live tails of this process. The gateway reads and writes through it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::backend::planted_bug::{self, Bug};
 use crate::finish::Finish;
 use crate::hold::Hold;
 use crate::split::SplitStore;
-use crate::tails::{Lease, TailLimits, Tails};
+use crate::tails::{TailHandle, TailLimits, Tails};
 use crate::{
     Claim, Claimed, ErrorKind, Frame, JournalError, Quota, Reader, Run, RunState, Store,
     StoredTurn, Transition,
 };
 
-/// A store whose readers are woken. Cheap to clone.
+/// A store that wakes its readers. Cheap to clone.
 ///
-/// All writes of claims, frames and transitions must go through it, else the readers of this
-/// process sleep on.
+/// All claims, frames and transitions must be written through it. Otherwise the readers of this
+/// process are not woken.
 #[derive(Clone)]
 pub struct Journal {
     store: Arc<dyn Store>,
@@ -28,78 +28,77 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// A journal over a store.
+    /// Creates a journal over a store.
     pub fn new(store: Arc<dyn Store>, limits: TailLimits) -> Self {
         let tails = Arc::new(Tails::new(limits));
         if let Some(mut news) = store.news() {
             let (tails, store) = (Arc::downgrade(&tails), Arc::downgrade(&store));
-            // It ends with the store, which sends them, or with the last who could be told.
+            // The task ends when the store or the last journal is dropped.
             tokio::spawn(async move {
                 while let Some(news) = news.recv().await
                     && let (Some(tails), Some(store)) = (tails.upgrade(), store.upgrade())
                 {
-                    tails.hear(&*store, news);
+                    tails.apply(&*store, news);
                 }
             });
         }
         Self { store, tails }
     }
 
-    fn lease(&self, stream: Uuid) -> Lease {
-        self.tails.lease(&self.store, stream)
+    fn handle(&self, stream: Uuid) -> TailHandle {
+        self.tails.handle(&self.store, stream)
     }
 
-    /// The store, for everything that wakes nobody.
+    /// The store, for operations that wake no readers.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Claims a key; see `Records::claim`. Once begun it is carried out, even if the future is
-    /// dropped.
+    /// Claims a key; see `Records::claim`. Once polled it completes, even if the future is dropped.
     pub async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
-        let (store, lease, quota) = (self.store.clone(), self.lease(claim.stream_id), *quota);
+        let (store, handle, quota) = (self.store.clone(), self.handle(claim.stream_id), *quota);
         Finish::new(async move {
             let claimed = store.claim(claim, &quota).await?;
             if claimed.is_new {
                 failpoint::hit(Point::AfterClaim);
-                lease.begin((claimed.run.attempt, claimed.run.state));
+                handle.begin((claimed.run.attempt, claimed.run.state));
             }
             Ok(claimed)
         })
         .await
     }
 
-    /// Appends frames, then wakes readers; see `Records::append`. Once begun it is carried out,
-    /// even if the future is dropped. While the store cannot write it is held back.
+    /// Appends frames, then wakes the readers; see `Records::append`. Once polled it completes,
+    /// even if the future is dropped. It waits while the store cannot write.
     pub async fn append(
         &self,
         stream: Uuid,
         attempt: u32,
         frames: Vec<Frame>,
     ) -> Result<(), JournalError> {
-        let (store, lease) = (self.store.clone(), self.lease(stream));
+        let (store, handle) = (self.store.clone(), self.handle(stream));
         let standing = (attempt, RunState::Running);
         Finish::new(async move {
             if planted_bug::is(Bug::EarlyDelivery) {
-                lease.note(standing, &frames);
+                handle.record(standing, &frames);
             }
             let mut hold = Hold::new(&*store);
-            // Frames are shared bytes: this copies handles.
+            // Frames are reference-counted, so this clone copies no bytes.
             while let Err(error) = store.append(stream, attempt, frames.clone()).await {
                 if error.kind() == ErrorKind::Fenced {
-                    lease.follow();
+                    handle.follow();
                 }
                 hold.after(error).await?;
             }
             failpoint::hit(Point::BeforeWake);
-            lease.note(standing, &frames);
+            handle.record(standing, &frames);
             Ok(())
         })
         .await
     }
 
-    /// Moves a run on, then wakes readers; see `Records::transition`. Once begun it is carried
-    /// out, even if the future is dropped. While the store cannot write it is held back.
+    /// Changes a run's state, then wakes the readers; see `Records::transition`. Once polled it
+    /// completes, even if the future is dropped. It waits while the store cannot write.
     pub async fn transition(
         &self,
         from: (RunState, u32),
@@ -110,7 +109,7 @@ impl Journal {
         self.step(Transition::new(from, to, frames, turn)).await
     }
 
-    /// Lets a run wait, if one more of its tenant's may; see `Records::transition`. Else as
+    /// Changes a run to `Waiting`, if the tenant's quota allows another waiting run. Otherwise like
     /// `transition`.
     pub async fn suspend(
         &self,
@@ -123,14 +122,14 @@ impl Journal {
     }
 
     async fn step(&self, step: Transition) -> Result<bool, JournalError> {
-        let (store, lease) = (self.store.clone(), self.lease(step.to.stream_id));
+        let (store, handle) = (self.store.clone(), self.handle(step.to.stream_id));
         let standing = (step.to.attempt, step.to.state);
         Finish::new(async move {
             let (mut hold, mut has_failed) = (Hold::new(&*store), false);
             let is_done = loop {
                 let outcome = match store.transition(step.clone()).await {
-                    // What was written and could not be synced is in force once the store has
-                    // mended itself.
+                    // An earlier try may have been written but not synced. It takes effect when the
+                    // store has recovered.
                     Ok(false) if has_failed => is_as(&*store, &step.to).await,
                     outcome => outcome,
                 };
@@ -142,32 +141,31 @@ impl Journal {
             };
             if is_done {
                 failpoint::hit(Point::BeforeWake);
-                lease.note(standing, &step.frames);
+                handle.record(standing, &step.frames);
             } else {
-                lease.follow();
+                handle.follow();
             }
             Ok(is_done)
         })
         .await
     }
 
-    /// Erases a closed stream for good, then what this process remembers of it; see
-    /// `Records::purge`. Once begun it is carried out, even if the future is dropped. Readers
-    /// that are not through find nothing more.
+    /// Erases a closed stream, and drops it from memory; see `Records::purge`. Once polled it
+    /// completes, even if the future is dropped. Readers of the stream find nothing more.
     pub async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
-        let (store, lease) = (self.store.clone(), self.lease(stream));
+        let (store, handle) = (self.store.clone(), self.handle(stream));
         Finish::new(async move {
             let is_gone = store.purge(stream, now).await?;
             if is_gone {
-                lease.forget();
+                handle.forget();
             }
             Ok(is_gone)
         })
         .await
     }
 
-    /// The same journal, but what tenants claim of whom this says yes lives in memory only, as long
-    /// as what is returned. It is asked at each claim, so that the answer may change.
+    /// The same journal, except that the data of private tenants stays in memory, as long as the
+    /// returned journal lives. `is_private` is called for each claim, so its answer may change.
     #[must_use]
     pub fn keeping_in_memory(
         self,
@@ -178,22 +176,22 @@ impl Journal {
         Self { store, tails: self.tails }
     }
 
-    /// A reader of a run as the caller has found it, strictly after `after`: it is told nothing
-    /// older than that.
+    /// A reader that starts after the packet `after`, and never reports a state older than that of
+    /// `run`.
     ///
-    /// Between the commit that arms a waiting run and its wake-up the tail still says `Waiting`.
-    /// Who has found the run running must not be sent away with that.
+    /// Between the commit that starts the next attempt and its wake-up, the tail still has
+    /// `Waiting`. A caller that has read the run as running must not get that old state.
     pub fn reader_of(&self, run: &Run, after: u64) -> Reader {
         self.reader(run.stream_id, after).not_before((run.attempt, run.state))
     }
 
-    /// A reader that continues strictly after `after`.
+    /// A reader that starts after the packet `after`.
     pub fn reader(&self, stream: Uuid, after: u64) -> Reader {
-        Reader::new(self.store.clone(), self.lease(stream), stream, after)
+        Reader::new(self.store.clone(), self.handle(stream), stream, after)
     }
 }
 
-/// Whether a run stands where this transition would have brought it.
+/// Whether the run's record is already as this transition would make it.
 async fn is_as(store: &dyn Store, to: &Run) -> Result<bool, JournalError> {
     let is_same = |run: Run| {
         (run.state, run.attempt, run.updated_at, run.owner)

@@ -1,4 +1,4 @@
-//! `memory:`: everything in one map, gone with the process. For tests and for trying things out.
+//! `memory:`: a store in memory, for tests and first steps. Its data is lost with the process.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,7 +23,7 @@ use crate::{
     RunPage, RunState, Secret, Sessions, Stats, Store, StoredTurn, Transition, TurnRange, Usage,
 };
 
-/// A store that is gone with its process.
+/// A store in memory.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
@@ -35,12 +35,12 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct State {
     streams: BTreeMap<Uuid, Stream>,
-    claims: HashMap<(String, String), Held>,
-    /// Deleted streams whose claims are kept: tenant and key.
+    claims: HashMap<(String, String), StoredClaim>,
+    /// Tenants and keys of deleted streams whose claims are still held.
     gone: HashMap<Uuid, (String, String)>,
     sessions: BTreeMap<(String, String), Session>,
-    /// What a tenant's streams and turns take, and how many sessions it has.
-    held: HashMap<String, HeldBy>,
+    /// The stored bytes and the number of sessions, by tenant.
+    held: HashMap<String, TenantUsage>,
     open: Tally,
     rates: Rates<String>,
     tokens: TokensBy<String>,
@@ -51,25 +51,25 @@ struct State {
 struct Stream {
     run: Run,
     body: Bytes,
-    // In order of seq, which may have one gap.
+    // In order of `seq`, with at most one gap.
     frames: Vec<Frame>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct StoredClaim {
     stream: Uuid,
     gone_at: Option<Timestamp>,
 }
 
-/// What retention takes away: streams before sessions of the same time.
+/// An entry that retention can delete. Of the same time, streams go before sessions.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kept {
+enum Deletable {
     Stream(Uuid),
     Session((String, String)),
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct HeldBy {
+struct TenantUsage {
     bytes: u64,
     sessions: u64,
 }
@@ -78,14 +78,14 @@ struct HeldBy {
 struct Session {
     used_at: Timestamp,
     /// In order of their numbers.
-    turns: Vec<KeptTurn>,
+    turns: Vec<EncodedTurn>,
     last_turn: u64,
     bytes: u64,
 }
 
-/// A turn as text: a tree of it would take many times as much.
+/// A turn as text, because a JSON tree would take many times the memory.
 #[derive(Debug)]
-struct KeptTurn {
+struct EncodedTurn {
     number: u64,
     stream: Uuid,
     text: Box<str>,
@@ -106,7 +106,7 @@ impl MemoryStore {
 }
 
 impl MemoryStore {
-    /// Whether the stream is here.
+    /// Whether this store has the stream.
     pub(crate) fn holds(&self, stream: Uuid) -> bool {
         self.lock().streams.contains_key(&stream)
     }
@@ -134,9 +134,9 @@ impl State {
         }
         let mut run = claim.to_run();
         run.turns_before += self.touch(&claim.tenant, &claim.session, claim.created_at).last_turn;
-        self.claims.insert(key, Held { stream: claim.stream_id, gone_at: None });
+        self.claims.insert(key, StoredClaim { stream: claim.stream_id, gone_at: None });
         self.open.add(&run, claim.body.len() as u64);
-        self.weigh(&claim.tenant, 0, claim.body.len() as u64);
+        self.change_bytes(&claim.tenant, 0, claim.body.len() as u64);
         self.streams.insert(
             claim.stream_id,
             Stream { run: run.clone(), body: claim.body, frames: Vec::new() },
@@ -144,7 +144,8 @@ impl State {
         Ok(Claimed { run, is_new: true })
     }
 
-    /// Whether the claim is within its tenant's quota. To be asked last: it counts.
+    /// Checks the claim against its tenant's quota. Call it last: it counts the claim towards the
+    /// rate.
     fn admit(&mut self, claim: &Claim, quota: &Quota) -> Result<(), JournalError> {
         let used = self.usage(&claim.tenant, &claim.session);
         quota.check(&used, claim.body.len() as u64)?;
@@ -167,14 +168,14 @@ impl State {
         }
     }
 
-    /// What is kept of a tenant has changed.
-    fn weigh(&mut self, tenant: &str, before: u64, after: u64) {
-        self.hold(tenant, |held| {
+    /// Updates the stored bytes of a tenant.
+    fn change_bytes(&mut self, tenant: &str, before: u64, after: u64) {
+        self.change_usage(tenant, |held| {
             held.bytes = held.bytes.saturating_add(after).saturating_sub(before)
         });
     }
 
-    fn hold(&mut self, tenant: &str, change: impl FnOnce(&mut HeldBy)) {
+    fn change_usage(&mut self, tenant: &str, change: impl FnOnce(&mut TenantUsage)) {
         match self.held.get_mut(tenant) {
             Some(held) => change(held),
             None => change(self.held.entry(tenant.to_owned()).or_default()),
@@ -184,7 +185,7 @@ impl State {
         }
     }
 
-    /// Moves a run on; false if somebody was first.
+    /// Changes a run's state; false if another writer was faster.
     fn transition(&mut self, step: Transition) -> Result<bool, JournalError> {
         let Transition { from, to, frames, turn, quota } = step;
         let Self { streams, open, tokens, .. } = self;
@@ -204,10 +205,10 @@ impl State {
         let before = stream.size();
         stream.push(frames);
         let (after, Run { tenant, session, .. }) = (stream.size(), stream.run.clone());
-        self.weigh(&tenant, before, after);
+        self.change_bytes(&tenant, before, after);
         if let Some((closed_at, turn)) = turn {
             let added = self.touch(&tenant, &session, closed_at).push(turn)?;
-            self.weigh(&tenant, 0, added);
+            self.change_bytes(&tenant, 0, added);
         }
         Ok(true)
     }
@@ -222,7 +223,7 @@ impl State {
             held.bytes = held.bytes.saturating_add(stream.size() - before);
         } else {
             let (tenant, after) = (stream.run.tenant.clone(), stream.size());
-            self.weigh(&tenant, before, after);
+            self.change_bytes(&tenant, before, after);
         }
         Ok(())
     }
@@ -236,7 +237,7 @@ impl State {
     fn touch(&mut self, tenant: &str, session: &str, now: Timestamp) -> &mut Session {
         let key = (tenant.to_owned(), session.to_owned());
         if !self.sessions.contains_key(&key) {
-            self.hold(tenant, |held| held.sessions += 1);
+            self.change_usage(tenant, |held| held.sessions += 1);
         }
         let session = self.sessions.entry(key).or_insert_with(|| Session {
             used_at: now,
@@ -248,27 +249,27 @@ impl State {
         session
     }
 
-    /// Forgets a session.
+    /// Removes a session.
     fn forget(&mut self, key: &(String, String)) -> bool {
         let Some(session) = self.sessions.remove(key) else { return false };
-        self.hold(&key.0, |held| {
+        self.change_usage(&key.0, |held| {
             held.sessions = held.sessions.saturating_sub(1);
             held.bytes = held.bytes.saturating_sub(session.bytes);
         });
         true
     }
 
-    /// Closed streams and sessions that nobody uses, as far as they have to go, oldest first, with
-    /// what they take.
-    fn due(&self, retention: &Retention, now: Timestamp) -> Vec<(Kept, u64)> {
+    /// The closed streams and unused sessions that retention has to delete, oldest first, with
+    /// their sizes.
+    fn due(&self, retention: &Retention, now: Timestamp) -> Vec<(Deletable, u64)> {
         let sizes = self.held.iter().map(|(tenant, held)| (tenant.clone(), held.bytes)).collect();
         let closed = self.streams.iter().filter_map(|(id, stream)| {
-            Some((stream.run.closed_at?, Kept::Stream(*id), &stream.run.tenant, stream.size()))
+            Some((stream.run.closed_at?, Deletable::Stream(*id), &stream.run.tenant, stream.size()))
         });
         let is_idle = |key: &(String, String)| self.open.usage(&key.0, &key.1).messages == 0;
         let unused = self.sessions.iter().filter(|(key, _)| is_idle(key));
         let unused = unused.map(|(key, session)| {
-            (session.used_at, Kept::Session(key.clone()), &key.0, session.bytes)
+            (session.used_at, Deletable::Session(key.clone()), &key.0, session.bytes)
         });
         let mut all: Vec<_> = closed.chain(unused).collect();
         all.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
@@ -279,7 +280,7 @@ impl State {
 
     fn retire(&mut self, id: Uuid, now: Timestamp) {
         let Some(stream) = self.streams.remove(&id) else { return };
-        self.weigh(&stream.run.tenant, stream.size(), 0);
+        self.change_bytes(&stream.run.tenant, stream.size(), 0);
         let owner = (stream.run.tenant, stream.run.key);
         if let Some(held) = self.claims.get_mut(&owner) {
             held.gone_at = Some(now);
@@ -289,19 +290,19 @@ impl State {
 }
 
 impl Session {
-    /// Keeps a turn under the next number; how many bytes it takes.
+    /// Stores a turn under the next number. Returns its size.
     fn push(&mut self, turn: StoredTurn) -> Result<u64, JournalError> {
         let (number, stream) = (self.last_turn + 1, turn.stream_id);
         let text = serde_json::to_string(&StoredTurn { number, ..turn })
             .map_err(unreadable)?
             .into_boxed_str();
         let bytes = text.len() as u64;
-        self.turns.push(KeptTurn { number, stream, text });
+        self.turns.push(EncodedTurn { number, stream, text });
         (self.last_turn, self.bytes) = (number, self.bytes + bytes);
         Ok(bytes)
     }
 
-    /// Forgets the turn of a stream; how many bytes it took.
+    /// Removes the turn of a stream. Returns its size.
     fn forget(&mut self, stream: Uuid) -> u64 {
         let before = self.bytes;
         self.turns.retain(|turn| {
@@ -314,7 +315,7 @@ impl Session {
 }
 
 fn unreadable(error: serde_json::Error) -> JournalError {
-    JournalError::new(ErrorKind::Unsupported, "a turn cannot be kept").caused_by(error)
+    JournalError::new(ErrorKind::Unsupported, "a turn cannot be stored").caused_by(error)
 }
 
 impl Stream {
@@ -397,7 +398,7 @@ impl Records for MemoryStore {
         state.retire(stream, now);
         let key = (tenant, session);
         let freed = state.sessions.get_mut(&key).map_or(0, |session| session.forget(stream));
-        state.weigh(&key.0, freed, 0);
+        state.change_bytes(&key.0, freed, 0);
         Ok(true)
     }
 }
@@ -411,7 +412,7 @@ impl Sessions for MemoryStore {
         let session = state.sessions.get(&(tenant.to_owned(), session.to_owned()));
         let turns = session.into_iter().flat_map(|session| &session.turns);
         let (mut room, mut is_first) = (max_bytes, true);
-        let fits = |turn: &&KeptTurn| {
+        let fits = |turn: &&EncodedTurn| {
             let left = room.checked_sub(turn.text.len());
             room = left.unwrap_or(0);
             std::mem::take(&mut is_first) || left.is_some()
@@ -467,7 +468,8 @@ impl Catalog for MemoryStore {
     async fn page(&self, query: Query) -> Result<RunPage> {
         let (state, mut pager) = (self.lock(), Pager::new(&query));
         let range = query.range(None).map(|range| state.streams.range(range).rev());
-        // Those that ended are passed by where they cannot be meant, and do not count.
+        // If only open runs are wanted, closed ones are skipped and do not count against the
+        // budget.
         let counts = |stream: &Stream| !query.is_of_open() || stream.run.is_open();
         for (id, stream) in range.into_iter().flatten().filter(|(_, stream)| counts(stream)) {
             if !pager.goes_on() {
@@ -518,11 +520,11 @@ impl Store for MemoryStore {
         for (kept, size) in state.due(retention, now) {
             report.bytes += size;
             match kept {
-                Kept::Stream(id) => {
+                Deletable::Stream(id) => {
                     state.retire(id, now);
                     report.streams += 1;
                 }
-                Kept::Session(key) => report.sessions += u64::from(state.forget(&key)),
+                Deletable::Session(key) => report.sessions += u64::from(state.forget(&key)),
             }
         }
         let claims = state.claims.len();

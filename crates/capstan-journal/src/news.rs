@@ -1,5 +1,4 @@
-//! What other processes write to a store that several share, and which streams somebody here wants
-//! to hear of.
+//! Changes by other processes to a shared store, and the streams that this process follows.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,39 +9,39 @@ use uuid::Uuid;
 
 use crate::{Frame, RunState};
 
-/// What became known of a stream that another process writes. Never the only way to learn of it:
-/// news may be lost, or come twice, or late.
+/// A change of a stream that another process writes. It is only a hint: it may be lost, late or
+/// repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// Frames were stored, or the run moved on, or both.
+    /// Frames were stored, or the run's state changed, or both.
     Frames {
         /// The stream.
         stream: Uuid,
-        /// The run's attempt, and where it stood.
+        /// The run's attempt and state.
         standing: (u32, RunState),
-        /// Neighbours, in order; none if they are too long to be told here.
+        /// Consecutive frames in order; empty if they are too long for a notification.
         frames: Vec<Frame>,
     },
-    /// The store was asked: the run stands so, and this is its last frame.
+    /// The result of a query: the run's state and its last frame.
     Stands {
         /// The stream.
         stream: Uuid,
-        /// The run's attempt, and where it stands.
+        /// The run's attempt and state.
         standing: (u32, RunState),
-        /// The seq of its last frame.
+        /// The `seq` of its last frame.
         last_seq: u64,
     },
     /// The stream was erased.
     Gone(Uuid),
-    /// The runs that this process worked on are no longer its own.
+    /// This process has lost its lease, and no longer owns its runs.
     Fenced,
 }
 
-/// For how long this process may work on runs: as long as the number stays the same. Where nobody
-/// else can use the store it always does.
+/// A number that changes when this process loses the right to write its runs. In a store of one
+/// process it never changes.
 pub type Tenure = watch::Receiver<u64>;
 
-/// The streams that somebody here follows while others may write them.
+/// The streams that this process follows while other processes may write them.
 #[derive(Debug, Default)]
 pub struct Watched {
     streams: Mutex<Streams>,
@@ -52,16 +51,16 @@ pub struct Watched {
 #[derive(Debug, Default)]
 struct Streams {
     all: HashMap<Uuid, Followed>,
-    /// Those of which nobody has been asked for news yet.
+    /// Streams that became due and were not yet taken by `newly_awaited`.
     new: Vec<Uuid>,
 }
 
 #[derive(Debug)]
 struct Followed {
     watches: usize,
-    /// Somebody waits for more.
+    /// A reader waits for more frames.
     is_awaited: bool,
-    /// As far as is known.
+    /// The newest known attempt and state.
     standing: (u32, RunState),
 }
 
@@ -72,7 +71,7 @@ impl Default for Followed {
 }
 
 impl Followed {
-    /// Whether there may be more any moment.
+    /// Whether new frames may arrive at any moment.
     fn is_due(&self) -> bool {
         self.is_awaited && self.standing.1 == RunState::Running
     }
@@ -83,29 +82,28 @@ impl Watched {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows a stream for as long as what is returned lives.
+    /// Follows a stream for as long as the returned value lives.
     pub fn watch(self: &Arc<Self>, stream: Uuid) -> Watch {
         self.lock().all.entry(stream).or_default().watches += 1;
         Watch { stream, watched: Arc::clone(self), is_awaited: AtomicBool::new(false) }
     }
 
-    /// Whether anybody follows this stream.
+    /// Whether this process follows the stream.
     pub fn has(&self, stream: Uuid) -> bool {
         self.lock().all.contains_key(&stream)
     }
 
-    /// All that are followed.
+    /// All streams that this process follows.
     pub fn streams(&self) -> Vec<Uuid> {
         self.lock().all.keys().copied().collect()
     }
 
-    /// Those that run, and that somebody waits for.
+    /// Followed streams that are running and have a waiting reader.
     pub fn awaited(&self) -> Vec<Uuid> {
         self.lock().all.iter().filter(|(_, one)| one.is_due()).map(|(stream, _)| *stream).collect()
     }
 
-    /// Those that somebody has begun to wait for, or that another process has begun to write; there
-    /// are some when this returns.
+    /// Waits for streams that became due: a reader began to wait, or another attempt began.
     pub async fn newly_awaited(&self) -> Vec<Uuid> {
         loop {
             let asked = self.is_asked.notified();
@@ -118,8 +116,8 @@ impl Watched {
         }
     }
 
-    /// News have come. Whoever writes another attempt may be another than before, who knows of
-    /// nobody that waits.
+    /// Records a change. Another process may write the new attempt, and it does not know of readers
+    /// here, so the stream becomes due again.
     pub fn heard(&self, stream: Uuid, standing: (u32, RunState)) {
         self.change(stream, |one| one.standing = one.standing.max(standing));
     }
@@ -137,7 +135,7 @@ impl Watched {
     }
 }
 
-/// Somebody here follows a stream.
+/// Follows a stream for as long as it lives.
 #[derive(Debug)]
 pub struct Watch {
     stream: Uuid,
@@ -146,7 +144,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// All that is known was read, the run stands so, and more is waited for.
+    /// A reader has read everything that is known and waits for more.
     pub(crate) fn wait(&self, standing: (u32, RunState)) {
         if !self.is_awaited.swap(true, Ordering::Relaxed) {
             self.watched.change(self.stream, |one| {

@@ -1,6 +1,5 @@
-//! Runs of several tenants, a page at a time and within a budget: for whoever looks after them.
-//! Every page says how far it looked, so that nothing that was not looked at passes for nothing
-//! found.
+//! Pages of runs, possibly of several tenants, for the console. Each page has a budget and reports
+//! how far it searched, so that a partial result is not taken for a complete one.
 
 use std::ops::Bound;
 use std::time::{Duration, Instant};
@@ -10,29 +9,29 @@ use uuid::Uuid;
 
 use crate::{Run, RunState};
 
-/// What people mean by a run's state.
+/// The state of a run in a user's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// An attempt is under way.
+    /// An attempt is running.
     Running,
-    /// It waits for its next attempt to be armed.
+    /// It waits for its next attempt.
     Waiting,
     /// It ended with a fault.
     Failed,
-    /// Somebody stopped it.
+    /// A user stopped it.
     Stopped,
-    /// It ended well, in its first attempt.
+    /// It completed in its first attempt.
     Done,
-    /// It ended well, in a later one.
+    /// It completed in a later attempt.
     Healed,
 }
 
 impl Status {
-    /// All there are.
+    /// All statuses.
     pub const ALL: [Self; 6] =
         [Self::Running, Self::Waiting, Self::Failed, Self::Stopped, Self::Done, Self::Healed];
 
-    /// Where a run stands.
+    /// The status of a run.
     pub fn of(run: &Run) -> Self {
         match run.state {
             RunState::Running => Self::Running,
@@ -44,7 +43,7 @@ impl Status {
         }
     }
 
-    /// Its word.
+    /// The name of the status.
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -56,12 +55,12 @@ impl Status {
         }
     }
 
-    /// The status of a word.
+    /// The status with this name.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.word() == word)
     }
 
-    /// The state that the record says.
+    /// The state in the run's record.
     pub fn state(self) -> RunState {
         match self {
             Self::Running => RunState::Running,
@@ -71,47 +70,47 @@ impl Status {
     }
 }
 
-/// How much one page may cost.
+/// The budget of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// Records that may be looked at.
+    /// How many records may be read.
     pub records: usize,
-    /// How long it may take.
+    /// How long the search may take.
     pub time: Duration,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        // Whoever looks on asks for the next page; whoever writes and reads meanwhile must not
-        // notice.
+        // The console can ask for another page, but its search must not slow down other reads and
+        // writes.
         Self { records: 5_000, time: Duration::from_millis(50) }
     }
 }
 
-/// Which runs. What is `None` does not matter.
+/// A filter for runs. A member that is `None` matches every run.
 #[derive(Debug, Clone, Default)]
 pub struct Query {
-    /// Of these tenants; of all if `None`.
+    /// Tenants; all if `None`.
     pub tenants: Option<Vec<String>>,
-    /// Of this agent.
+    /// Agent.
     pub agent: Option<String>,
-    /// Standing so.
+    /// Status.
     pub status: Option<Status>,
-    /// With an attempt that ended with this fault.
+    /// The fault of one of its attempts.
     pub fault: Option<String>,
-    /// Of this conversation.
+    /// Session.
     pub session: Option<String>,
-    /// Started, or armed, by a request with this X-Request-ID.
+    /// The `X-Request-ID` of a request that started the run or one of its attempts.
     pub request_id: Option<String>,
-    /// With an attempt in this trace.
+    /// The trace of one of its attempts.
     pub trace_id: Option<String>,
-    /// This stream or later ones.
+    /// Only this stream and later ones.
     pub from: Option<Uuid>,
-    /// Earlier streams than this one.
+    /// Only streams before this one.
     pub before: Option<Uuid>,
-    /// So many at most; never more than [`Query::MOST`].
+    /// The most rows, at most [`Query::MOST`].
     pub limit: usize,
-    /// What it may cost.
+    /// The budget of the search.
     pub budget: Budget,
 }
 
@@ -119,19 +118,19 @@ impl Query {
     /// The most rows of a page.
     pub const MOST: usize = 200;
 
-    /// The first stream id of a time: ids begin with theirs.
+    /// The lowest stream id of a time. Stream ids begin with their time.
     pub fn first_id_at(at: Timestamp) -> Uuid {
         let ms = u128::try_from(at.as_micros().div_euclid(1000)).unwrap_or(0);
         Uuid::from_u128((ms & ((1 << 48) - 1)) << 80)
     }
 
-    /// When a stream began, by its id.
+    /// The time at which a stream began, from its id.
     pub fn time_of(stream: Uuid) -> Timestamp {
         let ms = i64::try_from(stream.as_u128() >> 80).unwrap_or(0);
         Timestamp::from_micros(ms.saturating_mul(1000))
     }
 
-    /// Whether a run belongs to what is asked for, wherever it lies.
+    /// Whether a run matches the filter, except for the range of streams.
     pub fn matches(&self, run: &Run) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
@@ -148,52 +147,51 @@ impl Query {
             && self.trace_id.as_deref().is_none_or(|id| trace_ids_of(run).any(|known| known == id))
     }
 
-    /// Whether only runs that run or wait are asked for: few, however many have ended since.
+    /// Whether only open runs are wanted. There are few of them, however many have ended.
     pub fn is_of_open(&self) -> bool {
         self.status.is_some_and(|status| status.state() != RunState::Closed)
     }
 
-    /// The streams that can be on the page; `None` if there are none.
+    /// The range of streams to search; `None` if it is empty.
     pub fn range(&self, before: Option<Uuid>) -> Option<(Bound<Uuid>, Bound<Uuid>)> {
         let (from, end) = (self.from.unwrap_or(Uuid::nil()), self.end(before));
         (from < end).then_some((Bound::Included(from), Bound::Excluded(end)))
     }
 
-    /// All streams of the page come before it; `before` is how far it has come.
+    /// The end of this range. `before` is the position of the search.
     pub fn end(&self, before: Option<Uuid>) -> Uuid {
         before.or(self.before).unwrap_or(Uuid::max())
     }
 }
 
-/// The codes of all faults that attempts of a run ended with, some perhaps twice.
+/// The fault codes of a run and its attempts, possibly repeated.
 pub fn faults_of(run: &Run) -> impl Iterator<Item = &str> {
     let attempts = run.attempts.iter().filter_map(|attempt| attempt.fault.as_deref());
     run.fault.as_deref().into_iter().chain(attempts)
 }
 
-/// The ids of all requests that were about a run, some perhaps twice.
+/// The request ids of a run and its attempts, possibly repeated.
 pub fn request_ids_of(run: &Run) -> impl Iterator<Item = &str> {
     let attempts = run.attempts.iter().filter_map(|attempt| attempt.request_id.as_deref());
     run.request_id.as_deref().into_iter().chain(attempts)
 }
 
-/// The traces of a run, some perhaps twice.
+/// The trace ids of a run and its attempts, possibly repeated.
 pub fn trace_ids_of(run: &Run) -> impl Iterator<Item = &str> {
     let attempts = run.attempts.iter().filter_map(|attempt| attempt.trace_id.as_deref());
     run.trace_id.as_deref().into_iter().chain(attempts)
 }
 
-/// What was found, newest first.
+/// A page of runs, newest first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunPage {
     /// The runs.
     pub runs: Vec<Run>,
-    /// `before` of the next page: everything from this stream on was looked at. `None` if that was
-    /// all there is.
+    /// `before` of the next page. `None` if the search is complete.
     pub next: Option<Uuid>,
-    /// How far back was looked; `None` if to the very end.
+    /// The time back to which the search went; `None` if it is complete.
     pub looked_back_to: Option<Timestamp>,
-    /// How many records were looked at.
+    /// How many records were read.
     pub looked_at: usize,
 }
 
@@ -202,7 +200,7 @@ impl RunPage {
         Self { runs, next, looked_back_to: next.map(Query::time_of), looked_at }
     }
 
-    /// Two pages of one question as one: as far as both have looked.
+    /// Joins the pages of two stores, up to the point to which both have searched.
     pub(crate) fn and(mut self, other: Self, limit: usize) -> Self {
         self.runs.extend(other.runs);
         self.runs.sort_by_key(|run| std::cmp::Reverse(run.stream_id));
@@ -216,7 +214,7 @@ impl RunPage {
     }
 }
 
-/// Makes a page within its budget.
+/// Builds a page within its budget.
 pub struct Pager {
     limit: usize,
     budget: Budget,
@@ -227,56 +225,56 @@ pub struct Pager {
 }
 
 impl Pager {
-    /// The clock is looked at after so many records.
+    /// The search checks the clock after this many records.
     const PACE: usize = 16;
 
-    /// An empty page; its time begins now.
+    /// Creates an empty page. Its time begins now.
     pub fn new(query: &Query) -> Self {
         let limit = query.limit.clamp(1, Query::MOST);
         let (budget, began) = (query.budget, Instant::now());
         Self { limit, budget, began, looked_at: 0, last: None, runs: Vec::new() }
     }
 
-    /// Whether one more may be looked at.
+    /// Whether another record may be read.
     pub fn goes_on(&self) -> bool {
         let is_late = || {
             self.looked_at.is_multiple_of(Self::PACE) && self.began.elapsed() >= self.budget.time
         };
-        // A page of nothing would be asked for again and again.
+        // Read at least one record, so that a client which asks for the next page makes progress.
         self.looked_at == 0
             || (self.runs.len() < self.limit && self.looked_at < self.budget.records && !is_late())
     }
 
-    /// How many more may be looked at at once.
+    /// How many more records the budget allows.
     pub fn room(&self) -> usize {
         self.budget.records.saturating_sub(self.looked_at).max(usize::from(self.looked_at == 0))
     }
 
-    /// How many more are wanted.
+    /// How many more runs the page can hold.
     pub fn wanted(&self) -> usize {
         self.limit.saturating_sub(self.runs.len())
     }
 
-    /// A stream was looked at; its run, if it belongs to the page.
+    /// Adds a record that was read, with its run if it matches.
     pub fn looked(&mut self, stream: Uuid, run: Option<Run>) {
         self.looked_at += 1;
         self.last = Some(stream);
         self.runs.extend(run);
     }
 
-    /// Many were looked at, the last of them this one; these belong to the page.
+    /// Adds several records that were read, the last of them `last`, with the runs that match.
     pub fn looked_at_many(&mut self, count: usize, last: Uuid, runs: Vec<Run>) {
         self.looked_at += count;
         self.last = Some(last);
         self.runs.extend(runs);
     }
 
-    /// The last stream that was looked at.
+    /// The last stream that was read.
     pub fn last(&self) -> Option<Uuid> {
         self.last
     }
 
-    /// What came of it; `is_end` if nothing is left to be looked at.
+    /// Ends the page. `is_end`: no streams are left to search.
     pub fn page(self, is_end: bool) -> RunPage {
         let next = self.last.filter(|_| !is_end);
         RunPage::new(self.runs, next, self.looked_at)

@@ -1,5 +1,5 @@
-//! How much a tenant may have, checked in the claim itself so that no rush gets past it; decided
-//! once for all backends.
+//! The quota of a tenant. The store checks it within the claim, so that concurrent claims cannot
+//! exceed it. All stores share this code.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,53 +12,52 @@ use crate::{ErrorKind, JournalError, Over, Refused, Run, RunState, Tokens};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How much a tenant may have. Whatever is `None` is not limited.
+/// Limits of a tenant. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// New runs per minute: so many at once, then evenly spread.
+    /// New runs per minute: a burst of this many, then one at a time.
     pub per_minute: Option<NonZeroU32>,
-    /// Runs under way at once.
+    /// Concurrent runs.
     pub running: Option<u64>,
-    /// Runs that wait for their client at once; checked when one begins to wait.
+    /// Concurrently waiting runs; checked when a run begins to wait.
     pub waiting: Option<u64>,
     /// Sessions.
     pub sessions: Option<u64>,
-    /// Turns of a session. Each run of it that is open will leave one.
+    /// Turns of a session. Each open run counts as a future turn.
     pub messages_per_session: Option<u64>,
     /// Bytes of a session's turns, and of the bodies of its open runs.
     pub bytes_per_session: Option<u64>,
-    /// Bytes of all that is kept of the tenant: packets, bodies, turns.
+    /// Stored bytes of the tenant: packets, bodies, turns.
     pub bytes: Option<u64>,
-    /// Tokens used within a minute of the clock. Runs that are under way when they are used up go
-    /// on.
+    /// Tokens per minute. Running runs go on when they are used up.
     pub tokens_per_minute: Option<u64>,
-    /// Tokens used within a day, by UTC.
+    /// Tokens per day (UTC).
     pub tokens_per_day: Option<u64>,
 }
 
-/// What a tenant has, and one session of it.
+/// The usage of a tenant, and of one of its sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Runs under way.
+    /// Running runs.
     pub running: u64,
-    /// Runs that wait for their client.
+    /// Waiting runs.
     pub waiting: u64,
     /// Sessions.
     pub sessions: u64,
     /// Bytes of packets, bodies and turns.
     pub bytes: u64,
-    /// Whether the session is one of them.
+    /// Whether this session exists.
     pub has_session: bool,
-    /// Turns of the session, and its open runs.
+    /// Turns of the session, plus its open runs.
     pub messages: u64,
     /// Bytes of the session's turns, and of the bodies of its open runs.
     pub session_bytes: u64,
-    /// Tokens that its attempts have used.
+    /// Used tokens.
     pub tokens: Tokens,
 }
 
 impl Quota {
-    /// Whether tokens are left; else until when there are none, by both limits.
+    /// Checks whether tokens are left. If not, the refusal has the wait, by both limits.
     pub fn check_tokens(&self, used: &Tokens, now: Timestamp) -> Result<(), Refused> {
         used.check(self.tokens_per_minute, self.tokens_per_day, now)
     }
@@ -73,7 +72,7 @@ impl From<Refused> for JournalError {
             Over::Sessions => "there are too many sessions",
             Over::Messages => "the session has too many turns",
             Over::SessionBytes => "the session is too large",
-            Over::Bytes => "too much is kept of the tenant",
+            Over::Bytes => "the tenant has used up its storage",
             Over::TokensPerMinute => "the tokens of this minute are used up",
             Over::TokensPerDay => "the tokens of this day are used up",
         };
@@ -101,8 +100,8 @@ impl Quota {
         tokens_per_day: None,
     };
 
-    /// Whether one more run, with a body of this length, fits beside what there is. The rate is
-    /// asked last and apart: a refusal must not use it up.
+    /// Checks whether the quota allows another run with a body of this length. The rate is checked
+    /// separately and last, because a refused claim must not count towards it.
     pub fn check(&self, used: &Usage, body_bytes: u64) -> Result<(), Refused> {
         let is_full = |used: u64, most: Option<u64>| most.is_some_and(|most| used >= most);
         let is_over = |used: u64, most: Option<u64>| {
@@ -124,7 +123,7 @@ impl Quota {
         Err(over.into())
     }
 
-    /// Whether one more run may wait beside those that do.
+    /// Checks whether another run may wait.
     pub fn check_waiting(&self, waiting: u64) -> Result<(), Refused> {
         match self.waiting.is_some_and(|most| waiting >= most) {
             true => Err(Over::Waiting.into()),
@@ -132,7 +131,7 @@ impl Quota {
         }
     }
 
-    /// What is left of it at a moment, beside what lies in another store.
+    /// The quota that remains when the usage in another store is subtracted.
     #[must_use]
     pub(crate) fn less(self, elsewhere: &Usage, now: Timestamp) -> Self {
         let (minute, day) = elsewhere.tokens.used(now);
@@ -141,7 +140,7 @@ impl Quota {
             per_minute: self.per_minute,
             running: left(self.running, elsewhere.running),
             waiting: left(self.waiting, elsewhere.waiting),
-            // A session that is known there is no new one.
+            // A session that exists in the other store is not a new one.
             sessions: left(self.sessions, elsewhere.sessions).filter(|_| !elsewhere.has_session),
             messages_per_session: left(self.messages_per_session, elsewhere.messages),
             bytes_per_session: left(self.bytes_per_session, elsewhere.session_bytes),
@@ -152,12 +151,12 @@ impl Quota {
     }
 }
 
-/// How fast claims come, by GCRA: of each tenant the moment at which all its claims would have come
-/// if they were evenly spread. By a clock that cannot be set; it does not outlive the process.
+/// The rate of claims per tenant, by the GCRA algorithm: it stores the time at which the tenant's
+/// claims would be used up at the allowed rate. It uses a monotonic clock and is not persistent.
 #[derive(Debug)]
 pub struct Rates<K> {
     until: HashMap<K, Instant>,
-    /// Moments in the past say nothing, and are dropped when there are as many.
+    /// At this size the map drops entries of the past, which have no effect any more.
     sweep_at: usize,
 }
 
@@ -168,7 +167,7 @@ impl<K> Default for Rates<K> {
 }
 
 impl<K: Eq + Hash> Rates<K> {
-    /// Takes one, or tells how long it has to wait.
+    /// Takes one claim, or returns how long to wait.
     pub fn take(&mut self, tenant: K, quota: &Quota, now: Instant) -> Result<(), Refused> {
         let Some(per_minute) = quota.per_minute else { return Ok(()) };
         let until =
@@ -187,25 +186,25 @@ impl<K: Eq + Hash> Rates<K> {
     }
 }
 
-/// Open runs, by tenant and session.
+/// Counts open runs by tenant and session.
 #[derive(Debug, Default)]
-pub struct Tally(HashMap<String, OfTenant>);
+pub struct Tally(HashMap<String, TenantRuns>);
 
 #[derive(Debug, Default)]
-struct OfTenant {
+struct TenantRuns {
     running: u64,
     waiting: u64,
-    sessions: HashMap<String, OfSession>,
+    sessions: HashMap<String, SessionRuns>,
 }
 
 #[derive(Debug, Default)]
-struct OfSession {
+struct SessionRuns {
     runs: u64,
     body_bytes: u64,
 }
 
 impl Tally {
-    /// Counts a run that is open.
+    /// Counts an open run.
     pub fn add(&mut self, run: &Run, body_bytes: u64) {
         if !run.is_open() {
             return;
@@ -217,7 +216,7 @@ impl Tally {
         session.body_bytes += body_bytes;
     }
 
-    /// Takes back what `add` counted of the same run.
+    /// Removes a run that `add` has counted.
     pub fn remove(&mut self, run: &Run, body_bytes: u64) {
         let Some(tenant) = self.0.get_mut(&run.tenant).filter(|_| run.is_open()) else { return };
         let count = tenant.count(run.state);
@@ -234,7 +233,7 @@ impl Tally {
         }
     }
 
-    /// What is open of a tenant and of a session.
+    /// The open runs of a tenant and of a session.
     pub fn usage(&self, tenant: &str, session: &str) -> Usage {
         let Some(tenant) = self.0.get(tenant) else { return Usage::default() };
         let session = tenant.sessions.get(session);
@@ -247,13 +246,13 @@ impl Tally {
         }
     }
 
-    /// How many runs of a tenant wait.
+    /// The number of a tenant's waiting runs.
     pub fn waiting(&self, tenant: &str) -> u64 {
         self.0.get(tenant).map_or(0, |tenant| tenant.waiting)
     }
 }
 
-impl OfTenant {
+impl TenantRuns {
     fn count(&mut self, state: RunState) -> &mut u64 {
         match state {
             RunState::Waiting => &mut self.waiting,

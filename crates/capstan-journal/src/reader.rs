@@ -1,4 +1,4 @@
-//! A reader at a cursor: live, replay and resume are this one path.
+//! A reader at a cursor: live viewing, replay and resume use the same code.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,113 +9,112 @@ use uuid::Uuid;
 
 use crate::backend::planted_bug::{self, Bug};
 use crate::backend::rules::not_found;
-use crate::ring::{Look, Ring, Standing};
-use crate::tails::{Lease, Room};
+use crate::ring::{AttemptState, Lookup, Ring};
+use crate::tails::{StepPermit, TailHandle};
 use crate::{ErrorKind, Frames, JournalError, Run, RunState, Store};
 
-/// How much one step brings: a reader that has stopped reading holds one or two of them.
+/// The usual size of a step. A reader that stops reading holds one or two of them.
 const STEP_BYTES: usize = 8 * 1024;
-/// How much it may bring to a reader that is far behind, as long as there is room: a visit to the
-/// store, or a write to a socket, costs more than what it brings.
+/// The largest step, for a reader that is far behind: a read from the store, or a write to a
+/// socket, has a high fixed cost.
 const LONG_STEP_BYTES: usize = 256 * 1024;
-/// Tiny frames are bounded by number as well: as if each had this many bytes.
+/// The size that a tiny frame counts at least, so that the number of frames is limited as well.
 const LEAST_FRAME: usize = 32;
 
-/// What a reader meets next.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The next frames, in order, about 256 KiB at most; never empty. The cursor has moved past
-    /// them.
+    /// The next frames in order, never empty, about 256 KiB at most. The cursor is after them now.
     Frames(Frames),
-    /// All frames were read and the run stands still: `Closed` (said at every further call), or
-    /// `Waiting` (said once for an attempt; the next call waits for what comes).
+    /// All frames were read. `Closed` is returned by every further call. `Waiting` is returned once
+    /// per attempt, and the next call waits for more.
     State(RunState),
 }
 
-/// Reads one stream from a cursor on. Idle readers cost no work.
+/// Reads a stream from a cursor. An idle reader uses no CPU.
 pub struct Reader {
     store: Arc<dyn Store>,
-    lease: Lease,
-    news: watch::Receiver<Ring>,
+    handle: TailHandle,
+    changes: watch::Receiver<Ring>,
     stream: Uuid,
     cursor: u64,
-    /// The last standing that was reported, so that `Waiting` is said once.
-    said: Option<Standing>,
-    /// The caller knows that the run has come this far.
-    floor: Option<Standing>,
-    /// How much the next step may bring: more each time, as long as there was more than it could.
-    stride: usize,
-    /// For what the last step brought beyond the usual: given back when the next one is asked for.
-    room: Option<Room>,
-    /// Begun while what came before it is being sent.
-    ahead: Option<Visit>,
+    /// The last state that was returned, so that `Waiting` is returned once.
+    reported: Option<AttemptState>,
+    /// The state that the caller knows: older ones are not returned.
+    floor: Option<AttemptState>,
+    /// The size of the next step. It doubles while there are more frames than fit.
+    step_bytes: usize,
+    /// The permit for a long step. It is released at the next call.
+    permit: Option<StepPermit>,
+    /// The next read, started while the caller sends the last frames.
+    prefetch: Option<StoreRead>,
 }
 
 impl Reader {
-    pub(crate) fn new(store: Arc<dyn Store>, lease: Lease, stream: Uuid, after: u64) -> Self {
-        let news = lease.subscribe();
+    pub(crate) fn new(store: Arc<dyn Store>, handle: TailHandle, stream: Uuid, after: u64) -> Self {
+        let changes = handle.subscribe();
         let cursor = after + u64::from(planted_bug::is(Bug::ResumeOffByOne) && after > 0);
         Self {
             store,
-            lease,
-            news,
+            handle,
+            changes,
             stream,
             cursor,
-            said: None,
+            reported: None,
             floor: None,
-            stride: STEP_BYTES,
-            room: None,
-            ahead: None,
+            step_bytes: STEP_BYTES,
+            permit: None,
+            prefetch: None,
         }
     }
 
-    /// Nothing older is believed of the tail. It is not written down there: the caller's word may
-    /// itself be old by now, and only what the store says while the tail is held can be trusted to
-    /// be followed by news.
-    pub(crate) fn not_before(mut self, floor: Standing) -> Self {
+    /// Ignores tail states older than this. The tail itself is not changed, because the caller's
+    /// state may be old too. Only a state that the store returns while the tail is in use is sure
+    /// to be followed by updates.
+    pub(crate) fn not_before(mut self, floor: AttemptState) -> Self {
         self.floor = Some(floor);
         self
     }
 
-    /// The stream that is read.
+    /// The stream of this reader.
     pub fn stream_id(&self) -> Uuid {
         self.stream
     }
 
-    /// The seq of the last frame that was handed out, or where the reader began.
+    /// The `seq` of the last frame that was returned, or the start position.
     pub fn cursor(&self) -> u64 {
         self.cursor
     }
 
-    /// The next frames, or where the run stands when there are none; waits while the run goes on.
-    /// `NotFound` if there is no such stream, or none any more.
+    /// Returns the next frames, or the run's state if there are none. Waits while the run is
+    /// running. Returns `NotFound` if the stream does not exist or was deleted.
     ///
-    /// Cancel-safe: a dropped future has not moved the cursor.
+    /// Cancel-safe: dropping the future does not move the cursor.
     pub async fn next(&mut self) -> Result<Step, JournalError> {
-        self.room = None;
+        self.permit = None;
         loop {
-            let room = self.long_room();
-            let most = self.stride_in(room.as_ref());
-            let look = self.news.borrow_and_update().look(self.cursor, most);
-            match look {
-                Look::Frames(frames, cursor) => {
-                    (self.cursor, self.room) = (cursor, room);
-                    self.pace(frames.size(), most);
+            let permit = self.long_step_permit();
+            let most = self.bytes_for(permit.as_ref());
+            let found = self.changes.borrow_and_update().lookup(self.cursor, most);
+            match found {
+                Lookup::Frames(frames, cursor) => {
+                    (self.cursor, self.permit) = (cursor, permit);
+                    self.adapt_step(frames.size(), most);
                     return Ok(Step::Frames(frames));
                 }
-                Look::CaughtUp(standing) if self.is_worth_saying(standing) => {
-                    self.said = Some(standing);
+                Lookup::CaughtUp(standing) if self.is_new_state(standing) => {
+                    self.reported = Some(standing);
                     return Ok(Step::State(standing.1));
                 }
-                Look::CaughtUp(standing) if Some(standing) >= self.floor => {
-                    self.stride = STEP_BYTES;
-                    drop(room);
-                    self.news.borrow().wait();
-                    // The sender lives in our lease, so this only ends with news.
-                    drop(self.news.changed().await);
+                Lookup::CaughtUp(standing) if Some(standing) >= self.floor => {
+                    self.step_bytes = STEP_BYTES;
+                    drop(permit);
+                    self.changes.borrow().wait();
+                    // The sender is in our tail handle, so this ends only with an update.
+                    drop(self.changes.changed().await);
                 }
-                Look::CaughtUp(_) | Look::AskStore => {
-                    if let Some(step) = self.ask_store(room).await? {
+                Lookup::CaughtUp(_) | Lookup::ReadStore => {
+                    if let Some(step) = self.read_store(permit).await? {
                         return Ok(step);
                     }
                 }
@@ -123,81 +122,84 @@ impl Reader {
         }
     }
 
-    fn is_worth_saying(&self, standing: Standing) -> bool {
+    fn is_new_state(&self, standing: AttemptState) -> bool {
         match standing.1 {
             RunState::Running => false,
-            RunState::Waiting => self.said != Some(standing) && Some(standing) >= self.floor,
+            RunState::Waiting => self.reported != Some(standing) && Some(standing) >= self.floor,
             RunState::Closed => true,
         }
     }
 
-    /// Frames from the store; if it has none, its word on where the run stands is taken down and
-    /// the ring asked again.
-    async fn ask_store(&mut self, room: Option<Room>) -> Result<Option<Step>, JournalError> {
-        let ahead = self.ahead.take().filter(|visit| visit.after == self.cursor);
-        let is_ahead = ahead.is_some();
-        let mut visit = ahead.unwrap_or_else(|| self.begin_visit(room));
-        let (frames, run) = visit.found().await?;
+    /// Reads frames from the store. If there are none, updates the tail with the run's state in the
+    /// store.
+    async fn read_store(
+        &mut self,
+        permit: Option<StepPermit>,
+    ) -> Result<Option<Step>, JournalError> {
+        let prefetch = self.prefetch.take().filter(|read| read.after == self.cursor);
+        let is_prefetched = prefetch.is_some();
+        let mut read = prefetch.unwrap_or_else(|| self.start_read(permit));
+        let (frames, run) = read.found().await?;
         if let Some((frames, last)) = frames {
-            (self.cursor, self.room) = (last, visit.room);
-            self.pace(frames.size(), visit.bytes);
-            // While this is sent, as there seems to be more.
-            self.ahead = self.long_room().map(|room| self.begin_visit(Some(room)));
+            (self.cursor, self.permit) = (last, read.permit);
+            self.adapt_step(frames.size(), read.bytes);
+            // The step was full, so prefetch the next frames while the caller sends these.
+            self.prefetch = self.long_step_permit().map(|permit| self.start_read(Some(permit)));
             return Ok(Some(Step::Frames(frames)));
         }
-        if !is_ahead {
-            // An older word than this one is not taken down: something may have been written since.
+        if !is_prefetched {
+            // Do not use the state of a prefetch: more may have been written since.
             let run = run.ok_or_else(|| not_found(self.stream))?;
-            self.lease.learn((run.attempt, run.state), run.last_seq);
+            self.handle.learn((run.attempt, run.state), run.last_seq);
         }
         Ok(None)
     }
 
-    /// A step brought so much of what it could.
-    fn pace(&mut self, bytes: usize, most: usize) {
-        self.stride =
-            if bytes > most / 2 { (self.stride * 2).min(LONG_STEP_BYTES) } else { STEP_BYTES };
+    /// Adapts the size of the next step: `bytes` were read where `most` were allowed.
+    fn adapt_step(&mut self, bytes: usize, most: usize) {
+        self.step_bytes =
+            if bytes > most / 2 { (self.step_bytes * 2).min(LONG_STEP_BYTES) } else { STEP_BYTES };
     }
 
-    /// Room for a long step, if the next one should be long and there is any.
-    fn long_room(&self) -> Option<Room> {
-        if self.stride > STEP_BYTES { self.lease.room(self.stride) } else { None }
+    /// The permit for a long step, if one is due and memory is available.
+    fn long_step_permit(&self) -> Option<StepPermit> {
+        if self.step_bytes > STEP_BYTES { self.handle.step_permit(self.step_bytes) } else { None }
     }
 
-    fn stride_in(&self, room: Option<&Room>) -> usize {
-        if room.is_some() { self.stride } else { STEP_BYTES }
+    fn bytes_for(&self, permit: Option<&StepPermit>) -> usize {
+        if permit.is_some() { self.step_bytes } else { STEP_BYTES }
     }
 
-    fn begin_visit(&self, room: Option<Room>) -> Visit {
+    fn start_read(&self, permit: Option<StepPermit>) -> StoreRead {
         let (store, stream, after) = (Arc::clone(&self.store), self.stream, self.cursor);
-        let bytes = self.stride_in(room.as_ref());
+        let bytes = self.bytes_for(permit.as_ref());
         let mut task = JoinSet::new();
         task.spawn(async move {
             let frames = store.read_on(stream, after, bytes / LEAST_FRAME, bytes).await?;
             let run = if frames.is_none() { store.run(stream).await? } else { None };
             Ok((frames, run))
         });
-        Visit { after, bytes, room, task }
+        StoreRead { after, bytes, permit, task }
     }
 }
 
-/// The next frames with the last one's seq, or the run if there are none.
+/// Frames with the `seq` of the last one, or the run if there are none.
 type Found = (Option<(Frames, u64)>, Option<Run>);
 
-/// A look into the store for what follows a frame. It goes on by itself: reads stand in lines, and
-/// a viewer whose connection is stuck is not polled, so it would keep its place there, and
-/// everybody behind it waiting.
-struct Visit {
+/// A read of the store in a task of its own. Reads wait in a queue. A viewer with a stuck
+/// connection is not polled, so without a task it would keep its place and block the readers behind
+/// it.
+struct StoreRead {
     after: u64,
     bytes: usize,
-    room: Option<Room>,
-    /// A set of one: it ends with whoever asked.
+    permit: Option<StepPermit>,
+    /// A set of one task, because dropping it aborts the task.
     task: JoinSet<Result<Found, JournalError>>,
 }
 
-impl Visit {
+impl StoreRead {
     async fn found(&mut self) -> Result<Found, JournalError> {
-        let broken_off = || JournalError::new(ErrorKind::Unavailable, "a read was broken off");
+        let broken_off = || JournalError::new(ErrorKind::Unavailable, "a read was aborted");
         match self.task.join_next().await {
             Some(Ok(found)) => found,
             Some(Err(error)) => Err(broken_off().caused_by(error)),

@@ -1,36 +1,36 @@
-//! Why a claim is refused.
+//! Refused claims.
 
 use std::time::Duration;
 
-/// What a claim asks too much of.
+/// The limit that a claim exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Over {
-    /// They come too fast.
+    /// The rate of new runs.
     Rate,
-    /// Too many runs are under way.
+    /// Concurrent runs.
     Running,
-    /// Too many runs wait.
+    /// Waiting runs.
     Waiting,
-    /// There are too many sessions.
+    /// Sessions.
     Sessions,
-    /// The session has too many turns.
+    /// Turns of the session.
     Messages,
-    /// The session is too large.
+    /// Bytes of the session.
     SessionBytes,
-    /// Too much is kept of the tenant.
+    /// Stored bytes of the tenant.
     Bytes,
-    /// The tokens of this minute are used up.
+    /// Tokens per minute.
     TokensPerMinute,
-    /// The tokens of this day are used up.
+    /// Tokens per day.
     TokensPerDay,
 }
 
-/// Why a claim was refused. Nothing of it is left.
+/// A refused claim. The store has written nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Refused {
-    /// What it asked too much of.
+    /// The exceeded limit.
     pub over: Over,
-    /// When it may be tried again, where that is known.
+    /// When a retry may succeed, if known.
     pub wait: Option<Duration>,
 }

@@ -1,22 +1,22 @@
-//! Processes that share a journal.
+//! The processes that share a journal.
 
 use std::time::Duration;
 
-/// What a process is among those that share a journal.
+/// The settings of a process that shares its journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replica {
-    /// Its name, for whoever looks at the list: the machine's, or the pod's.
+    /// A name for operators: that of the machine or pod.
     pub name: String,
-    /// Where the others reach it, if they do.
+    /// The URL at which other replicas reach it, if they can.
     pub url: Option<String>,
-    /// After so long without a sign of life others take over its runs.
+    /// The lease: after this time without a heartbeat, other replicas take over its runs.
     pub lease: Duration,
-    /// Where to listen for what the others tell, if a pooler stands before the database.
+    /// The URL of a direct connection for notifications, if a pooler is in front of the database.
     pub listen_url: Option<String>,
 }
 
 impl Replica {
-    /// The lease of a process that says nothing else.
+    /// The default lease.
     pub const LEASE: Duration = Duration::from_secs(10);
 }
 
@@ -26,102 +26,102 @@ impl Default for Replica {
     }
 }
 
-/// A process as the others see it.
+/// A replica as the others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaState {
-    /// By which its lease is known: another one for every lease.
+    /// The id of its lease. Each lease has a new one.
     pub id: uuid::Uuid,
     /// Its name.
     pub name: String,
-    /// Where the others reach it, if they do.
+    /// The URL at which other replicas reach it, if they can.
     pub url: Option<String>,
     /// Its version.
     pub version: String,
-    /// How it stands.
+    /// Whether it accepts runs.
     pub standing: Standing,
-    /// Whether it is the one who answers.
+    /// Whether it is the replica that answers this call.
     pub is_self: bool,
-    /// For how long it has had its lease.
+    /// Time since it got its lease.
     pub age: Duration,
-    /// How long ago it gave its last sign of life.
+    /// Time since its last heartbeat.
     pub silent_for: Duration,
-    /// How many runs it works on.
+    /// How many runs it owns.
     pub runs: u64,
-    /// What else it has to do, if its build tells.
+    /// Its other load, if its build reports it.
     pub load: Option<Load>,
 }
 
-/// What a process has to do beside its runs, as it tells the others now and then.
+/// The load of a replica beside its runs, reported with heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Load {
-    /// Responses that somebody reads from it.
+    /// Open responses.
     pub responses: u64,
-    /// 95 in a hundred of its latest appends took no longer; nothing if there was none.
+    /// The 95th percentile of its latest appends; `None` if there were none.
     pub append_p95: Option<Duration>,
 }
 
-/// Whether a process takes runs.
+/// Whether a replica accepts runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It does.
+    /// It accepts runs.
     Live,
-    /// It ends those that it has.
+    /// It shuts down and ends its runs.
     Draining,
-    /// Its lease is over, and others take over its runs.
+    /// Its lease has ended, and other replicas take over its runs.
     Gone,
 }
 
-/// Where a tenant lives of whom nothing is stored.
+/// The replica that hosts a `no_store` tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Home {
-    /// In this process's memory.
+    /// This process.
     Here,
-    /// In another's.
+    /// Another process.
     Elsewhere(Peer),
-    /// Nowhere: the process that had it is gone, or nobody ever asked.
+    /// None: its host is gone, or it had none yet.
     Nowhere,
 }
 
-/// Another process, as far as it matters to reach it.
+/// Another replica, for forwarding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// By which its lease is known.
+    /// The id of its lease.
     pub id: uuid::Uuid,
     /// Its name.
     pub name: String,
-    /// Where it is reached, if it said so.
+    /// Its URL, if it has reported one.
     pub url: Option<String>,
 }
 
-/// Whether a key is noted as taken by a run of which nothing is stored.
+/// The result of recording the key of an unstored run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Noted {
-    /// It is now.
+    /// The key was free and is now in use.
     New,
-    /// It was, by this stream.
+    /// The key is in use by this stream.
     Taken(uuid::Uuid),
 }
 
-/// What a process has found out of an upstream, for the others.
+/// A circuit breaker's state, shared with the other replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BreakerNotice {
-    /// Its name.
+    /// The upstream's name.
     pub upstream: String,
-    /// How often in a row it was left alone for a while; 0 if it is well.
+    /// How often in a row the breaker opened; 0 if it is closed.
     pub opened: u32,
-    /// For how long it is left alone from now on.
+    /// How long the breaker stays open from now on.
     pub left: Duration,
-    /// Another one for every change.
+    /// A new id for every change.
     pub change: uuid::Uuid,
 }
 
-/// Who reads a run in the other processes that share the store, by the store's clock.
+/// The readers of a run in other replicas, by the store's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Elsewhere {
-    /// Somebody does, in a process that lives.
+    /// A live replica has a reader of the run.
     pub is_read: bool,
-    /// For how long nobody has, if anybody did.
+    /// How long the run has had no reader, if it had one before.
     pub unread_for: Option<Duration>,
-    /// How long it is until somebody of its tenant is to be back who was told to wait.
+    /// The time until the tenant's clients are expected back.
     pub expected: Duration,
 }

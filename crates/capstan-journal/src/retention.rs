@@ -1,4 +1,4 @@
-//! How long things are kept, and what an expiry removed.
+//! The rules of retention, and the result of applying them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::AddAssign;
@@ -8,38 +8,38 @@ use capstan_protocol::Timestamp;
 
 use crate::ClockSteps;
 
-/// What [`Store::expire`](crate::Store::expire) may delete. Runs that run or wait are never
-/// touched.
+/// The rules for [`Store::expire`](crate::Store::expire). Open runs are never deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
-    /// Closed streams go this long after their end, sessions this long after they were last used.
+    /// Closed streams are deleted this long after their end, sessions this long after their last
+    /// use.
     pub max_age: Duration,
-    /// Above this many bytes of frames, bodies and turns the oldest closed streams and unused
-    /// sessions go sooner.
+    /// Above this size of frames, bodies and turns, the oldest closed streams and unused sessions
+    /// are deleted earlier.
     pub max_bytes: Option<u64>,
-    /// Claims outlive their stream by this, so that a late duplicate does not start a second run.
+    /// How long a claim outlives its stream, so that a late repeat does not start a second run.
     pub claim_age: Duration,
-    /// Tenants whose streams and sessions are kept for another time.
+    /// Tenants with their own rules.
     pub tenants: BTreeMap<String, TenantRetention>,
-    /// When the clock was set: ages are counted in time that has passed.
+    /// Steps of the clock, so that ages are real time.
     pub steps: ClockSteps,
 }
 
-/// What holds for one tenant.
+/// The rules of one tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TenantRetention {
-    /// In place of what holds for all.
+    /// Replaces the common age.
     pub max_age: Duration,
-    /// Above this many bytes of its own the tenant's oldest closed streams and unused sessions go
-    /// sooner. The limit for all holds as well.
+    /// Above this size of its own, the tenant's oldest closed streams and unused sessions are
+    /// deleted earlier. The common limit applies too.
     pub max_bytes: Option<u64>,
 }
 
 impl Default for Retention {
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-        // A week is long enough to look into last week's failures. A day for claims is the
-        // contract's.
+        // A week is enough to analyse last week's failures. A day for claims is part of the
+        // contract.
         Self {
             max_age: 7 * DAY,
             max_bytes: None,
@@ -51,34 +51,34 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// How long a tenant's streams and sessions are kept.
+    /// The age at which a tenant's streams and sessions are deleted.
     pub fn max_age_of(&self, tenant: &str) -> Duration {
         self.tenants.get(tenant).map_or(self.max_age, |own| own.max_age)
     }
 
-    /// What is younger need not be looked at.
+    /// The shortest age of all tenants. Younger entries need no check.
     pub fn shortest_age(&self) -> Duration {
         self.tenants.values().map(|own| own.max_age).fold(self.max_age, Duration::min)
     }
 
-    /// What is of this time or earlier was `age` ago.
+    /// The time that was `age` ago. Entries with this time or an earlier one are at least that old.
     pub fn before(&self, now: Timestamp, age: Duration) -> Timestamp {
         self.steps.before(now, age)
     }
 
-    /// Whether something of time `at` is at least `age` old.
+    /// Whether something with the time `at` is at least `age` old.
     pub fn is_past(&self, at: Timestamp, age: Duration, now: Timestamp) -> bool {
         self.steps.is_past(at, age, now)
     }
 }
 
-/// What an expiry removed.
+/// What retention has deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Expired {
     /// Streams with their frames, bodies and records.
     pub streams: u64,
-    /// Claims whose stream went long ago.
+    /// Claims whose streams were deleted earlier.
     pub claims: u64,
     /// Sessions with their turns.
     pub sessions: u64,
@@ -95,18 +95,18 @@ impl AddAssign for Expired {
     }
 }
 
-/// Decides what has to go, closed streams and unused sessions one by one, the oldest first: once
-/// for all backends.
+/// Decides for closed streams and unused sessions, oldest first, whether to delete them. All stores
+/// share this code.
 pub struct Judge<'a> {
     retention: &'a Retention,
     now: Timestamp,
-    /// Bytes that are too many: in all, and by tenant.
+    /// Excess bytes: in total, and by tenant.
     over: u64,
     over_by_tenant: HashMap<&'a str, u64>,
 }
 
 impl<'a> Judge<'a> {
-    /// `sizes` are those of all streams and turns, open ones included, by tenant.
+    /// `sizes` has the bytes of all streams and turns by tenant, including open ones.
     pub fn new(retention: &'a Retention, now: Timestamp, sizes: &HashMap<String, u64>) -> Self {
         let over = |size: u64, max: Option<u64>| max.map_or(0, |max| size.saturating_sub(max));
         let own = |(tenant, own): (&'a String, &TenantRetention)| {
@@ -119,8 +119,8 @@ impl<'a> Judge<'a> {
         Self { retention, now, over: over(total, retention.max_bytes), over_by_tenant }
     }
 
-    /// Whether this has to go; if so, its bytes are off the account. What takes nothing helps
-    /// nobody by going.
+    /// Whether to delete this entry; if so, its bytes are subtracted from the excess. Deleting an
+    /// entry of size 0 would free nothing.
     pub fn is_due(&mut self, tenant: &str, closed_at: Timestamp, size: u64) -> bool {
         let own = self.over_by_tenant.get_mut(tenant);
         let is_over = size > 0 && (self.over > 0 || own.as_ref().is_some_and(|over| **over > 0));
@@ -136,7 +136,7 @@ impl<'a> Judge<'a> {
         true
     }
 
-    /// Whether nothing that was closed then or later can be due.
+    /// Whether no entry of this time or later can be due.
     pub fn is_done(&self, closed_at: Timestamp) -> bool {
         let is_over = self.over > 0 || self.over_by_tenant.values().any(|over| *over > 0);
         !is_over && !self.retention.is_past(closed_at, self.retention.shortest_age(), self.now)

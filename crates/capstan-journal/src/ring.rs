@@ -1,47 +1,46 @@
-//! The recent frames of one stream, and what this process knows of where its run stands.
+//! The recent frames of a stream in memory, and the known state of its run.
 
 use std::collections::VecDeque;
 
 use crate::{Frame, Frames, RunState, Watch};
 
-/// Attempt and state: it only ever grows, so news that arrive in the wrong order do no harm.
-pub(crate) type Standing = (u32, RunState);
+/// Attempt and state. It only grows, so updates in the wrong order do no harm.
+pub(crate) type AttemptState = (u32, RunState);
 
-/// What a frame costs besides its bytes.
+/// The memory of a frame beside its bytes.
 const FRAME_OVERHEAD: usize = 64;
 
-/// What a reader finds at its cursor.
-pub(crate) enum Look {
+/// The result of a lookup at a cursor.
+pub(crate) enum Lookup {
     /// Frames, and the cursor after them.
     Frames(Frames, u64),
-    /// Nothing more is stored, and the run stands thus.
-    CaughtUp(Standing),
-    /// The store has to say.
-    AskStore,
+    /// The reader has everything. Contains the run's state.
+    CaughtUp(AttemptState),
+    /// Only the store can answer.
+    ReadStore,
 }
 
-/// Invariant: `frames` are neighbours in the stream, the last of them is the newest this process
-/// knows.
+/// Invariant: `frames` are consecutive, and the last of them is the newest that this process knows.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     frames: VecDeque<Frame>,
     size: usize,
-    /// The last frame of the stream; `None` if only the store knows.
+    /// The `seq` of the stream's last frame; `None` if only the store knows it.
     last_seq: Option<u64>,
-    standing: Option<Standing>,
-    /// Held while others may write the stream: what they write comes as news. Without it, all that
-    /// is written is written here.
+    standing: Option<AttemptState>,
+    /// Present while other processes may write the stream and send notifications. Without it, only
+    /// this process writes the stream.
     followed: Option<Watch>,
 }
 
 impl Ring {
-    /// A ring of a stream of which nothing is known yet.
+    /// Creates an empty ring.
     pub(crate) fn new(followed: Option<Watch>) -> Self {
         Self { followed, ..Self::default() }
     }
 
-    /// Whether it is worth keeping when nobody uses it: what is written here must not be read back
-    /// from the store.
+    /// Whether to keep the ring without users: frames that this process writes should not be read
+    /// back from the store.
     pub(crate) fn is_kept(&self) -> bool {
         self.is_live() && self.followed.is_none()
     }
@@ -50,22 +49,22 @@ impl Ring {
         self.size
     }
 
-    /// Whether more may be written.
+    /// Whether more frames may follow.
     pub(crate) fn is_live(&self) -> bool {
         self.standing.is_some_and(|(_, state)| state != RunState::Closed)
     }
 
-    pub(crate) fn look(&self, cursor: u64, max_bytes: usize) -> Look {
+    pub(crate) fn lookup(&self, cursor: u64, max_bytes: usize) -> Lookup {
         match (self.last_seq, self.standing) {
-            (Some(last), Some(standing)) if cursor >= last => return Look::CaughtUp(standing),
+            (Some(last), Some(standing)) if cursor >= last => return Lookup::CaughtUp(standing),
             (Some(_), Some(_)) => {}
-            (None, _) | (_, None) => return Look::AskStore,
+            (None, _) | (_, None) => return Lookup::ReadStore,
         }
         let first = self.frames.front().map_or(u64::MAX, |frame| frame.seq);
         let Some(skip) =
             cursor.saturating_add(1).checked_sub(first).and_then(|n| usize::try_from(n).ok())
         else {
-            return Look::AskStore;
+            return Lookup::ReadStore;
         };
         let (mut bytes, mut last) = (0, None);
         let fits = |frame: &&Frame| {
@@ -81,17 +80,17 @@ impl Ring {
             .take_while(fits)
             .map(|frame| frame.bytes.clone())
             .collect();
-        last.map_or(Look::AskStore, |last| Look::Frames(found, last))
+        last.map_or(Lookup::ReadStore, |last| Lookup::Frames(found, last))
     }
 
-    /// A reader has seen all that is known.
+    /// A reader has read everything that is known and waits.
     pub(crate) fn wait(&self) {
         if let (Some(watch), Some(standing)) = (&self.followed, self.standing) {
             watch.wait(standing);
         }
     }
 
-    /// Others may write from here on: nothing is known but what was seen.
+    /// Another process may write from here on, so the end of the stream is unknown.
     pub(crate) fn follow(&mut self, watch: Option<Watch>) {
         if watch.is_some() {
             self.followed = watch;
@@ -99,20 +98,26 @@ impl Ring {
         }
     }
 
-    /// Others may write after what this process has just written and knows.
+    /// Another process may write after the last frame of this process.
     pub(crate) fn hand_over(&mut self, watch: Watch) {
         self.followed = Some(watch);
     }
 
-    /// Nobody else writes from here on. Something may have been written since the last news.
+    /// Only this process writes from here on. Other frames may have been stored since the last
+    /// notification.
     pub(crate) fn own(&mut self) {
         if self.followed.take().is_some() {
             self.last_seq = None;
         }
     }
 
-    /// Takes in what another process has stored; true if that is new here.
-    pub(crate) fn hear(&mut self, standing: Standing, frames: &[Frame], max_size: usize) -> bool {
+    /// Applies a notification of another process; true if it was new.
+    pub(crate) fn apply_frames(
+        &mut self,
+        standing: AttemptState,
+        frames: &[Frame],
+        max_size: usize,
+    ) -> bool {
         if self.followed.is_none() {
             return false;
         }
@@ -120,40 +125,40 @@ impl Ring {
             frames.iter().find(|frame| frame.seq > last).map(|frame| frame.seq == last + 1)
         };
         match (self.last_seq, frames.is_empty()) {
-            // Too long to be told.
+            // The frames were too long for the notification.
             (_, true) => self.forget(),
             (Some(last), false) => match follows(last) {
                 Some(true) => {}
                 Some(false) => return self.is_behind(standing),
-                // Nothing but what is known, and perhaps how it stands.
+                // Only known frames, and possibly a new state.
                 None if self.standing >= Some(standing) => return false,
                 None => {}
             },
             (None, false) => {}
         }
-        self.note(standing, frames, max_size);
+        self.record(standing, frames, max_size);
         true
     }
 
-    /// Takes in what the store says of a stream that others write; true if that is new here.
-    pub(crate) fn hear_of(&mut self, standing: Standing, last_seq: u64) -> bool {
+    /// Applies the result of a query for a followed stream; true if it was new.
+    pub(crate) fn apply_state(&mut self, standing: AttemptState, last_seq: u64) -> bool {
         let is_known =
             self.standing >= Some(standing) && self.last_seq.is_none_or(|last| last >= last_seq);
         if self.followed.is_none() || is_known { false } else { self.is_behind(standing) }
     }
 
-    /// More is stored than is known here: the store has to say.
-    fn is_behind(&mut self, standing: Standing) -> bool {
+    /// The store has more frames than this ring.
+    fn is_behind(&mut self, standing: AttemptState) -> bool {
         self.standing = self.standing.max(Some(standing));
         self.forget();
         true
     }
 
-    /// Takes in what was just stored.
-    pub(crate) fn note(&mut self, standing: Standing, frames: &[Frame], max_size: usize) {
+    /// Applies a write of this process.
+    pub(crate) fn record(&mut self, standing: AttemptState, frames: &[Frame], max_size: usize) {
         if frames.is_empty() && standing.1 != RunState::Running {
-            // An append that was stored before this may be noted after it: let the store tell how
-            // long the stream is.
+            // A concurrent append may have been stored before this write but arrive here after it,
+            // so only the store knows the length.
             self.last_seq = None;
         }
         self.standing = self.standing.max(Some(standing));
@@ -162,15 +167,15 @@ impl Ring {
         }
     }
 
-    /// Begins with a new run: nothing written yet.
-    pub(crate) fn begin(&mut self, standing: Standing) {
+    /// Begins with a new, empty run.
+    pub(crate) fn begin(&mut self, standing: AttemptState) {
         if self.standing.is_none() {
             self.learn(standing, 0);
         }
     }
 
-    /// Takes in what the store says, unless newer is known; true if that is new here.
-    pub(crate) fn learn(&mut self, standing: Standing, last_seq: u64) -> bool {
+    /// Applies the state in the store, unless a newer one is known; true if it was new.
+    pub(crate) fn learn(&mut self, standing: AttemptState, last_seq: u64) -> bool {
         let before = (self.standing, self.last_seq);
         if self.standing <= Some(standing) {
             self.standing = Some(standing);
@@ -179,13 +184,13 @@ impl Ring {
         (self.standing, self.last_seq) != before
     }
 
-    /// Forgets the frames, which the store has.
+    /// Drops the frames, which the store has.
     pub(crate) fn clear(&mut self) {
         self.frames = VecDeque::new();
         self.size = 0;
     }
 
-    /// Forgets the frames and where they end.
+    /// Drops the frames, and the position of the last one.
     pub(crate) fn forget(&mut self) {
         self.clear();
         self.last_seq = None;

@@ -1,34 +1,33 @@
-//! What was counted of runs that ended, by the hour: numbers, kept after the runs themselves are
-//! gone.
+//! Hourly counts of ended runs. They outlive the runs.
 
 use std::collections::{BTreeMap, HashMap};
 
 use capstan_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// For how many hours they are kept.
+/// How many hours are kept.
 pub const KEPT_HOURS: i64 = 30 * 24;
 const HOUR: i64 = 3_600_000_000;
 
-/// Times to the first packet are counted by how long they took, in milliseconds; the last bucket is
-/// for longer ones.
+/// The upper bounds of the histogram of times to the first packet, in milliseconds. A last bucket
+/// counts longer ones.
 pub const FIRST_PACKET_MS: [u64; 11] =
     [50, 100, 200, 400, 800, 1500, 3000, 6000, 12_000, 30_000, 60_000];
 
-/// What is counted together.
+/// The dimensions of a count.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RollupKey {
-    /// Whose runs.
+    /// The tenant of the runs.
     pub tenant: String,
-    /// Whose work; empty for a request that was refused before it had any.
+    /// The agent; empty for a request that was refused before its agent was known.
     pub agent: String,
-    /// Whether `code` is a fault's, or how runs ended.
+    /// Whether `code` is a fault code; otherwise it is an outcome.
     pub is_fault: bool,
-    /// The fault, or the word for the outcome.
+    /// The fault code, or the name of the outcome.
     pub code: String,
 }
 
-/// How much of it there was.
+/// The counts of one key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
@@ -40,24 +39,24 @@ pub struct Counts {
     pub calls: u64,
     /// Faults that ended a run.
     pub fatal: u64,
-    /// Faults that a run went on after.
+    /// Faults after which the run went on.
     pub healed: u64,
-    /// Requests that were refused.
+    /// Refused requests.
     pub refused: u64,
     /// Tokens, as limits count them.
     pub tokens: u64,
-    /// Times to the first packet, by [`FIRST_PACKET_MS`].
+    /// The histogram of times to the first packet, by [`FIRST_PACKET_MS`].
     pub first_packet: [u64; 12],
 }
 
 impl Counts {
-    /// Adds the other's.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Self) {
         let sums = self.numbers().zip(other.numbers()).map(|(a, b)| a.saturating_add(b));
         *self = Self::of(sums);
     }
 
-    /// Notes how long a first packet took.
+    /// Adds a time to the first packet.
     pub fn first_packet_after(&mut self, ms: u64) {
         let at = FIRST_PACKET_MS.partition_point(|bound| *bound < ms);
         if let Some(bucket) = self.first_packet.get_mut(at) {
@@ -65,7 +64,7 @@ impl Counts {
         }
     }
 
-    /// In an order that never changes: what is new comes last.
+    /// The counts in an order that never changes: new ones are appended.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
         let own = [
             self.runs,
@@ -79,7 +78,7 @@ impl Counts {
         own.into_iter().chain(self.first_packet)
     }
 
-    /// From numbers in that order; what is missing is none.
+    /// Reads counts in this order. Missing ones are zero.
     pub fn of(numbers: impl IntoIterator<Item = u64>) -> Self {
         let mut numbers = numbers.into_iter();
         let mut next = || numbers.next().unwrap_or(0);
@@ -96,14 +95,14 @@ impl Counts {
     }
 }
 
-/// What was counted in one hour.
+/// The counts of one key in one hour.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollup {
-    /// The hour, counted from 1970.
+    /// The hour since 1970.
     pub hour: i64,
-    /// What.
+    /// The key.
     pub key: RollupKey,
-    /// How much.
+    /// The counts.
     pub counts: Counts,
 }
 
@@ -113,18 +112,18 @@ impl Rollup {
         at.as_micros().div_euclid(HOUR)
     }
 
-    /// When an hour begins.
+    /// The time at which an hour begins.
     pub fn time_of(hour: i64) -> Timestamp {
         Timestamp::from_micros(hour.saturating_mul(HOUR))
     }
 }
 
-/// Hours in memory.
+/// The rollups of a store in memory.
 #[derive(Debug, Default)]
 pub struct Hours(BTreeMap<i64, HashMap<RollupKey, Counts>>);
 
 impl Hours {
-    /// Adds to what there is, and forgets what is too old by the newest hour.
+    /// Adds rollups, and drops hours that are too old.
     pub fn add(&mut self, rollups: Vec<Rollup>) {
         for Rollup { hour, key, counts } in rollups {
             self.0.entry(hour).or_default().entry(key).or_default().add(&counts);
@@ -133,7 +132,7 @@ impl Hours {
         self.0.retain(|hour, _| oldest.is_none_or(|oldest| *hour > oldest));
     }
 
-    /// Those from an hour up to another, both included.
+    /// The rollups between two hours, both included.
     pub fn between(&self, from: i64, to: i64) -> Vec<Rollup> {
         if from > to {
             return Vec::new();
@@ -151,7 +150,7 @@ impl Hours {
             .collect()
     }
 
-    /// One hour's.
+    /// Takes the rollups of an hour.
     pub fn take(&mut self, hour: i64) -> Vec<Rollup> {
         let rows = self.0.remove(&hour).unwrap_or_default();
         rows.into_iter().map(|(key, counts)| Rollup { hour, key, counts }).collect()

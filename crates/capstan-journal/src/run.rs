@@ -1,5 +1,5 @@
-//! Runs as the journal keeps them, the claims that start them, their frames and the turns they
-//! leave behind.
+//! The types of a journal: runs, the claims that start them, their frames, and their sessions'
+//! turns.
 
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
@@ -7,61 +7,61 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// What is written, durably, before an agent is called: one run for one key of one tenant.
+/// A claim: one run for one key of one tenant. It is stored before the agent is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Whose run it is.
+    /// The tenant of the run.
     pub tenant: String,
-    /// The request's id: the first claim of (tenant, key) wins.
+    /// The idempotency key. The first claim of (tenant, key) wins.
     pub key: String,
-    /// The stream to be, a UUIDv7, so that listing by id is listing by time.
+    /// The id of the stream, a UUIDv7, so that ids are ordered by time.
     pub stream_id: Uuid,
     /// The agent's name.
     pub agent: String,
-    /// The conversation.
+    /// The session.
     pub session: String,
-    /// The protocol that asked.
+    /// The protocol of the request.
     pub face: String,
-    /// Hash of the canonical body, by which duplicates are told from conflicts.
+    /// The hash of the canonical body. It tells a repeated request from a conflicting one.
     pub body_hash: [u8; 32],
-    /// The request's body, so that a later attempt can be made by another process.
+    /// The body of the request, so that another process can make a later attempt.
     pub body: Bytes,
-    /// How many attempts the run may take.
+    /// The most attempts of the run.
     pub max_attempts: u32,
-    /// Whether the caller understands `stream_reset`.
+    /// Whether the client understands `stream_reset`.
     pub accepts_reset: bool,
-    /// Whether the caller waits for the whole run and sees nothing of it before its end.
+    /// Whether the client collects the whole run before it shows anything.
     pub is_unseen: bool,
-    /// The event types that the caller listed, if it did.
+    /// The event types that the client listed, if it did.
     pub supported_events: Option<Vec<String>>,
-    /// The stream of the run whose questions this one answers: of several claims that do, the first
+    /// The stream of the run whose questions this request answers. Of several such claims the first
     /// wins.
     pub answers: Option<Uuid>,
-    /// Who arms the next attempt of the run when one has failed.
+    /// Who starts the next attempt after a failed one.
     pub armed_by: ArmedBy,
-    /// When the request came.
+    /// When the request arrived.
     pub created_at: Timestamp,
-    /// The number of the session's last turn in another store, if its turns lie in two.
+    /// The number of the session's last turn in another store, if the session is split.
     pub turns_elsewhere: u64,
-    /// The request's X-Request-ID.
+    /// The `X-Request-ID` of the request.
     pub request_id: Option<String>,
-    /// The trace that the request belongs to.
+    /// The trace of the request.
     pub trace_id: Option<String>,
-    /// By what the one who asked is known in logs, if it showed a key.
+    /// The name of the caller's key in the log, if it used one.
     pub started_by: Option<String>,
-    /// The process that works on the run, where several share a store.
+    /// The process that owns the run, in a shared store.
     pub owner: Option<String>,
-    /// The response that this one continues, in faces that chain them.
+    /// The response that this one continues, for faces that chain responses.
     pub previous_response: Option<String>,
-    /// The conversation as a chat service calls it.
+    /// The id of the chat, for faces that have one.
     pub chat: Option<String>,
-    /// Whether whoever claims it reads it, which the other processes know as soon as they know of
-    /// the run. From then on it is for [`crate::Cluster::mark_read`].
+    /// Whether the claim's caller also reads the run. Other processes learn of the reader together
+    /// with the run. Later changes use [`crate::Cluster::mark_read`].
     pub is_read: bool,
 }
 
 impl Claim {
-    /// A claim with everything optional left empty: one attempt, no body, no capabilities.
+    /// Creates a claim with defaults: one attempt, no body, no capabilities.
     pub fn new(
         tenant: impl Into<String>,
         key: impl Into<String>,
@@ -95,7 +95,7 @@ impl Claim {
         }
     }
 
-    /// The run that this claim starts: running, first attempt, nothing written yet.
+    /// The run that this claim starts: running, first attempt, no packets.
     pub fn to_run(&self) -> Run {
         let (request_id, trace_id) = (self.request_id.clone(), self.trace_id.clone());
         let first = Attempt { request_id, trace_id, ..Attempt::new(1, self.created_at) };
@@ -143,15 +143,14 @@ impl Claim {
     }
 }
 
-/// Who arms the next attempt of a run.
+/// Who starts the next attempt of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArmedBy {
-    /// The client that started it, by sending its request again. An agent is never run again
-    /// unasked.
+    /// The client, by repeating its request. Without a request the agent is not called again.
     #[default]
     Client,
-    /// The gateway: in the protocol that asked nobody sends a request again.
+    /// The gateway, because clients of this protocol never repeat a request.
     Gateway,
 }
 
@@ -161,15 +160,15 @@ impl ArmedBy {
     }
 }
 
-/// What is known of one attempt, for whoever asks later why a run failed.
+/// The record of one attempt, for later analysis.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Attempt {
-    /// Which it was; 1 is the first.
+    /// Its number; 1 is the first.
     pub n: u32,
     /// When it began.
     pub began_at: Option<Timestamp>,
-    /// When its first packet came.
+    /// When it wrote its first packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_packet_at: Option<Timestamp>,
     /// When it ended.
@@ -181,45 +180,45 @@ pub struct Attempt {
     /// The seq of its last packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_seq: Option<u64>,
-    /// The fault that it ended with.
+    /// The fault that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// How severe that was.
+    /// The severity of this fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
-    /// The seq of the packet that says so.
+    /// The `seq` of the packet with the fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault_seq: Option<u64>,
-    /// How many seconds the upstream asked to wait.
+    /// The delay in seconds that the upstream asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<f64>,
-    /// Back to which seq it took the stream.
+    /// The `seq` to which it reset the stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reset_to: Option<u64>,
-    /// Bytes it repeated of the attempt before, which were not written again.
+    /// Bytes that it repeated from an earlier attempt, and that were not written again.
     #[serde(skip_serializing_if = "is_zero")]
     pub swallowed_bytes: u64,
-    /// Calls it made upstream.
+    /// Its calls to upstreams.
     #[serde(skip_serializing_if = "is_zero")]
     pub calls: u64,
     /// The members of a route that it called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberUse>,
-    /// What it used, as the agent reports it.
+    /// Its usage, as the agent reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Map<String, Value>>,
-    /// The X-Request-ID of the POST that armed it.
+    /// The `X-Request-ID` of the POST that started it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// The trace of that POST.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
-    /// What a later build has added.
+    /// Members that a later build has added.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// What an attempt made of one member of a route.
+/// An attempt's use of one member of a route.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemberUse {
@@ -227,28 +226,28 @@ pub struct MemberUse {
     pub name: String,
     /// How often it was called.
     pub calls: u64,
-    /// The fault that it was left with.
+    /// The fault of its last call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// It refused, or could not be reached: nothing can have begun there.
+    /// It refused the call or could not be reached, so it cannot have begun any work.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_unreached: bool,
-    /// What it used.
+    /// Its usage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Map<String, Value>>,
-    /// What a later build has added.
+    /// Members that a later build has added.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-// The one float is a wait in seconds, never not-a-number.
+// The only float is a delay in seconds, and never NaN.
 impl Eq for Attempt {}
 
 impl Attempt {
-    /// How many a record keeps: the first and the latest.
+    /// The most attempts in a record: the first and the latest ones.
     pub const KEPT: usize = 32;
 
-    /// One that has begun.
+    /// An attempt that has begun.
     pub fn new(n: u32, began_at: Timestamp) -> Self {
         Self { n, began_at: Some(began_at), ..Self::default() }
     }
@@ -258,154 +257,153 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Where a run stands. The order is the order of one attempt's life.
+/// The state of a run. The order is that of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// An attempt is under way (or was, when the process died).
+    /// An attempt is running, or was when its process died.
     Running,
-    /// The last attempt failed; the next POST with the key arms another.
+    /// The last attempt failed. The next POST with the key starts another.
     Waiting,
-    /// The stream has ended. Nothing changes any more.
+    /// The stream has ended, and the record does not change any more.
     Closed,
 }
 
-/// A run's record. `last_seq` and `bytes` are filled by the store whenever it is read.
+/// The record of a run. The store fills `last_seq` and `bytes` at every read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Whose run it is.
+    /// The tenant of the run.
     pub tenant: String,
-    /// The request's id.
+    /// The idempotency key.
     pub key: String,
-    /// The stream of this run.
+    /// The stream of the run.
     pub stream_id: Uuid,
     /// The agent's name.
     pub agent: String,
-    /// The conversation.
+    /// The session.
     pub session: String,
-    /// The protocol that asked.
+    /// The protocol of the request.
     pub face: String,
-    /// Hash of the canonical body.
+    /// The hash of the canonical body.
     #[serde(with = "hex")]
     pub body_hash: [u8; 32],
-    /// How many attempts the run may take.
+    /// The most attempts of the run.
     pub max_attempts: u32,
-    /// Whether the caller understands `stream_reset`.
+    /// Whether the client understands `stream_reset`.
     pub accepts_reset: bool,
-    /// Whether the caller waits for the whole run and sees nothing of it before its end.
+    /// Whether the client collects the whole run before it shows anything.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unseen: bool,
-    /// The event types that the caller listed, if it did.
+    /// The event types that the client listed, if it did.
     pub supported_events: Option<Vec<String>>,
-    /// Who arms the next attempt.
+    /// Who starts the next attempt.
     #[serde(default, skip_serializing_if = "ArmedBy::is_client")]
     pub armed_by: ArmedBy,
-    /// When the request came.
+    /// When the request arrived.
     pub created_at: Timestamp,
-    /// Where the run stands.
+    /// The state of the run.
     pub state: RunState,
-    /// The attempt under way, or the last one; 1 is the first.
+    /// The running or last attempt; 1 is the first.
     pub attempt: u32,
-    /// The next attempt does not start before this.
+    /// The next attempt starts at this time or later.
     pub not_before: Option<Timestamp>,
     /// When the record last changed.
     pub updated_at: Timestamp,
     /// When the stream ended.
     pub closed_at: Option<Timestamp>,
-    /// The last frame's seq; 0 before the first.
+    /// The `seq` of the last frame; 0 before the first.
     pub last_seq: u64,
-    /// The length of all frames together.
+    /// The total bytes of all frames.
     pub bytes: u64,
-    /// The fault that the last attempt ended with.
+    /// The fault that ended the last attempt.
     pub fault: Option<String>,
-    /// The reason that CLOSE gives.
+    /// The reason in its CLOSE packet.
     pub reason: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
-    /// What the run used, as the agent reports it.
+    /// The usage of the run, as the agent reported it.
     pub usage: Option<Map<String, Value>>,
-    /// Tokens that its attempts have used so far, as they count against a quota: an attempt's when
-    /// it ends.
+    /// The tokens of its ended attempts, as they count against a quota.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens: u64,
-    /// All attempts, [`Attempt::KEPT`] at most.
+    /// The attempts, at most [`Attempt::KEPT`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// The starting request's X-Request-ID.
+    /// The `X-Request-ID` of the request that started the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The trace that the starting request belongs to.
+    /// The trace of the request that started the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
-    /// By what the one who started it is known in logs, if it showed a key.
+    /// The name of the caller's key in the log, if it used one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_by: Option<String>,
-    /// The number of the session's last turn when the run was claimed: what it may know of. Set by
-    /// the store.
+    /// The number of the session's last turn at the claim. The run sees no later turns. Set by the
+    /// store.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turns_before: u64,
-    /// The process that works on the run, where several share a store.
+    /// The process that owns the run, in a shared store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The response that this one continues, in faces that chain them.
+    /// The response that this one continues, for faces that chain responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_response: Option<String>,
-    /// The conversation as a chat service calls it.
+    /// The id of the chat, for faces that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
-    /// Whom to tell of the end, and how far that has come.
+    /// Where to deliver the end of the run, and the state of the delivery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Value>,
-    /// What follows this packet was damaged, and a repair has said so.
+    /// A repair found damage after this packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_after: Option<u64>,
-    /// What the agent works with elsewhere, under the id by which it can be ended; the agent's own
-    /// word.
+    /// The id of the agent's remote work, which the agent can use to end it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far_id: Option<String>,
-    /// What the run ended by asking.
+    /// The questions with which the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
-    /// Who watched it, as the process knew that ended it.
+    /// A summary of its viewers, as the process that ended it knew them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub viewers: Option<Viewers>,
-    /// What a later build has added: it survives a rewrite by this one.
+    /// Members that a later build has added. They survive a rewrite by this one.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// How a run was watched, up to its end. What was written to a socket was not therefore read.
+/// A summary of a run's viewers up to its end. Bytes that were written to a socket may not have
+/// been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Viewers {
-    /// How many came.
+    /// How many viewers connected.
     pub joined: u64,
-    /// How many of them with a cursor.
+    /// How many of them resumed at a cursor.
     pub resumed: u64,
-    /// How many were cut off by the server: it stopped, or could not read on.
+    /// How many the server disconnected, because it stopped or could not read on.
     pub cut: u64,
-    /// How many were cut off because they took nothing.
+    /// How many the server disconnected, because they did not read.
     pub stalled: u64,
-    /// The furthest packet that was written to one of them.
+    /// The highest `seq` that was written to one of them.
     pub last_cursor: u64,
 }
 
-/// The questions with which a run ended, and who answered them.
+/// The questions with which a run ended, and the run that answered them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// What was asked: by which id it is answered, and until when.
+    /// The id and the deadline of each question.
     pub questions: Vec<(String, Option<Timestamp>)>,
-    /// The stream of the run whose claim brought the answers.
+    /// The stream of the run whose claim had the answers.
     pub answered_by: Option<Uuid>,
-    /// What a later build has added.
+    /// Members that a later build has added.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
 impl Asked {
-    /// What nobody has answered yet.
+    /// Questions without an answer.
     pub fn new(questions: Vec<(String, Option<Timestamp>)>) -> Self {
         Self { questions, answered_by: None, more: Map::new() }
     }
@@ -417,55 +415,55 @@ impl Run {
         self.body_hash.map(|byte| format!("{byte:02x}")).concat()
     }
 
-    /// Whether frames may still come.
+    /// Whether more frames may follow.
     pub fn is_open(&self) -> bool {
         self.state != RunState::Closed
     }
 }
 
-/// One encoded frame of a stream. Its bytes are shared, never copied.
+/// An encoded frame of a stream. Clones share its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// Its place in the stream; the first is 1.
+    /// Its number in the stream; the first is 1.
     pub seq: u64,
-    /// The frame as it goes over the wire.
+    /// The bytes as they are sent to clients.
     pub bytes: Bytes,
 }
 
 impl Frame {
-    /// A frame of these bytes.
+    /// Creates a frame.
     pub fn new(seq: u64, bytes: impl Into<Bytes>) -> Self {
         Self { seq, bytes: bytes.into() }
     }
 }
 
-/// What a session remembers of one run. What that is, is the caller's business: the store only
-/// keeps and numbers it.
+/// A turn: what a session stores of one run. The store numbers it and does not interpret its
+/// content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredTurn {
-    /// Its place in the session, from 1; set by the store, and never used twice.
+    /// Its number in the session, from 1. The store sets it and never reuses one.
     #[serde(default)]
     pub number: u64,
     /// The run's stream.
     pub stream_id: Uuid,
     /// When the run ended.
     pub closed_at: Timestamp,
-    /// What the text of `said` means.
+    /// The format version of `said`.
     pub version: u32,
-    /// What was said, as JSON.
+    /// The content of the turn, as JSON.
     pub said: Value,
-    /// What a later build has added.
+    /// Members that a later build has added.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
 impl StoredTurn {
-    /// About how many bytes what was said takes as text.
+    /// The approximate size of the content as text.
     pub fn said_bytes(&self) -> usize {
         text_bytes(&self.said)
     }
 
-    /// A turn that has no number yet.
+    /// Creates a turn without a number.
     pub fn new(stream_id: Uuid, closed_at: Timestamp, version: u32, said: Value) -> Self {
         Self { number: 0, stream_id, closed_at, version, said, more: Map::new() }
     }
@@ -483,14 +481,14 @@ fn text_bytes(value: &Value) -> usize {
     }
 }
 
-/// By what a tenant's run can be found besides its stream id.
+/// The names by which a tenant's run can be found, besides its stream id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NameKind {
-    /// The key it was claimed with.
+    /// The idempotency key.
     Key,
     /// Its session.
     Session,
-    /// The X-Request-ID of the request that started it, or armed one of its attempts.
+    /// The `X-Request-ID` of a request that started the run or one of its attempts.
     RequestId,
     /// Its chat.
     Chat,
@@ -532,8 +530,7 @@ mod hex {
         deserializer: D,
     ) -> Result<[u8; 32], D::Error> {
         let text = String::deserialize(deserializer)?;
-        // Two UUIDs in their simple form are 32 bytes in hexadecimal: no crate and no digits by
-        // hand.
+        // The halves are two UUIDs in their simple form, so the UUID parser can read them.
         let parse = || {
             let (high, low) = text.split_at_checked(32)?;
             let halves =

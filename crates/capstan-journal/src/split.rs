@@ -1,14 +1,12 @@
-//! Two stores as one: what belongs to tenants of whom nothing may be stored lives in memory, the
-//! rest where it always did.
+//! `SplitStore` routes `no_store` tenants to a memory store and everyone else to the durable store.
 //!
-//! A new claim goes where its tenant's rule says at that moment, and everything of its stream stays
-//! there. Whatever is asked by tenant is asked of both, so that a rule that changes while streams
-//! exist makes none of them vanish. Until the first claim of such a tenant nothing is in memory,
-//! and nothing is asked there.
+//! The rule of a tenant decides where a new claim goes, and its stream stays there. Queries by
+//! tenant read both stores, so that no stream disappears when the rule changes. The memory store is
+//! not read before the first claim of a `no_store` tenant.
 //!
-//! Where several processes share the store such a tenant lives in the memory of one of them
-//! ([`Cluster::home`]), and the store notes which of its keys are taken, as hashes: a duplicate
-//! starts no second run even if that process is gone.
+//! In a shared store, one process hosts each `no_store` tenant ([`Cluster::home`]). The durable
+//! store records the hashes of the keys in use, so that a repeated request starts no second run
+//! even after its host is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,49 +24,50 @@ use crate::{
     Transition, TurnRange, Usage,
 };
 
-/// Says of whom nothing may be stored.
+/// Whether a tenant's data must not be stored.
 pub(crate) type IsPrivate = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 pub(crate) struct SplitStore {
     stored: Arc<dyn Store>,
     memory: MemoryStore,
-    /// Something may be in memory.
+    /// Whether the memory store may have data.
     is_used: AtomicBool,
     is_private: IsPrivate,
-    /// Between a note and its claim a key is taken and has no run: whoever asks for it waits. By
-    /// the key's hash.
-    claiming: [Mutex<()>; CLAIMING],
+    /// Locks by hash of the key. Between the record of a key and its claim the key has no run yet,
+    /// so other requests for it have to wait.
+    claim_locks: [Mutex<()>; CLAIM_LOCKS],
 }
 
-const CLAIMING: usize = 64;
+const CLAIM_LOCKS: usize = 64;
 
 impl SplitStore {
     pub(crate) fn new(stored: Arc<dyn Store>, is_private: IsPrivate) -> Self {
-        let claiming = std::array::from_fn(|_| Mutex::new(()));
+        let claim_locks = std::array::from_fn(|_| Mutex::new(()));
         Self {
             stored,
             memory: MemoryStore::default(),
             is_used: AtomicBool::new(false),
             is_private,
-            claiming,
+            claim_locks,
         }
     }
 
-    /// What is in memory, if anything can be.
+    /// The memory store, if it may have data.
     fn memory(&self) -> Option<&MemoryStore> {
         self.is_used.load(Ordering::Acquire).then_some(&self.memory)
     }
 
-    /// Claims in memory what the store has noted as taken; what is refused leaves no note.
-    async fn claim_noted(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
-        let (tenant, key, stream) = (claim.tenant.clone(), noted_key(&claim.key), claim.stream_id);
-        let _claiming = self.claiming(&key).lock().await;
+    /// Records the key in the durable store, then claims it in memory. A refused claim leaves no
+    /// record.
+    async fn claim_recorded(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+        let (tenant, key, stream) = (claim.tenant.clone(), hashed_key(&claim.key), claim.stream_id);
+        let _lock = self.claim_lock(&key).lock().await;
         if self.memory.find(&tenant, &claim.key).await?.is_none()
             && let Noted::Taken(_) =
                 self.stored.note(&tenant, &key, stream, claim.created_at).await?
             && self.memory.find(&tenant, &claim.key).await?.is_none()
         {
-            // The process that had it is gone, and all that it knew.
+            // The process that hosted the tenant is gone, with all of its data.
             return Err(expired(&claim.key));
         }
         let claimed = self.memory.claim(claim, quota).await;
@@ -78,31 +77,30 @@ impl SplitStore {
         claimed
     }
 
-    fn claiming(&self, noted: &str) -> &Mutex<()> {
-        let hash = noted
+    fn claim_lock(&self, key_hash: &str) -> &Mutex<()> {
+        let hash = key_hash
             .bytes()
             .fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
-        let [first, ..] = &self.claiming;
-        self.claiming.get(hash % CLAIMING).unwrap_or(first)
+        let [first, ..] = &self.claim_locks;
+        self.claim_locks.get(hash % CLAIM_LOCKS).unwrap_or(first)
     }
 
-    /// A key of a tenant that lives in memory while others share the store: a run, or a note of one
-    /// that is gone.
-    async fn find_noted(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
-        let noted = noted_key(key);
-        let _claiming = self.claiming(&noted).lock().await;
+    /// Finds a key of a `no_store` tenant in a shared store: its run, or a record of a lost one.
+    async fn find_recorded(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        let hash = hashed_key(key);
+        let _lock = self.claim_lock(&hash).lock().await;
         match self.memory.find(tenant, key).await? {
             None => {}
             found => return Ok(found),
         }
         match self.stored.find(tenant, key).await? {
-            None => self.stored.find(tenant, &noted).await,
+            None => self.stored.find(tenant, &hash).await,
             found => Ok(found),
         }
     }
 
-    /// Where a stream lives.
-    fn home_of(&self, stream: Uuid) -> &dyn Store {
+    /// The store that has a stream.
+    fn store_of(&self, stream: Uuid) -> &dyn Store {
         match self.memory() {
             Some(memory) if memory.holds(stream) => memory,
             Some(_) | None => &*self.stored,
@@ -116,7 +114,7 @@ impl Layer for SplitStore {
     }
 
     fn at(&self, stream: Uuid) -> Option<&dyn Store> {
-        Some(self.home_of(stream))
+        Some(self.store_of(stream))
     }
 }
 
@@ -132,24 +130,24 @@ impl Records for SplitStore {
             true => (memory, &*self.stored),
             false => (&*self.stored, memory),
         };
-        // From before the tenant's rule was changed.
+        // The key may have been used before the tenant's rule changed.
         match other.find(&claim.tenant, &claim.key).await? {
             Some(Found::Run(run)) => Ok(Claimed { run, is_new: false }),
             Some(Found::Expired) => Err(expired(&claim.key)),
             None => {
                 claim.turns_elsewhere = last_turn(other, &claim.tenant, &claim.session).await?;
-                // Nothing new begins there, so that what is left only grows.
+                // No new run begins in the other store, so the remaining quota can only grow.
                 let elsewhere = other.usage(&claim.tenant, &claim.session).await?;
                 let left = quota.less(&elsewhere, claim.created_at);
                 if is_private && self.stored.is_shared() {
-                    return self.claim_noted(claim, &left).await;
+                    return self.claim_recorded(claim, &left).await;
                 }
                 home.claim(claim, &left).await
             }
         }
     }
 
-    /// What may wait is counted in both.
+    /// Counts the waiting runs of both stores.
     async fn transition(&self, mut step: Transition) -> Result<bool> {
         let to = &step.to;
         if step.quota.waiting.is_some() {
@@ -158,16 +156,16 @@ impl Records for SplitStore {
             let elsewhere = other.usage(&to.tenant, &to.session).await?;
             step.quota = step.quota.less(&elsewhere, to.updated_at);
         }
-        self.home_of(to.stream_id).transition(step).await
+        self.store_of(to.stream_id).transition(step).await
     }
 
     async fn read_on(&self, id: Uuid, after: u64, most: usize, bytes: usize) -> Result<Piece> {
-        self.home_of(id).read_on(id, after, most, bytes).await
+        self.store_of(id).read_on(id, after, most, bytes).await
     }
 
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>> {
         if self.stored.is_shared() && (self.is_private)(tenant) {
-            return self.find_noted(tenant, key).await;
+            return self.find_recorded(tenant, key).await;
         }
         let Some(memory) = self.memory() else { return self.stored.find(tenant, key).await };
         match memory.find(tenant, key).await? {
@@ -184,8 +182,8 @@ impl Records for SplitStore {
 
 #[async_trait]
 impl Sessions for SplitStore {
-    /// A session that lives in both, since the rule was changed under it, is put in order of its
-    /// runs, by ids that no clock that is set puts out of order, and numbered anew.
+    /// If the rule changed within a session, its turns are in both stores. They are sorted by
+    /// stream id, which does not depend on steps of the clock, and renumbered.
     async fn turns(&self, range: TurnRange<'_>) -> Result<Vec<StoredTurn>> {
         let TurnRange { tenant, session, from, limit, .. } = range;
         let Some(memory) = self.memory() else { return self.stored.turns(range).await };
@@ -214,8 +212,7 @@ impl Sessions for SplitStore {
             || self.stored.has_session(tenant, session).await?)
     }
 
-    /// A session from before and after a change of the rule counts twice, until its older half
-    /// expires.
+    /// A session in both stores counts twice until its older half expires.
     async fn sessions(&self, tenant: &str) -> Result<u64> {
         Ok(self.memory.sessions(tenant).await? + self.stored.sessions(tenant).await?)
     }
@@ -262,8 +259,8 @@ impl Catalog for SplitStore {
         Ok(here.and(self.stored.page(query).await?, limit))
     }
 
-    /// What lives in memory has no other process. Where the store is asked again and again for what
-    /// others have left, that is never theirs.
+    /// No other process has runs in this memory. In a shared store `orphans` is called
+    /// periodically, and must not return them.
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>> {
         if self.stored.is_shared() {
             return self.stored.orphans(limit).await;
@@ -292,7 +289,7 @@ impl Catalog for SplitStore {
     }
 }
 
-/// No lease ends what lives in this process's memory, and nobody else reads it.
+/// Runs in memory have no lease, and no other process reads them.
 impl Cluster for SplitStore {}
 
 #[async_trait]
@@ -314,8 +311,8 @@ impl Store for SplitStore {
     }
 }
 
-/// A key as the store may know it: it tells nothing.
-fn noted_key(key: &str) -> String {
+/// The hashed key, which tells the store nothing about the original.
+fn hashed_key(key: &str) -> String {
     use sha2::{Digest as _, Sha256};
     use std::fmt::Write as _;
     Sha256::digest(key.as_bytes()).iter().fold("unstored:".to_owned(), |mut hex, byte| {
@@ -324,7 +321,7 @@ fn noted_key(key: &str) -> String {
     })
 }
 
-/// The number of a session's last turn.
+/// The number of the session's last turn.
 async fn last_turn(store: &dyn Store, tenant: &str, session: &str) -> Result<u64, JournalError> {
     if store.turn_count(tenant, session).await? == 0 {
         return Ok(0);
@@ -351,7 +348,7 @@ mod tests {
             Arc::new(|tenant| tenant == "private"),
         );
         let claim = |tenant: &str| Claim::new(tenant, "k", Uuid::now_v7(), Timestamp::now());
-        // Nobody can put anything there behind its back; whoever asks would find it.
+        // Nothing can write there without the split store; a read of memory would find this claim.
         let hidden = claim("acme");
         split.memory.claim(hidden.clone(), &Quota::UNLIMITED).await.unwrap();
         assert_eq!(split.run(hidden.stream_id).await.unwrap(), None);

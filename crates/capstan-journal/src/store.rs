@@ -1,8 +1,8 @@
-//! What a store is, in parts by who uses them. Nothing in it assumes that only one process uses it.
+//! The traits of a store, split by their users. Other processes may use the store at the same time.
 //!
-//! A new store implements [`Records`], [`Sessions`], [`Catalog`] and [`Store`]; one that many
-//! processes share implements [`Cluster`] as well, and one that can be copied [`Transfer`]. A
-//! [`Layer`] over another store implements only what it changes.
+//! A new store implements [`Records`], [`Sessions`], [`Catalog`] and [`Store`]. A shared store also
+//! implements [`Cluster`], and a store that can be copied implements [`Transfer`]. A [`Layer`] over
+//! another store implements only what it changes.
 
 mod catalog;
 mod cluster;
@@ -23,42 +23,40 @@ pub use records::{Claimed, Found, Records, Transition};
 pub use sessions::{Sessions, TurnRange};
 pub use transfer::{Kept, KeptSession, Transfer};
 
-/// Where a store finds what it does not do itself. By default nowhere: a store of its own does
-/// everything.
+/// The store below a layer. A store of its own has none and implements everything.
 pub trait Layer: Send + Sync + 'static {
-    /// The store that answers whatever this one does not.
+    /// The store for all operations that this one does not implement.
     fn below(&self) -> Option<&dyn Store> {
         None
     }
 
-    /// The store that holds a stream, where a layer has several.
+    /// The store that has a stream, for a layer over several stores.
     fn at(&self, _stream: Uuid) -> Option<&dyn Store> {
         self.below()
     }
 }
 
-/// All of a store.
+/// A complete store.
 ///
-/// A writing operation that was begun may take effect even if its future is dropped.
+/// A write that was polled once may take effect even if its future is dropped.
 #[async_trait]
 pub trait Store: Records + Sessions + Catalog + Cluster {
-    /// Deletes what the retention no longer covers, in small steps between which appends go on.
+    /// Applies retention in small steps, so that appends can go on in between.
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired> {
         found(self.below())?.expire(retention, now).await
     }
 
-    /// A secret of the store's own, made when it first was used: whoever uses the store can check
-    /// what was signed with it.
+    /// The store's secret, created at its first use. All processes with this store share it.
     async fn secret(&self) -> Result<Secret> {
         found(self.below())?.secret().await
     }
 
-    /// Syncs everything and ends writing: later writes are `Unavailable`.
+    /// Syncs everything and closes the store. Later writes return `Unavailable`.
     async fn close(&self) -> Result<()> {
         found(self.below())?.close().await
     }
 
-    /// How the store feels, as it changes.
+    /// The health of the store, as a watch channel.
     fn health(&self) -> watch::Receiver<Health> {
         match self.below() {
             Some(store) => store.health(),
@@ -66,24 +64,23 @@ pub trait Store: Records + Sessions + Catalog + Cluster {
         }
     }
 
-    /// The newest time that the store has written down, as far as it can tell at once: what the
-    /// clock said then.
+    /// The newest time among the stored records, if the store knows it without a search.
     fn newest(&self) -> Option<Timestamp> {
         self.below()?.newest()
     }
 
-    /// What the store knows of itself.
+    /// Statistics of the store.
     fn stats(&self) -> Stats {
         self.below().map(Store::stats).unwrap_or_default()
     }
 
-    /// For copying it into another store; `None` if it cannot be copied.
+    /// The interface for copying it to another store; `None` if it cannot be copied.
     fn transfer(&self) -> Option<&dyn Transfer> {
         None
     }
 }
 
-/// The store that does it.
+/// The store below, or an error.
 fn found(store: Option<&dyn Store>) -> Result<&dyn Store> {
     store.ok_or_else(|| JournalError::new(ErrorKind::Unsupported, "this store cannot do that"))
 }

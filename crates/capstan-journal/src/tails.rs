@@ -1,4 +1,4 @@
-//! All live tails of this process: who uses them, and how much memory they may take together.
+//! The live tails of this process: their users, and their memory limit.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,95 +8,100 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
 
 use crate::backend::planted_bug::{self, Bug};
-use crate::ring::{Ring, Standing};
+use crate::ring::{AttemptState, Ring};
 use crate::{Frame, News, RunState, Store};
 
-/// How much memory recent frames may take. Older ones are read from the store.
+/// Memory limits for recent frames. Older frames are read from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailLimits {
     /// For one stream.
     pub stream_bytes: usize,
-    /// For all streams together; the oldest streams' frames go first.
+    /// For all streams together. The frames of the oldest streams are dropped first.
     pub total_bytes: usize,
 }
 
 impl Default for TailLimits {
     fn default() -> Self {
-        // A viewer that lags by some seconds still finds its place; 256 busy streams fit at full
-        // length.
+        // A viewer that is some seconds behind is still served from memory. 256 busy streams fit at
+        // full length.
         Self { stream_bytes: 256 * 1024, total_bytes: 64 * 1024 * 1024 }
     }
 }
 
-/// What long steps of all readers together may take; who finds no room goes on in short ones.
-/// Readers that stop reading keep their room, so it must be affordable.
+/// The memory for long steps of all readers together; without a permit a reader makes short steps.
+/// Readers that stop reading keep their permits, so this must be affordable.
 const LONG_STEPS_BYTES: usize = 8 * 1024 * 1024;
-/// Room is given out in pieces of this size.
-const PIECE: usize = 8 * 1024;
+/// Permits are given for multiples of this size.
+const PERMIT_BYTES: usize = 8 * 1024;
 
-/// Room for a long step, given back when dropped.
-pub(crate) type Room = OwnedSemaphorePermit;
+/// The permit for a long step.
+pub(crate) type StepPermit = OwnedSemaphorePermit;
 
 pub(crate) struct Tails {
     // Ordered by stream id, which is the order of age.
     tails: Mutex<BTreeMap<Uuid, Entry>>,
     total: AtomicUsize,
     limits: TailLimits,
-    room: Arc<Semaphore>,
-    /// The store behind which some streams live in memory, if one does: whoever else writes to the
-    /// journal, not to these.
+    step_permits: Arc<Semaphore>,
+    /// The split store, if some streams are in memory. Other processes write to the journal, but
+    /// not to these streams.
     split: OnceLock<Weak<dyn Store>>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    // A watch: readers look at the very value whose version they mark as seen, so no wake-up can
-    // fall between.
+    // A watch channel: a reader reads the same value whose version it marks as seen, so it cannot
+    // miss a wake-up.
     ring: Arc<watch::Sender<Ring>>,
     users: usize,
 }
 
 impl Tails {
     pub(crate) fn new(limits: TailLimits) -> Self {
-        let room = Arc::new(Semaphore::new(LONG_STEPS_BYTES / PIECE));
+        let step_permits = Arc::new(Semaphore::new(LONG_STEPS_BYTES / PERMIT_BYTES));
         Self {
             tails: Mutex::default(),
             total: AtomicUsize::new(0),
             limits,
-            room,
+            step_permits,
             split: OnceLock::new(),
         }
     }
 
-    /// From here on this store says who follows what.
+    /// Sets the store that knows which streams other processes may write.
     pub(crate) fn split(&self, store: &Arc<dyn Store>) {
         let _ = self.split.set(Arc::downgrade(store));
     }
 
-    /// A stream's tail, kept at least as long as the lease.
+    /// Returns a stream's tail, which exists at least as long as the handle.
     ///
-    /// Readers hold one, and every write holds one from before it is stored until it is noted. So
-    /// writes that overlap share a ring, whose standing only grows, and an entry made anew can only
-    /// miss what the store already has.
-    pub(crate) fn lease(self: &Arc<Self>, store: &Arc<dyn Store>, stream: Uuid) -> Lease {
+    /// Readers hold a handle, and every write holds one from before it is stored until it is in the
+    /// ring. So concurrent writes share a ring, whose state only grows. A new ring can only lack
+    /// frames that the store already has.
+    pub(crate) fn handle(self: &Arc<Self>, store: &Arc<dyn Store>, stream: Uuid) -> TailHandle {
         let mut tails = self.lock();
         let ring = || Arc::new(watch::Sender::new(Ring::new(store.watch(stream))));
         let entry = tails.entry(stream).or_insert_with(|| Entry { ring: ring(), users: 0 });
         entry.users += 1;
-        Lease { ring: entry.ring.clone(), stream, tails: self.clone(), store: Arc::clone(store) }
+        TailHandle {
+            ring: entry.ring.clone(),
+            stream,
+            tails: self.clone(),
+            store: Arc::clone(store),
+        }
     }
 
-    /// Takes in what other processes have written.
-    pub(crate) fn hear(&self, store: &dyn Store, news: News) {
+    /// Applies a notification of another process.
+    pub(crate) fn apply(&self, store: &dyn Store, news: News) {
         match news {
             News::Frames { stream, standing, frames } => {
                 let max_size = self.limits.stream_bytes;
-                self.tell(stream, |ring| ring.hear(standing, &frames, max_size));
+                self.update(stream, |ring| ring.apply_frames(standing, &frames, max_size));
             }
             News::Stands { stream, standing, last_seq } => {
-                self.tell(stream, |ring| ring.hear_of(standing, last_seq));
+                self.update(stream, |ring| ring.apply_state(standing, last_seq));
             }
-            News::Gone(stream) => self.tell(stream, |ring| {
+            News::Gone(stream) => self.update(stream, |ring| {
                 ring.forget();
                 true
             }),
@@ -120,7 +125,7 @@ impl Tails {
         self.evict_if_full();
     }
 
-    fn tell(&self, stream: Uuid, change: impl FnOnce(&mut Ring) -> bool) {
+    fn update(&self, stream: Uuid, change: impl FnOnce(&mut Ring) -> bool) {
         let ring = self.lock().get(&stream).map(|entry| entry.ring.clone());
         if let Some(ring) = ring {
             self.change(&ring, change);
@@ -158,14 +163,14 @@ impl Tails {
         }
     }
 
-    /// Changes a ring, keeps the total right, wakes readers if the change says so.
+    /// Changes a ring, updates the total size, and wakes the readers if the change returns true.
     fn change(&self, ring: &watch::Sender<Ring>, change: impl FnOnce(&mut Ring) -> bool) {
         ring.send_if_modified(|ring| {
             let before = ring.size();
-            let is_news = change(ring);
-            // Wraps around zero by design: only the sum of all changes counts.
+            let is_new = change(ring);
+            // This may wrap around zero. Only the sum of all changes counts.
             self.total.fetch_add(ring.size().wrapping_sub(before), Ordering::Relaxed);
-            is_news
+            is_new
         });
     }
 
@@ -176,7 +181,7 @@ impl Tails {
     }
 
     fn evict(&self) {
-        // Some room at once, so that not every append has to walk the tails.
+        // Free an eighth at once, so that not every append has to walk all tails.
         let target = self.limits.total_bytes - self.limits.total_bytes / 8;
         for entry in self.lock().values() {
             if self.total.load(Ordering::Relaxed) <= target {
@@ -190,27 +195,27 @@ impl Tails {
     }
 }
 
-/// The right to use a stream's tail.
-pub(crate) struct Lease {
+/// A handle of a stream's tail.
+pub(crate) struct TailHandle {
     ring: Arc<watch::Sender<Ring>>,
     stream: Uuid,
     tails: Arc<Tails>,
     store: Arc<dyn Store>,
 }
 
-impl Lease {
+impl TailHandle {
     pub(crate) fn subscribe(&self) -> watch::Receiver<Ring> {
         self.ring.subscribe()
     }
 
-    /// Room for a step of so many bytes, if there is any.
-    pub(crate) fn room(&self, bytes: usize) -> Option<Room> {
-        let pieces = u32::try_from(bytes.div_ceil(PIECE)).ok()?;
-        Arc::clone(&self.tails.room).try_acquire_many_owned(pieces).ok()
+    /// A permit for a step of this size, if memory is available.
+    pub(crate) fn step_permit(&self, bytes: usize) -> Option<StepPermit> {
+        let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).ok()?;
+        Arc::clone(&self.tails.step_permits).try_acquire_many_owned(permits).ok()
     }
 
     /// A new run was stored.
-    pub(crate) fn begin(&self, standing: Standing) {
+    pub(crate) fn begin(&self, standing: AttemptState) {
         self.tails.change(&self.ring, |ring| {
             ring.own();
             ring.begin(standing);
@@ -218,7 +223,7 @@ impl Lease {
         });
     }
 
-    /// Somebody else writes the stream, whatever this process believed.
+    /// Another process writes the stream now.
     pub(crate) fn follow(&self) {
         self.tails.change(&self.ring, |ring| {
             ring.follow(self.store.watch(self.stream));
@@ -226,10 +231,11 @@ impl Lease {
         });
     }
 
-    /// Frames or a new standing were stored: remember and wake.
-    pub(crate) fn note(&self, standing: Standing, frames: &[Frame]) {
+    /// Frames or a new state were stored: adds them to the ring and wakes the readers.
+    pub(crate) fn record(&self, standing: AttemptState, frames: &[Frame]) {
         let max_size = self.tails.limits.stream_bytes;
-        // While it runs here nobody else writes it; afterwards anybody may go on with it.
+        // While the run is running here, no other process writes it. Afterwards any process may
+        // continue it.
         let watch =
             if standing.1 == RunState::Running { None } else { self.store.watch(self.stream) };
         self.tails.change(&self.ring, |ring| {
@@ -237,13 +243,13 @@ impl Lease {
                 Some(watch) => ring.hand_over(watch),
                 None => ring.own(),
             }
-            ring.note(standing, frames, max_size);
+            ring.record(standing, frames, max_size);
             !planted_bug::is(Bug::LostWakeup)
         });
         self.tails.evict_if_full();
     }
 
-    /// The stream was erased: whoever is not through must ask the store, which has nothing.
+    /// The stream was erased: its readers must query the store, which has nothing.
     pub(crate) fn forget(&self) {
         self.tails.change(&self.ring, |ring| {
             ring.forget();
@@ -251,14 +257,15 @@ impl Lease {
         });
     }
 
-    /// The store was asked. Where others write, it may know more than the readers here who have
-    /// been told nothing yet: once it is taken down it is no news any more, so they are woken now.
-    pub(crate) fn learn(&self, standing: Standing, last_seq: u64) {
+    /// Applies the state in the store. If other processes write the stream, this may be newer than
+    /// the notifications so far. Wake the readers now, because a later notification with the same
+    /// state would not.
+    pub(crate) fn learn(&self, standing: AttemptState, last_seq: u64) {
         self.tails.change(&self.ring, |ring| ring.learn(standing, last_seq));
     }
 }
 
-impl Drop for Lease {
+impl Drop for TailHandle {
     fn drop(&mut self) {
         self.tails.release(self.stream);
     }

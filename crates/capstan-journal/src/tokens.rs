@@ -1,9 +1,8 @@
-//! Tokens that a tenant has used, by minute and by day of the clock: two counters a tenant, however
-//! many runs there are.
+//! Counts the used tokens of a tenant by minute and by day, in two counters per tenant.
 //!
-//! A count belongs to its window and is nothing once that is over. A window that lies one ahead
-//! counts as well: clocks of processes differ a little. One further ahead was counted by a clock
-//! that was wrong, and locks nobody out.
+//! A count belongs to its window and is dropped when the window is over. The count of the next
+//! window is valid too, because the clocks of processes differ a little. A count further in the
+//! future came from a wrong clock and is ignored, so that it locks no tenant out.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -16,29 +15,29 @@ use crate::{Over, Refused};
 
 /// Microseconds of a minute.
 pub(crate) const MINUTE: i64 = 60_000_000;
-/// Microseconds of a day, by UTC.
+/// Microseconds of a day (UTC).
 pub(crate) const DAY: i64 = 24 * 60 * MINUTE;
 
-/// What a tenant has used lately.
+/// The recent usage of a tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// In the last minute in which there was any.
+    /// The last minute with usage.
     pub minute: Spent,
-    /// On the last day.
+    /// The last day with usage.
     pub day: Spent,
 }
 
-/// Tokens of one window.
+/// The tokens of one window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Which one it is, counted from 1970.
+    /// The number of the window since 1970.
     pub window: i64,
-    /// How many.
+    /// The number of tokens.
     pub tokens: u64,
 }
 
 impl Spent {
-    /// The window that counts at a moment, and what was used of it.
+    /// The count that is valid at a time.
     fn at(self, now: Timestamp, length: i64) -> Self {
         let window = now.as_micros().div_euclid(length);
         match self.window.checked_sub(window) {
@@ -60,7 +59,7 @@ impl Spent {
         }
     }
 
-    /// How long to wait if no more than `most` may be used.
+    /// How long to wait if at most `most` tokens are allowed.
     fn wait(self, most: Option<u64>, now: Timestamp, length: i64) -> Option<Duration> {
         let spent = self.at(now, length);
         most.filter(|most| spent.tokens >= *most)?;
@@ -70,24 +69,24 @@ impl Spent {
 }
 
 impl Tokens {
-    /// Counts what an attempt has used, when it ends.
+    /// Counts the tokens of an attempt when it ends.
     pub fn add(&mut self, tokens: u64, now: Timestamp) {
         self.minute.add(tokens, now, MINUTE);
         self.day.add(tokens, now, DAY);
     }
 
-    /// Both together: of a tenant that has something in two stores.
+    /// Adds the counts of a tenant in two stores.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
         Self { minute: self.minute.and(other.minute), day: self.day.and(other.day) }
     }
 
-    /// What was used of the minute and of the day that a moment belongs to.
+    /// The tokens used in the current minute and day.
     pub fn used(&self, now: Timestamp) -> (u64, u64) {
         (self.minute.at(now, MINUTE).tokens, self.day.at(now, DAY).tokens)
     }
 
-    /// Whether tokens are left; else until when there are none, by both limits.
+    /// Checks whether tokens are left. If not, the refusal has the longer wait of both limits.
     pub(crate) fn check(
         &self,
         per_minute: Option<u64>,
@@ -104,11 +103,11 @@ impl Tokens {
     }
 }
 
-/// Of each tenant what it has used, where nothing outlives the process.
+/// The usage of each tenant, in memory.
 #[derive(Debug)]
 pub(crate) struct TokensBy<K> {
     by: HashMap<K, Tokens>,
-    /// What is of another day says nothing, and is dropped when there are as many.
+    /// At this size the map drops entries of other days, which have no effect any more.
     sweep_at: usize,
 }
 
@@ -178,7 +177,7 @@ mod tests {
         assert!(quota.check_tokens(&used, at(59)).is_err());
         used.add(5, at(59));
         assert_eq!(used.used(at(60)), (15, 15));
-        // The clock was set back: nobody waits until it comes there again.
+        // The clock was set back: nobody waits until it gets there again.
         assert_eq!(quota.check_tokens(&used, at(-1)), Ok(()));
         let huge = Tokens { minute: Spent { window: i64::MAX, tokens: u64::MAX }, ..used };
         assert_eq!(quota.check_tokens(&huge, Timestamp::from_micros(i64::MIN)), Ok(()));

@@ -228,7 +228,7 @@ impl DiskStore {
         let shared = self.shared.clone();
         let outcome = tokio::task::spawn_blocking(move || read(&shared)).await;
         outcome.map_err(|error| {
-            JournalError::new(ErrorKind::Unavailable, "a read was broken off").caused_by(error)
+            JournalError::new(ErrorKind::Unavailable, "a read was aborted").caused_by(error)
         })?
     }
 

@@ -1,39 +1,39 @@
-//! Points at which a debug build dies on purpose: `CAPSTAN_FAILPOINT=after_append:5` aborts at the
-//! fifth append. An optimised build has none of this: there a hit is nothing at all.
+//! Points at which a debug build aborts on purpose: `CAPSTAN_FAILPOINT=after_append:5` aborts at
+//! the fifth append. In a release build `hit` does nothing.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where a process can be made to die.
+/// A point at which a process can be made to abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    /// A new claim is stored, nobody was told.
+    /// A new claim is stored, and its caller does not know yet.
     AfterClaim,
-    /// A commit with frames is stored, nobody was told.
+    /// A commit with frames is stored, and its caller does not know yet.
     AfterAppend,
-    /// The caller knows that the frames are stored, readers do not.
+    /// The caller knows that the frames are stored, but readers do not.
     BeforeWake,
-    /// A group is about to be written.
+    /// Before a group is written.
     BeforeWrite,
-    /// A group is written, nobody was told.
+    /// A group is written, and its callers do not know yet.
     AfterWrite,
-    /// Groups are on the disk, nobody was told.
+    /// Groups are synced, and their callers do not know yet.
     AfterSync,
-    /// A full segment's footer is about to be written.
+    /// Before the footer of a full segment is written.
     BeforeSeal,
-    /// It is written.
+    /// The footer is written.
     AfterSeal,
-    /// A cleaned segment is written and not yet in place.
+    /// A compacted segment is written, but not yet renamed into place.
     BeforeRename,
-    /// It is in its place, and the old ones are not forgotten.
+    /// The compacted segment is in place, and the index still refers to the old ones.
     AfterSwap,
-    /// They are forgotten, and still there.
+    /// The index no longer refers to the old segments, and their files still exist.
     BeforeUnlink,
-    /// What was purged is overwritten, and that is not noted.
+    /// Purged data is overwritten, and this is not recorded yet.
     AfterErase,
 }
 
-/// Aborts the process if this is the chosen point and the chosen hit.
+/// Aborts the process at the chosen hit of the chosen point.
 #[inline]
 pub fn hit(point: Point) {
     static HITS: AtomicU64 = AtomicU64::new(0);
@@ -45,7 +45,7 @@ pub fn hit(point: Point) {
     }
 }
 
-/// Whether this process is to die at some point.
+/// Whether this process has a failpoint.
 #[inline]
 pub fn is_chosen() -> bool {
     chosen().is_some()

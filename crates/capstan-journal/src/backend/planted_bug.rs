@@ -1,34 +1,35 @@
-//! Known mistakes that a debug build can plant (`CAPSTAN_BUG=lost_wakeup`), to prove that the model
-//! test finds them. In an optimised build every question is a constant no.
+//! Known bugs that a debug build can have on purpose (`CAPSTAN_BUG=lost_wakeup`), to prove that the
+//! model test finds them. In a release build every check is a constant `false`.
 
 use std::sync::OnceLock;
 
-/// One mistake each, of the kind a journal must never make.
+/// A bug of a kind that a journal must never have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
-    /// A seq is given out twice.
+    /// A `seq` is used twice.
     ReusedSeq,
-    /// Readers are not told of an append.
+    /// An append does not wake its readers.
     LostWakeup,
     /// Readers see a frame before it is stored.
     EarlyDelivery,
-    /// A duplicate is told that it claimed the key.
+    /// A repeated claim is answered as if it were the first.
     DoubleClaim,
     /// A resumed reader starts one frame too late.
     ResumeOffByOne,
-    /// Streams of other processes are not looked at: a lost notice is never made good.
+    /// The process does not poll streams of other processes, so a lost notification is never made
+    /// up for.
     NoPoll,
-    /// A process whose lease has ended can append.
+    /// A process that has lost its lease can still append.
     NoFence,
-    /// What a crashed server has lost is not written again.
+    /// Frames that a crashed server has lost are not written again.
     NoSettle,
-    /// Others are told of packets before they are stored.
+    /// Other processes are notified of packets before these are stored.
     EarlyNotice,
-    /// Runs of processes that live are taken over.
+    /// A process takes over runs of live processes.
     AdoptLiving,
 }
 
-/// Whether this mistake is planted.
+/// Whether this bug is active.
 #[inline]
 pub fn is(bug: Bug) -> bool {
     cfg!(debug_assertions) && planted() == Some(bug)

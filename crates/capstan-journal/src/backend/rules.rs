@@ -1,23 +1,23 @@
-//! What may be written to a run, decided once for all backends.
+//! The rules for writes to a run, shared by all stores.
 
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 
 use crate::backend::planted_bug::{self, Bug};
 use crate::{ArmedBy, Attempt, Claim, ErrorKind, Frame, JournalError, Piece, Run, RunState};
 
-/// Frames that were read one by one as one piece.
+/// Joins frames that were read one by one.
 pub fn piece(frames: Vec<Frame>) -> Piece {
     let last = frames.last()?.seq;
     Some((frames.into_iter().collect(), last))
 }
 
-/// Those of the open runs that wait for a gateway.
+/// Selects the open runs whose next attempt a gateway has to start.
 pub fn unarmed(open: Vec<Run>, limit: usize) -> Vec<Run> {
     let is_unarmed = |run: &Run| run.state == RunState::Waiting && run.armed_by == ArmedBy::Gateway;
     open.into_iter().filter(is_unarmed).take(limit).collect()
 }
 
-/// Whether `frames` may be appended to the run by `attempt`.
+/// Checks whether `attempt` may append `frames` to the run.
 pub fn check_append(run: &Run, attempt: u32, frames: &[Frame]) -> Result<(), JournalError> {
     if run.state != RunState::Running || run.attempt != attempt {
         let message = format!(
@@ -29,7 +29,7 @@ pub fn check_append(run: &Run, attempt: u32, frames: &[Frame]) -> Result<(), Jou
     check_order(run, frames, false)
 }
 
-/// Whether the run may leave `from` with `frames`: false if somebody else was first.
+/// Checks whether the run may leave `from` with `frames`; false if another writer was faster.
 pub fn check_transition(
     run: &Run,
     from: (RunState, u32),
@@ -61,8 +61,8 @@ fn check_order(run: &Run, frames: &[Frame], may_skip: bool) -> Result<(), Journa
     Ok(())
 }
 
-/// The record after a transition: what the claim fixed stays, the rest is the caller's, the counts
-/// are the store's.
+/// The record after a transition. The claim's fields stay, the caller sets the rest, and the store
+/// sets the counts.
 pub fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
     let closed_at = match to.state {
         RunState::Closed => Some(to.closed_at.unwrap_or(to.updated_at)),
@@ -80,10 +80,10 @@ pub fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
         reason: to.reason,
         model: to.model,
         usage: to.usage,
-        // What was used stays used.
+        // Used tokens never decrease.
         tokens: to.tokens.max(run.tokens),
         attempts: capped(to.attempts),
-        // Whoever asks in no trace gets one when the work begins.
+        // A request without a trace gets one when its attempt begins.
         trace_id: run.trace_id.clone().or(to.trace_id),
         owner: to.owner,
         far_id: to.far_id,
@@ -97,12 +97,12 @@ pub fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
     next
 }
 
-/// Tokens that a transition adds to what the run has used.
+/// The tokens that a transition adds to the run's usage.
 pub fn tokens_used(run: &Run, to: &Run) -> u64 {
     to.tokens.saturating_sub(run.tokens)
 }
 
-/// The first attempt and the latest: where it began, and where it stands.
+/// Keeps the first attempt and the latest ones.
 fn capped(mut attempts: Vec<Attempt>) -> Vec<Attempt> {
     if let Some(over) = attempts.len().checked_sub(Attempt::KEPT).filter(|over| *over > 0) {
         attempts.drain(1..=over);
@@ -110,18 +110,15 @@ fn capped(mut attempts: Vec<Attempt>) -> Vec<Attempt> {
     attempts
 }
 
-/// The run whose questions a claim answers, as it is from then on. Questions are answered once, in
-/// their own session.
+/// Marks the questions of a run as answered by this claim. They can be answered once, in their own
+/// session.
 pub fn answer(asker: Option<Run>, claim: &Claim) -> Result<Run, JournalError> {
     let is_open = |run: &Run| {
         let is_ours = (&run.tenant, &run.session) == (&claim.tenant, &claim.session);
         is_ours && run.asked.as_ref().is_some_and(|asked| asked.answered_by.is_none())
     };
     let Some(mut run) = asker.filter(is_open) else {
-        return Err(JournalError::new(
-            ErrorKind::Answered,
-            "what is answered is not asked any more",
-        ));
+        return Err(JournalError::new(ErrorKind::Answered, "the interrupt is no longer open"));
     };
     if let Some(asked) = &mut run.asked {
         asked.answered_by = Some(claim.stream_id);
@@ -129,7 +126,7 @@ pub fn answer(asker: Option<Run>, claim: &Claim) -> Result<Run, JournalError> {
     Ok(run)
 }
 
-/// Adds frames to a run's counts.
+/// Updates a run's counts for these frames.
 pub fn count(last_seq: &mut u64, bytes: &mut u64, frames: &[Frame]) {
     for frame in frames {
         *last_seq = frame.seq;
@@ -137,18 +134,18 @@ pub fn count(last_seq: &mut u64, bytes: &mut u64, frames: &[Frame]) {
     }
 }
 
-/// A run as it is shown outside of the store.
+/// The run's record as callers of the store see it.
 pub fn shown(mut run: Run) -> Run {
     run.last_seq = run.last_seq.saturating_sub(u64::from(planted_bug::is(Bug::ReusedSeq)));
     run
 }
 
-/// There is no such stream.
+/// The error for an unknown stream.
 pub fn not_found(stream: uuid::Uuid) -> JournalError {
     JournalError::new(ErrorKind::NotFound, format!("there is no stream {stream}"))
 }
 
-/// The key's stream was deleted by retention.
+/// The error for a key whose stream retention has deleted.
 pub fn expired(key: &str) -> JournalError {
     JournalError::new(ErrorKind::Expired, format!("the stream of key {key} has expired"))
 }

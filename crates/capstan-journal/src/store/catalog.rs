@@ -1,4 +1,4 @@
-//! Looking through runs.
+//! Lists of runs.
 
 use async_trait::async_trait;
 use capstan_protocol::Timestamp;
@@ -8,32 +8,32 @@ use super::{Layer, found};
 use crate::backend::rules;
 use crate::{NameKind, Query, Result, Rollup, Run, RunPage};
 
-/// A tenant's runs with a name, newest first.
+/// A query for a tenant's runs with a name, newest first.
 #[derive(Debug, Clone, Copy)]
 pub struct Named<'a> {
-    /// Whose runs.
+    /// The tenant.
     pub tenant: &'a str,
-    /// What kind of name.
+    /// The kind of the name.
     pub kind: NameKind,
     /// The name.
     pub name: &'a str,
-    /// Only older ones.
+    /// Only streams before this one.
     pub before: Option<Uuid>,
-    /// At most so many.
+    /// The most results.
     pub limit: usize,
 }
 
 impl<'a> Named<'a> {
-    /// Every run with the name.
+    /// A query for all runs with the name.
     pub fn all(tenant: &'a str, kind: NameKind, name: &'a str) -> Self {
         Self { tenant, kind, name, before: None, limit: usize::MAX }
     }
 }
 
-/// Lists of runs, what is to be done with them, and what was counted of them.
+/// Lists of runs, runs that need work, and rollups.
 #[async_trait]
 pub trait Catalog: Layer {
-    /// A tenant's runs, newest first, older than `before`.
+    /// A tenant's runs before `before`, newest first.
     async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>> {
         found(self.below())?.list(tenant, before, limit).await
     }
@@ -43,42 +43,40 @@ pub trait Catalog: Layer {
         found(self.below())?.named(named).await
     }
 
-    /// A page of runs, of several tenants or of all, newest first: within the query's budget, and
-    /// with a word on how far it looked. It takes few of the store's reads at once, so that nobody
-    /// who reads a stream waits for it.
+    /// A page of runs of one or several tenants, newest first. It stays within the query's budget
+    /// and reports how far it searched. It uses few concurrent reads, so that readers of streams
+    /// need not wait.
     async fn page(&self, query: Query) -> Result<RunPage> {
         found(self.below())?.page(query).await
     }
 
-    /// Runs that run and whose process is gone, now this process's to end. Where only one process
-    /// can use the store these are all that run, so it is to be asked before the first claim.
+    /// Takes over running runs without an owner. In a store of one process these are all running
+    /// runs, so call it before the first claim.
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>> {
         found(self.below())?.orphans(limit).await
     }
 
-    /// Runs that wait for a gateway, any gateway, to go on with them.
+    /// Waiting runs whose next attempt a gateway has to start.
     async fn unarmed(&self, limit: usize) -> Result<Vec<Run>> {
         Ok(rules::unarmed(self.open_runs().await?, limit))
     }
 
-    /// Runs that wait and have not changed since `before`.
+    /// Waiting runs that have not changed since `before`.
     async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>> {
         found(self.below())?.waiting(before, limit).await
     }
 
-    /// All runs that run or wait, of all tenants.
+    /// All open runs, of all tenants.
     async fn open_runs(&self) -> Result<Vec<Run>> {
         found(self.below())?.open_runs().await
     }
 
-    /// Adds what was counted to what this process has counted before. Numbers for people: a crash
-    /// may lose the latest.
+    /// Adds to the rollups of this process. A crash may lose the latest ones.
     async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<()> {
         found(self.below())?.add_rollups(rollups).await
     }
 
-    /// What was counted from an hour up to another, both included, by all processes; kept for 30
-    /// days.
+    /// The rollups of all processes between two hours, both included. They are kept for 30 days.
     async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>> {
         found(self.below())?.rollups(from, to).await
     }

@@ -1,7 +1,7 @@
 //! What the processes that share a store tell each other through it.
 //!
-//! Each default is what holds where only one process uses the store, so a store that is not shared
-//! implements nothing of it.
+//! The defaults are right for a store of one process, so such a store implements none of these
+//! methods.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::{
     BreakerNotice, Elsewhere, Home, Load, News, Noted, ReplicaState, Result, Tenure, Watch,
 };
 
-/// Replicas and their leases, notifications, stops, readers, breakers, and where tenants live of
-/// whom nothing is stored.
+/// Replicas and their leases, notifications, stop requests, readers, circuit breakers, and the
+/// hosts of `no_store` tenants.
 #[async_trait]
 pub trait Cluster: Layer {
     /// Whether other processes may use the store at the same time.
@@ -24,18 +24,18 @@ pub trait Cluster: Layer {
         self.below().is_some_and(|store| store.is_shared())
     }
 
-    /// What others write to the streams that are watched, as it becomes known. Whoever asks first
-    /// gets it.
+    /// Notifications about watched streams that other processes write. Only the first call returns
+    /// the receiver.
     fn news(&self) -> Option<mpsc::Receiver<News>> {
         self.below()?.news()
     }
 
-    /// Follows a stream that others may write, for as long as what is returned lives.
+    /// Follows a stream that other processes may write, for as long as the returned value lives.
     fn watch(&self, stream: Uuid) -> Option<Watch> {
         self.at(stream)?.watch(stream)
     }
 
-    /// For how long the runs that were claimed, armed or taken over here are this process's.
+    /// Changes when this process loses its lease, and with it the runs that it owns.
     fn tenure(&self) -> Tenure {
         match self.below() {
             Some(store) => store.tenure(),
@@ -43,8 +43,7 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// For how long a run is this process's; as `tenure`, but what lives in memory is nobody
-    /// else's.
+    /// The same for one run. A run in memory cannot be lost.
     fn tenure_of(&self, stream: Uuid) -> Tenure {
         match self.at(stream) {
             Some(store) => store.tenure_of(stream),
@@ -52,8 +51,8 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// Asks whoever works on the run to stop; false if it does not run this attempt. It may have
-    /// been asked although this fails, and asking twice does no harm.
+    /// Asks the owner of a run to stop it; false if the run is not running this attempt. The
+    /// request may be stored even if this call fails. A second request does no harm.
     async fn ask_stop(&self, stream: Uuid, attempt: u32) -> Result<bool> {
         match self.at(stream) {
             Some(store) => store.ask_stop(stream, attempt).await,
@@ -61,7 +60,7 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// Whether somebody has asked that this run stops.
+    /// Whether the run has a stop request.
     async fn is_stop_asked(&self, stream: Uuid) -> Result<bool> {
         match self.at(stream) {
             Some(store) => store.is_stop_asked(stream).await,
@@ -69,22 +68,22 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// The runs of this process that somebody has asked to stop, perhaps more than once. Whoever
-    /// asks first gets it.
+    /// Stop requests for runs of this process, possibly repeated. Only the first call returns the
+    /// receiver.
     fn stops(&self) -> Option<mpsc::Receiver<Uuid>> {
         self.below()?.stops()
     }
 
-    /// Lets the others know that somebody reads this run here, or nobody any more. Told for runs
-    /// that only their readers look after.
+    /// Announces that the run has a reader in this process, or has none any more. Used for runs
+    /// that end without readers.
     fn mark_read(&self, stream: Uuid, is_read: bool) {
         if let Some(store) = self.at(stream) {
             store.mark_read(stream, is_read);
         }
     }
 
-    /// Marks such a run as read here, unless somebody reads it in another process: of several that
-    /// ask at once, one gets it.
+    /// Marks a run as read by this process, unless another process has a reader. Of concurrent
+    /// calls one succeeds.
     async fn take_unread(&self, stream: Uuid) -> Result<bool> {
         match self.at(stream) {
             Some(store) => store.take_unread(stream).await,
@@ -92,7 +91,7 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// Who reads such a run in other processes, and until when they expect its tenant back.
+    /// The readers of a run in other processes, and when its tenant's clients are expected back.
     async fn elsewhere(&self, stream: Uuid, tenant: &str) -> Result<Elsewhere> {
         match self.at(stream) {
             Some(store) => store.elsewhere(stream, tenant).await,
@@ -100,15 +99,15 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// Lets the others know that somebody of this tenant was told to come back after so long.
+    /// Announces that a client of this tenant was told to retry after this delay.
     fn expect(&self, tenant: &str, within: Duration) {
         if let Some(store) = self.below() {
             store.expect(tenant, within);
         }
     }
 
-    /// Where a tenant lives of whom nothing is stored; it moves in here if it lives nowhere and
-    /// may.
+    /// The host of a `no_store` tenant. If it has none, this process becomes its host if
+    /// `may_move_in`.
     async fn home(&self, tenant: &str, may_move_in: bool) -> Result<Home> {
         match self.below() {
             Some(store) => store.home(tenant, may_move_in).await,
@@ -116,8 +115,7 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// Notes that a key of such a tenant is taken by a stream of which nothing is stored. The key
-    /// is a hash.
+    /// Records that a stream of a `no_store` tenant uses a key. `key` is a hash.
     async fn note(&self, tenant: &str, key: &str, stream: Uuid, now: Timestamp) -> Result<Noted> {
         match self.below() {
             Some(store) => store.note(tenant, key, stream, now).await,
@@ -125,7 +123,7 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// Takes back a note: the run was not begun.
+    /// Removes such a record, because the run did not start.
     async fn unnote(&self, tenant: &str, key: &str, stream: Uuid) -> Result<()> {
         match self.below() {
             Some(store) => store.unnote(tenant, key, stream).await,
@@ -133,7 +131,7 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// What all processes know of upstreams that fail.
+    /// The circuit breakers of all processes.
     async fn breakers(&self) -> Result<Vec<BreakerNotice>> {
         match self.below() {
             Some(store) => store.breakers().await,
@@ -141,7 +139,7 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// Tells the others.
+    /// Shares a breaker's state with the other processes.
     async fn set_breaker(&self, notice: &BreakerNotice) -> Result<()> {
         match self.below() {
             Some(store) => store.set_breaker(notice).await,
@@ -149,7 +147,7 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// Whether the store asks for a newer build than this one, which has to leave.
+    /// Whether the store requires a newer build, so that this process has to stop.
     fn outdated(&self) -> watch::Receiver<bool> {
         match self.below() {
             Some(store) => store.outdated(),
@@ -157,12 +155,12 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// This process's name among those that use the store.
+    /// This process's name as a replica.
     fn replica_name(&self) -> Option<&str> {
         self.below()?.replica_name()
     }
 
-    /// Who uses the store.
+    /// The replicas that use the store.
     async fn replicas(&self) -> Result<Vec<ReplicaState>> {
         match self.below() {
             Some(store) => store.replicas().await,
@@ -170,14 +168,14 @@ pub trait Cluster: Layer {
         }
     }
 
-    /// Lets the others know what this process has to do, with its next sign of life.
+    /// Sets the load that the next heartbeat reports.
     fn set_load(&self, load: Load) {
         if let Some(store) = self.below() {
             store.set_load(load);
         }
     }
 
-    /// Lets the others know that this process takes no new runs.
+    /// Announces that this process accepts no new runs.
     fn drain(&self) {
         if let Some(store) = self.below() {
             store.drain();

@@ -1,4 +1,4 @@
-//! Copying a store into another.
+//! Copying a store to another.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -8,55 +8,53 @@ use uuid::Uuid;
 use crate::backend::rules;
 use crate::{Frame, Result, Run, RunState, StoredTurn};
 
-/// A store that can be copied, and copied into.
+/// A store that can be the source and the target of a copy.
 #[async_trait]
 pub trait Transfer: Send + Sync {
-    /// Runs of all tenants, the oldest first, after a stream.
+    /// Runs of all tenants after a stream, oldest first.
     async fn runs_after(&self, after: Uuid, limit: usize) -> Result<Vec<Run>>;
 
-    /// Takes in a run of another store as it is there, its packets and its claim, in one step;
-    /// false if its stream or its key is there already, and then nothing is changed. One that runs
-    /// is an orphan here.
+    /// Imports a run with its packets and its claim in one step. Returns false, and changes
+    /// nothing, if its stream or its key exists already. A running run becomes an orphan.
     async fn import(&self, kept: Kept) -> Result<bool>;
 
-    /// Takes in a session of another store, and those of its turns that are not there, under their
-    /// numbers.
+    /// Imports a session and those of its turns that do not exist here, with their numbers.
     async fn import_session(&self, kept: KeptSession) -> Result<()>;
 }
 
-/// A run with all that belongs to it, as another store has it.
+/// A run with all of its data, from another store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
     /// Its record.
     pub run: Run,
-    /// What it was claimed with.
+    /// The body of its claim.
     pub body: Bytes,
     /// All packets.
     pub frames: Vec<Frame>,
-    /// The number of the turn that it left to its session; 0 if it left none.
+    /// The number of its session's turn; 0 if it has none.
     pub turn: u64,
     /// Whether no packet can be missing; see
     /// [`Records::is_tail_certain`](crate::Records::is_tail_certain).
     pub is_tail_certain: bool,
 }
 
-/// A session with its turns, as another store has it.
+/// A session with its turns, from another store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeptSession {
-    /// Whose it is.
+    /// The tenant.
     pub tenant: String,
     /// Its name.
     pub session: String,
-    /// When it was last used, as far as its runs and turns tell.
+    /// When it was last used, according to its runs and turns.
     pub used_at: Timestamp,
-    /// The number of its last turn, whether or not it is still there.
+    /// The number of its last turn, even if that turn is deleted.
     pub last_turn: u64,
     /// Its turns, in order.
     pub turns: Vec<StoredTurn>,
 }
 
 impl Kept {
-    /// The run as it is to be shown, its counts being those of its packets.
+    /// The run's record, with the counts of its packets.
     pub fn counted(&self) -> Run {
         let (last_seq, bytes) = match self.run.state {
             RunState::Running => {

@@ -224,10 +224,7 @@ impl Outcome {
                 }
                 Ok(Claiming::New(run))
             }
-            2 => Err(JournalError::new(
-                ErrorKind::Answered,
-                "what is answered is not asked any more",
-            )),
+            2 => Err(JournalError::new(ErrorKind::Answered, "the interrupt is no longer open")),
             _ => Err(self.refused().into()),
         }
     }
