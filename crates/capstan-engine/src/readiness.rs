@@ -72,7 +72,7 @@ impl Engine {
         if !self.recovered.is_cancelled() {
             let left = self.unrecovered.load(Ordering::Relaxed);
             let message = format!(
-                "The gateway recovers the runs that the previous process left open; {left} are left."
+                "The gateway is recovering runs that the previous process left open: {left} to go."
             );
             return Some(
                 Fault::new(FaultKind::ServiceUnavailable)

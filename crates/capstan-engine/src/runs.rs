@@ -164,8 +164,9 @@ struct Repeat<'a> {
     load: MemoryReservation,
 }
 
-/// Does the work in a separate task. A client that disconnects drops its request future at any await
-/// point; without the task, a run that was just claimed or armed would stay open without a relay.
+/// Does the work in a separate task. A client that disconnects drops its request future at any
+/// await point. Without the task, a run that was just claimed or armed would stay open without a
+/// relay.
 ///
 /// While the journal accepts no writes, the caller gets an error instead of a long wait. The task
 /// goes on, and a repeated request finds its result.

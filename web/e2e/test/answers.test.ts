@@ -120,9 +120,12 @@ test("text goes from right to left where its first letter does", async () => {
 test("an answer that streams ends as the whole text does", async () => {
   const page = await stage.start();
   await answered(page);
+  // The first code block loads the highlighter.
+  const highlighted = lastTurn(page).locator(".hljs-keyword");
+  await highlighted.waitFor();
   const streamed = await lastTurn(page).locator(".prose").innerHTML();
   await page.reload();
-  await lastTurn(page).locator(".hljs-keyword").waitFor();
+  await highlighted.waitFor();
   expect(await lastTurn(page).locator(".prose").innerHTML()).toBe(streamed);
 });
 

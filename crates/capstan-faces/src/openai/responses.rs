@@ -14,6 +14,7 @@ mod references;
 mod repeat_hash;
 mod resume;
 mod routes;
+mod seen;
 mod unstored;
 mod websocket;
 mod writer;
@@ -30,7 +31,7 @@ use uuid::Uuid;
 
 use self::answer::Answer;
 use self::object::{Echo, ResponseObject};
-use self::resume::{Place, Seen};
+use self::resume::Place;
 use self::writer::{Manner, ResponseEvent, ResponsesWriter, StartingAfter};
 use super::request::{self, Wants};
 use super::{errors, parameters};
@@ -212,7 +213,7 @@ impl Face for Responses {
                 .get::<StartingAfter>()
                 .map(|StartingAfter(after)| *after),
             has_all_events: request::wants_all_events(opening.parts),
-            seen: Seen::by(opening.parts),
+            seen: Place::seen_by(opening.parts),
             taken_back: TakenBack::unseen(cx, opening.run).await?,
             heard: Some(self.heard.note(opening.run.stream_id, opening.parts)),
         };

@@ -217,7 +217,8 @@ async fn while_runs_are_recovered_streams_are_served_and_the_server_says_what_it
         Some("completed")
     );
     let unready = problem(server.get("/readyz").await).await;
-    assert!(unready.detail.as_deref().unwrap().contains("recovered; 1 are left"), "{unready:?}");
+    let detail = unready.detail.unwrap();
+    assert!(detail.contains("recovering runs") && detail.contains("1 to go"), "{detail}");
     store.health.send_replace(Health::Well);
     assert_eq!(server.post(&ask("/tokens 2")).await.status(), 200, "it has waited for recovery");
     assert_eq!(server.get("/readyz").await.status(), 200);

@@ -30,7 +30,7 @@ impl PacketWriter {
         self.settle_calls()
     }
 
-    /// If the attempt restarted and then begins a tool call instead of the old text, reset that text.
+    /// Resets the old text if the attempt restarted and begins a tool call instead of it.
     fn drop_abandoned_text(&mut self) -> Result<(), Fault> {
         let is_void = self.attempt.is_rewound
             && self.sent.diff.is_behind()

@@ -15,7 +15,7 @@ use super::super::parameters::ToolSpec;
 use super::answer::Answer;
 use super::id_of;
 use super::item::{Item, items};
-use super::resume::Seen;
+use super::seen::Seen;
 use crate::face::reader::Whole;
 
 /// What a request said that its answer repeats, as it was said.

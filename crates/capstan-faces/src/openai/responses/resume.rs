@@ -3,7 +3,6 @@
 //! the client waits for, and no second answer has to be paid for.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -14,6 +13,7 @@ use serde_json::{Map, Value};
 use super::answer::Answer;
 use super::item::items;
 use super::object::Echo;
+use super::seen::Seen;
 use super::{NAME, Responses, repeat_hash};
 use crate::face::FaceContext;
 use crate::face::reader;
@@ -40,18 +40,10 @@ pub(super) struct Place {
     pub(super) seen: Seen,
 }
 
-/// The ids of the items that the client has.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Seen(Arc<BTreeSet<String>>);
-
-impl Seen {
-    /// What a request says that its client has.
-    pub(super) fn by(parts: &Parts) -> Self {
-        parts.extensions.get::<Place>().map(|place| place.seen.clone()).unwrap_or_default()
-    }
-
-    pub(super) fn has(&self, id: &str) -> bool {
-        self.0.contains(id)
+impl Place {
+    /// The items that the client has, by what its request says.
+    pub(super) fn seen_by(parts: &Parts) -> Seen {
+        parts.extensions.get::<Self>().map(|place| place.seen.clone()).unwrap_or_default()
     }
 }
 
@@ -154,7 +146,7 @@ async fn told(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
         let is_told = |seen: &Value| told.iter().any(|told| is_same(told, seen));
         let ids = seen.iter().filter(|seen| is_told(seen)).filter_map(id_of);
         let ids: BTreeSet<String> = ids.map(str::to_owned).collect();
-        (ids.len() == seen.len()).then(|| Seen(Arc::new(ids)))
+        (ids.len() == seen.len()).then(|| Seen::of(ids))
     })
 }
 

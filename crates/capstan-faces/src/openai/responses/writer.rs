@@ -16,7 +16,7 @@ use super::super::output::Said;
 use super::answer::{Answer, Change, Entry, What};
 use super::item::{Item, Summary, TextPart, entry_id, is_late, is_streamed, item};
 use super::object::{Echo, ResponseObject, Status};
-use super::resume::Seen;
+use super::seen::Seen;
 use crate::face::FaceContext;
 use crate::face::heard::Note;
 use crate::face::reader::{self, ViewerKind, Whole};

@@ -351,9 +351,9 @@ impl Decode for Decoder {
         Some(self.finish(&response, out))
     }
 
-    /// A body that breaks off behind a complete call, with nothing begun behind it, is not asked for
-    /// again: the client acts on the call, and another answer might call something else. One that
-    /// the provider keeps is read on instead.
+    /// Whether the answer counts as complete although its body broke off: it ends behind a complete
+    /// call. The client acts on that call, and another answer might call something else. An answer
+    /// that the provider stores is read on instead.
     fn is_complete(&self) -> bool {
         let has_only_whole = self.has_calls && self.open.is_empty();
         self.is_finished || (self.is_unstored && has_only_whole)

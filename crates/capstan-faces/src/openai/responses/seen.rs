@@ -1,0 +1,18 @@
+//! The output items of an answer that its client has already, as it says.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The ids of these items. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seen(Arc<BTreeSet<String>>);
+
+impl Seen {
+    pub(super) fn of(ids: BTreeSet<String>) -> Self {
+        Self(Arc::new(ids))
+    }
+
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.0.contains(id)
+    }
+}
