@@ -1,4 +1,4 @@
-//! `capstan streams`: the runs of a server, newest first.
+//! `capstan streams`: lists the runs of a server, newest first.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -23,12 +23,12 @@ pub(crate) struct Args {
     #[command(flatten)]
     connection: Connection,
 
-    /// How many to list at most
+    /// How many runs at most
     #[arg(long, default_value_t = 20, value_name = "NUMBER",
     value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
 
-    /// A JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -84,7 +84,7 @@ fn table(runs: &[StreamSummary]) -> Table {
     table
 }
 
-/// In the largest unit that fits.
+/// Formats an age in the largest unit that fits.
 fn age(micros: i64) -> String {
     let seconds = (micros / 1_000_000).max(0);
     match seconds {

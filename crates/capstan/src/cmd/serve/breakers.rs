@@ -1,6 +1,5 @@
-//! Breakers of routes, shared by the gateways of a cluster: what changes here is written to the
-//! journal's store, and what the others have written is looked at once a second. A call costs
-//! nothing.
+//! Shares the breakers of routes between the gateways of a cluster. Changes here go to the
+//! journal's store; changes of other gateways are read once a second. Calls do no I/O for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +12,13 @@ use uuid::Uuid;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Shares for as long as it is awaited.
+/// Shares changes until the task is dropped.
 pub(super) async fn share(store: Arc<dyn Store>, breakers: Breakers) {
     let mut changes = breakers.changes();
     let mut shared = Shared { store, breakers, seen: HashMap::new() };
     let mut look = tokio::time::interval(LOOK_EVERY);
     loop {
-        // One after the other: what is read was written after what is being written here.
+        // One at a time, so that a read never misses a write of this process.
         let done = tokio::select! {
             Some(change) = changes.recv() => shared.tell(change).await,
             _ = look.tick() => shared.look().await,
@@ -33,7 +32,7 @@ pub(super) async fn share(store: Arc<dyn Store>, breakers: Breakers) {
 struct Shared {
     store: Arc<dyn Store>,
     breakers: Breakers,
-    /// The last change of each upstream that is known here.
+    /// The last known change of each upstream.
     seen: HashMap<String, Uuid>,
 }
 

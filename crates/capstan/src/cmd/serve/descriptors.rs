@@ -1,12 +1,12 @@
-//! File descriptors: as many as the system lets us have, and connections take some of them only.
+//! Raises the limit of file descriptors, and reserves some of them.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Kept for the journal's files, agents' connections and questions about health.
+/// Reserved for the journal's files, agents' connections and health checks.
 const RESERVE: u64 = 512;
 
-/// Raises the soft limit to the hard one; how many connections there may be at once, `wanted` at
-/// most.
+/// Raises the soft limit to the hard one. Returns how many connections the server may have, at most
+/// `wanted`.
 pub(super) fn raise(wanted: usize) -> usize {
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: before.maximum, maximum: before.maximum };
@@ -27,7 +27,7 @@ pub(super) fn raise(wanted: usize) -> usize {
     connections
 }
 
-/// Half of a small limit, all but the reserve of a large one.
+/// Half of a small limit, or a large limit without the reserve.
 fn connections(limit: Option<u64>, wanted: usize) -> usize {
     let Some(limit) = limit else { return wanted };
     let room = limit.saturating_sub(RESERVE).max(limit / 2);

@@ -1,5 +1,5 @@
-//! The public keys that tokens are checked with: a file, read at the start and at each SIGHUP, or a
-//! URL, fetched in the background. No request waits for either.
+//! The public keys that check tokens: from a file, at the start and at each SIGHUP, or from a URL,
+//! in the background. No request waits for either.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use url::Url;
 use super::config::Config;
 use crate::cmd::Failure;
 
-/// A token that names an unknown key asks for nothing more often than this.
+/// The least time between two fetches because of unknown keys.
 const LEAST: Duration = Duration::from_secs(60);
-/// The keys are fetched anew after this time in any case.
+/// The time between two regular fetches.
 const USUAL: Duration = Duration::from_secs(600);
-/// While there are none at all.
+/// The time between two fetches as long as there are no keys.
 const FIRST: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where the keys are.
+/// The source of the keys.
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     File(PathBuf),
@@ -27,7 +27,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// One of the two, if tokens are taken at all.
+    /// The source, if tokens are configured.
     pub(super) fn of(config: &Config) -> Result<Option<Self>, Failure> {
         let Some(jwt) = config.jwt() else { return Ok(None) };
         match (jwt.jwks_file.clone(), jwt.jwks_url.clone()) {
@@ -43,7 +43,7 @@ impl Source {
         }
     }
 
-    /// Reads the keys, if they stand in a file.
+    /// Reads the keys from the file, if the source is a file.
     pub(super) fn read(&self, jwt: &Jwt) -> Result<(), Failure> {
         let Self::File(path) = self else { return Ok(()) };
         let wrong = |error: String| Failure::usage(format!("{}: {error}", path.display()));
@@ -55,7 +55,7 @@ impl Source {
         Ok(())
     }
 
-    /// Keeps the keys fresh for as long as it is polled, if they stand at a URL.
+    /// Fetches the keys again and again, if the source is a URL, until the task is dropped.
     pub(super) async fn keep_fresh(self, jwt: Jwt) {
         let Self::Url(url) = self else { return };
         let mut has_keys = false;
@@ -81,7 +81,7 @@ impl Source {
     }
 }
 
-/// Keys that came in the clear are anybody's.
+/// Anybody on the way could replace keys that travel without TLS.
 fn is_safe(url: &Url) -> bool {
     let is_near = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
@@ -92,8 +92,7 @@ fn is_safe(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_near)
 }
 
-/// Never more than a set may have, nor for longer than patience lasts, nor from elsewhere than was
-/// said.
+/// Fetches a key set: with limits of size and time, and without redirects.
 async fn fetch(url: &Url) -> Result<KeySet, String> {
     let client = capstan_client::transport::http_client()
         .redirect(reqwest::redirect::Policy::none())
@@ -124,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server that answers so is taken for.
+    /// Fetches from a server with this response.
     async fn fetched(head: &str, body: Vec<u8>) -> Result<usize, String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = Url::parse(&format!("http://{}/keys", listener.local_addr().unwrap())).unwrap();

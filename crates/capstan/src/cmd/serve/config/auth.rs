@@ -1,4 +1,4 @@
-//! `[auth.jwt]` and `[[operators]]`: who may come in beside tenants with their keys.
+//! `[auth.jwt]` and `[[operators]]`: callers other than tenants with keys.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::overlay::Seconds;
 use super::tenant::Key;
 use crate::cmd::Failure;
 
-/// How many tenants tokens may bring unless said.
+/// How many tenants tokens may name, by default.
 const MAX_TENANTS: usize = 1000;
-/// How much clocks may differ unless said.
+/// The allowed difference between clocks, by default.
 const LEEWAY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default, Deserialize)]
@@ -61,7 +61,7 @@ enum WhichTenants {
 }
 
 impl JwtConfig {
-    /// Checks tokens; without keys yet.
+    /// Makes the verifier of tokens, still without keys.
     pub(super) fn jwt(&self) -> Result<Jwt, Failure> {
         let wrong = |what: &str| Err(Failure::usage(format!("auth.jwt.{what}")));
         let audience = match &self.audience {
@@ -115,8 +115,7 @@ impl<'de> Deserialize<'de> for RightWord {
     }
 }
 
-/// Who looks after it; an operator has one table, a name, a key that no tenant has, and something
-/// to do.
+/// The operators. Each has one table, a name, a key that no tenant has, and at least one right.
 pub(super) fn operators<'a>(
     tables: &[OperatorConfig],
     tenant_keys: impl Iterator<Item = &'a TenantKey> + Clone,

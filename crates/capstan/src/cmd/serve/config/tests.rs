@@ -1,4 +1,4 @@
-//! What a file may say, and that the example and the documentation say the same.
+//! Configuration files, and that the example and the documentation agree with the code.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
@@ -58,7 +58,7 @@ fn claims_may_not_be_kept_for_less_than_the_promised_day() {
     }
 }
 
-/// What serde says of an unknown key names all known ones.
+/// The known keys, from serde's error for an unknown one.
 fn keys(table: &str) -> Vec<String> {
     let error = toml::from_str::<Config>(&format!("{table}\nno_such_key = 1\n")).unwrap_err();
     error.message().split('`').skip(3).step_by(2).map(str::to_owned).collect()
