@@ -1,4 +1,4 @@
-//! The HTTP around the faces: refusals that say what is wrong, health, pages of other origins.
+//! HTTP around the faces: the text of refusals, health, pages of other origins.
 
 use capstan_protocol::{FaultKind, HealthCheckResponse, decode};
 use http::Method;
@@ -70,7 +70,7 @@ pub(crate) async fn problem(lab: &Lab) -> Outcome {
     )
 }
 
-/// What is said of a code of the catalogue is what the catalogue says.
+/// A refusal's members agree with the catalogue's row.
 pub(crate) async fn catalogue(lab: &Lab) -> Outcome {
     each(lab, "status, type and domain of the catalogue's row", |_, json| {
         let said = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -142,7 +142,7 @@ pub(crate) async fn ready(lab: &Lab) -> Outcome {
     exchange.expect(exchange.status == 200, "200: it takes runs")
 }
 
-/// What a page must be able to send.
+/// The headers that a page must be able to send.
 const SENT: [&str; 7] = [
     "authorization",
     "content-type",
@@ -152,7 +152,7 @@ const SENT: [&str; 7] = [
     "x-run-id",
     "x-cap-accept",
 ];
-/// What a page must be able to read.
+/// The headers that a page must be able to read.
 const READ: [&str; 4] = ["x-request-id", "x-stream-id", "x-stream-ticket", "retry-after"];
 
 fn lists(exchange: &Exchange, header: &str, wanted: &[&str]) -> Outcome {

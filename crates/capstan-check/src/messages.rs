@@ -17,12 +17,12 @@ use crate::wire::{Ask, End, Exchange, Who};
 pub(crate) const MESSAGES: &str = "/v1/messages";
 const COUNT: &str = "/v1/messages/count_tokens";
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
-/// By which an SDK says that it sends a request again.
+/// The header by which an SDK marks a retry.
 const RETRY: &str = "x-stainless-retry-count";
-/// As long as the SDKs wait before they do.
+/// How long the SDKs wait before a retry.
 const BEFORE_RETRY: Duration = Duration::from_millis(500);
 
-/// A question that no other run has, and the way it is asked.
+/// Sends a question that no other run has.
 async fn ask(lab: &Lab, user: &str, query: &str, is_stream: bool) -> Result<Recorded, NotPassed> {
     let id = Uuid::now_v7();
     let body = json!({ "model": model(lab).await?, "max_tokens": 1024, "stream": is_stream,
@@ -43,7 +43,7 @@ async fn message(lab: &Lab) -> Result<&Recording, NotPassed> {
     share(&lab.messages, make).await
 }
 
-/// A message whose reader hung up after its first piece, and what came when it asked again.
+/// A message whose reader hung up after its first piece, and the response to its retry.
 async fn cut(lab: &Lab) -> Result<&Recording, NotPassed> {
     let make = Box::pin(async {
         let (question, ask) = ask(lab, "check-cut", lab.query(), true).await?;
@@ -60,7 +60,7 @@ fn kind(frame: &Frame) -> String {
     frame.text("type").unwrap_or_default()
 }
 
-/// All events but pings.
+/// All events except pings.
 fn events(run: &Recording) -> Vec<&Frame> {
     run.packets().into_iter().filter(|frame| kind(frame) != "ping").collect()
 }
@@ -85,7 +85,7 @@ pub(crate) async fn answer(lab: &Lab) -> Outcome {
     }
 }
 
-/// One message, from its start to its stop.
+/// One message, from message_start to message_stop.
 pub(crate) async fn order(lab: &Lab) -> Outcome {
     let run = message(lab).await?;
     let events = events(run);
@@ -108,13 +108,13 @@ pub(crate) async fn order(lab: &Lab) -> Outcome {
     run.exchange.expect(run.exchange.end == End::Clean, "the end of the body after it")
 }
 
-/// What each type of block may get.
+/// The deltas that each type of block may have.
 fn fits(block: &str, delta: &str) -> bool {
     match block {
         "text" => matches!(delta, "text_delta" | "citations_delta"),
         "thinking" => matches!(delta, "thinking_delta" | "signature_delta"),
         "tool_use" | "server_tool_use" | "mcp_tool_use" => delta == "input_json_delta",
-        // What nobody knows yet may get what nobody knows yet.
+        // Unknown types of blocks may have unknown deltas.
         _ => true,
     }
 }
@@ -150,7 +150,7 @@ pub(crate) async fn blocks(lab: &Lab) -> Outcome {
     run.exchange.expect(next > 0, "a block at least")
 }
 
-/// Clients add up what the start says; a member that is missing there counts as nothing for ever.
+/// Clients add to the counts of the start, so a member that is missing there stays missing.
 const COUNTED: [&str; 4] =
     ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
 
@@ -244,7 +244,8 @@ fn raw(run: &Recording) -> Vec<&str> {
     events(run).into_iter().map(|frame| frame.raw.as_str()).collect()
 }
 
-/// Whoever lost the connection and sends the request again gets one whole message from its start.
+/// A client that lost the connection and repeats the request gets one complete message from its
+/// start.
 pub(crate) async fn resume(lab: &Lab) -> Outcome {
     let (run, back) = (message(lab).await?, cut(lab).await?);
     back.exchange.expect(back.exchange.is_stream(), "200 and a stream")?;

@@ -101,7 +101,7 @@ checks! {
     Cap "cap.profile" "3 What does a request contain" "?profile=v2 shows a stream in profile \
      v2" [Plain] ["cap.watch"] cap::watch::profile;
 
-    // A run that goes on.
+    // A long run.
     Cap "cap.disconnect" "3 Start once" "A disconnect is not a \
      stop" [Slow] ["cap.resume"] cap::stop::disconnect;
     Cap "cap.stop" "3 Stop" "DELETE answers when CLOSE cancelled is \

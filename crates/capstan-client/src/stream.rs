@@ -1,4 +1,4 @@
-//! The async shell: does what the machine says.
+//! The async shell: carries out the machine's actions.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ pub(crate) const PROBLEM_BYTES: usize = 64 * 1024;
 
 type Sending = Pin<Box<dyn Future<Output = Result<Answer, TransportError>> + Send>>;
 
-/// What a request led to.
+/// The result of a request.
 enum Answer {
     Open(Response),
     Refused {
@@ -35,7 +35,7 @@ enum Answer {
     Silence(Duration),
 }
 
-/// What goes on between two polls. It lives here and not in a future, so that a dropped `next`
+/// The pending I/O between two polls. It lives here and not in a future, so that a dropped `next`
 /// loses nothing.
 enum Under {
     Nothing,
@@ -45,7 +45,8 @@ enum Under {
     Sleeping(Pin<Box<Sleep>>),
 }
 
-/// The packets of one run, healed. Dropping it closes the connection; the run goes on.
+/// The packets of one run, over reconnections. Dropping it closes the connection; the run
+/// continues.
 ///
 /// [`next`](Self::next) is cancel-safe.
 pub struct PacketStream {
@@ -55,7 +56,7 @@ pub struct PacketStream {
     read_timeout: Duration,
     listener: Option<Listener>,
     epoch: Instant,
-    /// When the machine was last asked.
+    /// The time of the machine's last poll.
     polled_at: Duration,
     under: Under,
     stream_id: Option<Uuid>,
@@ -63,7 +64,7 @@ pub struct PacketStream {
     is_over: bool,
 }
 
-/// How a stream is to be read.
+/// The settings of a call.
 pub(crate) struct Call {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) request: Request,
@@ -76,7 +77,7 @@ pub(crate) struct Call {
 impl PacketStream {
     pub(crate) fn new(call: Call) -> Self {
         Self {
-            // Of the system: forked processes would all have the seed of their parent's generator.
+            // From the operating system: forked processes would all share their parent's seed.
             machine: Machine::attach(
                 call.policy,
                 Uuid::new_v4().as_u64_pair().0,
@@ -122,9 +123,8 @@ impl PacketStream {
         Ok(None)
     }
 
-    /// The next packet if it came with the last one and nothing is to be told before it; it never
-    /// waits. `None` means that [`next`](Self::next) knows more. For whoever takes packets in
-    /// batches.
+    /// The next packet if it arrived with the last one and no other action comes before it. It
+    /// never waits. After `None` call [`next`](Self::next). It serves batches.
     pub fn next_buffered(&mut self) -> Option<StreamPacket> {
         let packet = self.machine.poll_packet(self.polled_at)?;
         self.cursor = Some(packet.cursor());
@@ -151,8 +151,8 @@ impl PacketStream {
         self.stream_id
     }
 
-    /// The place after the last packet that was handed out;
-    /// [`CapClient::attach`](crate::CapClient::attach) goes on from there.
+    /// The cursor after the last returned packet. [`CapClient::attach`](crate::CapClient::attach)
+    /// continues there.
     pub fn cursor(&self) -> Option<Cursor> {
         self.cursor
     }
@@ -201,7 +201,7 @@ impl PacketStream {
         self.under = Under::Reading(response.body, Box::pin(tokio::time::sleep(self.patience())));
     }
 
-    /// How long silence is put up with: not beyond the deadline.
+    /// How long a response may be silent: at most until the deadline.
     fn patience(&self) -> Duration {
         let left = self.machine.deadline().map(|end| end.saturating_sub(self.epoch.elapsed()));
         left.map_or(self.read_timeout, |left| left.min(self.read_timeout))

@@ -1,4 +1,4 @@
-//! What a call asks for, whatever the shape of its body.
+//! The content of a request, in any of the protocols.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 pub(crate) struct Asked {
     pub(crate) model: String,
     pub(crate) is_stream: bool,
-    /// What the assistant is to go on from: the last message, if it is the assistant's.
+    /// The text that the assistant must continue: the last message, if it is the assistant's.
     pub(crate) prefill: Option<String>,
     pub(crate) prompt_tokens: usize,
     /// The text of the user's last message.
@@ -18,9 +18,9 @@ pub(crate) struct Asked {
     pub(crate) tool_calls: usize,
     /// The names of the tools that it offers.
     pub(crate) tools: Vec<String>,
-    /// Whether reasoning is to come back encrypted.
+    /// Whether reasoning must come back encrypted.
     pub(crate) wants_encrypted: bool,
-    /// Whether a part of the prompt is to be cached.
+    /// Whether a part of the prompt is marked for the cache.
     pub(crate) marks_cache: bool,
 }
 
@@ -94,7 +94,7 @@ fn tools(tools: Option<&Value>) -> Vec<String> {
     list(tools).iter().flat_map(own).flatten().collect()
 }
 
-/// Whether a marker of Anthropic's prompt cache stands anywhere.
+/// Whether there is a marker of Anthropic's prompt cache anywhere.
 fn marks_cache(value: &Value) -> bool {
     match value {
         Value::Array(values) => values.iter().any(marks_cache),

@@ -2,16 +2,16 @@
 
 use crate::asked::Asked;
 
-/// Which calls a rule or a reply is for. What is not set does not matter.
+/// The calls of a rule or a reply. An unset member matches all calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// The model that is asked for; a `*` at the end stands for any rest.
+    /// The requested model; a `*` at the end matches any suffix.
     pub model: Option<String>,
     /// A part of the user's last message.
     pub user: Option<String>,
     /// A tool that the call offers.
     pub offers: Option<String>,
-    /// How many results of tools came after the user's last message.
+    /// The number of tool results after the user's last message.
     pub tool_results: Option<usize>,
 }
 

@@ -10,9 +10,9 @@ use crate::rule::{Rule, RuleError};
 use crate::shared::Shared;
 use crate::step::Step;
 
-/// What came in.
+/// The route that lists the calls.
 const CALLS: &str = "/fake/calls";
-/// What goes wrong: read, or replaced by a body of rules.
+/// The route that returns the faults, or replaces them by a body of rules.
 const FAULTS_ROUTE: &str = "/fake/faults";
 /// When all models came out.
 const CREATED: &str = "2026-01-01T00:00:00Z";
@@ -33,7 +33,7 @@ pub(crate) fn answer(request: &Request, shared: &Shared) -> Step {
     }
 }
 
-/// What a provider has beside its models. It is on record.
+/// Routes of a provider beside its models. Their calls are recorded.
 fn provided(method: &str, path: &str, request: &Request, shared: &Shared) -> Step {
     let (api, answer) = match (method, path) {
         ("HEAD", _) => ("probe", empty()),
@@ -48,7 +48,7 @@ fn provided(method: &str, path: &str, request: &Request, shared: &Shared) -> Ste
             let tokens = Asked::of(&request.json()).prompt_tokens;
             ("count-tokens", document(200, json!({ "input_tokens": tokens })))
         }
-        // It speaks no WebSocket, and says so in the status at which clients take a plain stream.
+        // It speaks no WebSocket. Clients switch to a plain stream at this status.
         ("GET", path) if path.ends_with("/responses") => {
             let message = "There is no WebSocket here.";
             ("unknown", document(426, json!({ "error": { "message": message } })))

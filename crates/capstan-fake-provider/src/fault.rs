@@ -1,4 +1,4 @@
-//! THE FAULTS: a row each. What a fault does to a response stands in `response.rs`.
+//! The table of faults. `response.rs` applies them to a response.
 
 use std::fmt;
 use std::str::FromStr;
@@ -65,9 +65,9 @@ pub enum Fault {
 pub struct Row {
     /// The fault.
     pub fault: Fault,
-    /// As it is called in scripts, flags and model names.
+    /// Its name in scripts, flags and model names.
     pub name: &'static str,
-    /// What happens.
+    /// Its effect.
     pub what: &'static str,
 }
 
@@ -75,8 +75,8 @@ const fn row(fault: Fault, name: &'static str, what: &'static str) -> Row {
     Row { fault, name, what }
 }
 
-/// Every fault; beside these, `status-` with any number from 300 to 599. What strikes `after` so
-/// many tokens may be put to a [`Place`](crate::Place) instead.
+/// Every fault; also `status-` with any number from 300 to 599. A fault that strikes `after` some
+/// tokens may have a [`Place`](crate::Place) instead.
 pub const FAULTS: &[Row] = &[
     row(
         Fault::RefuseConnection,
@@ -221,7 +221,7 @@ pub const FAULTS: &[Row] = &[
 ];
 
 impl Fault {
-    /// Whether it strikes before anybody has read the request.
+    /// Whether it strikes before the request is read.
     pub(crate) fn comes_first(self) -> bool {
         matches!(
             self,

@@ -18,14 +18,14 @@ use crate::shape::{Frame, Mark};
 use crate::shared::Begun;
 use crate::step::Step;
 
-/// How far a stream gets before it breaks, unless the rule says otherwise.
+/// The default number of tokens before a stream breaks.
 const AFTER: usize = 20;
 /// A first token that is late.
 const LATE: Duration = Duration::from_secs(20);
 /// Between two tokens, pings or empty deltas.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// All that happens to a call.
+/// The steps of a call.
 pub(crate) fn steps(shape: Shape, asked: &Asked, begun: &Begun) -> Vec<Step> {
     let plain = Rule::new(Fault::NoUsage);
     let fault = begun.rule.as_ref().map(|rule| rule.fault);
@@ -43,7 +43,7 @@ pub(crate) fn steps(shape: Shape, asked: &Asked, begun: &Begun) -> Vec<Step> {
     Stream { shape, asked, rule, interval: begun.interval }.steps(frames, fault)
 }
 
-/// The rest of an answer that was kept, after one of its events.
+/// The rest of a stored answer, after one of its events.
 pub(crate) fn resumed(script: &Script, sealer: &Sealer, after: usize) -> Vec<Step> {
     let asked = Asked::of(&json!({ "model": "kept", "stream": true }));
     let output = Output::new(&script.answer, Shape::Responses, &asked, sealer, None);

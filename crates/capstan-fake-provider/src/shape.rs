@@ -1,4 +1,4 @@
-//! The protocols that the provider speaks: how an answer, an error and a sign of life look in each.
+//! The protocols of the provider: the form of an answer, an error and a heartbeat in each.
 
 mod chat;
 mod messages;
@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::output::{Output, Piece};
 use crate::protocol::{Complaint, Shape};
 
-/// What a frame is for; faults strike by it.
+/// The purpose of a frame; faults strike by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Open,
@@ -106,7 +106,7 @@ impl Shape {
         }
     }
 
-    /// A sign of life that says nothing.
+    /// A heartbeat without content.
     pub(crate) fn ping(self) -> Vec<u8> {
         match self {
             Self::Chat | Self::Responses => b": ping\n\n".to_vec(),

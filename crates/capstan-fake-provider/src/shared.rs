@@ -35,16 +35,16 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct State {
     calls: Vec<Call>,
-    /// How often each model was called since the faults were set.
+    /// The number of calls of each model since the faults were set.
     nth: HashMap<String, usize>,
-    /// How many of a model's calls each rule was for since then.
+    /// The number of a model's calls that each rule matched since then.
     due: HashMap<(usize, String), usize>,
     /// Tool calls that came after sealed thinking.
     issued: HashSet<String>,
     began: Instant,
     /// When the faults were set.
     set: Instant,
-    /// How often the port was closed since then.
+    /// The number of times that the port was closed since then.
     refusals: usize,
 }
 
@@ -98,7 +98,7 @@ impl Shared {
         self.changes.send_replace(());
     }
 
-    /// Whether the port is closed before the next call, and for how long.
+    /// Whether the port closes before the next call, and for how long.
     pub(crate) fn refusal(&self) -> Option<Option<Duration>> {
         let faults = self.faults();
         let rule = faults.iter().find(|rule| rule.fault == Fault::RefuseConnection)?;
@@ -218,7 +218,7 @@ impl State {
     }
 }
 
-/// What Anthropic says to a request without what every request has.
+/// Anthropic's error for a request that lacks a required member.
 fn missing(shape: Shape, body: &Value) -> Option<Complaint> {
     let is_there = |name: &str, is_it: fn(&Value) -> bool| body.get(name).is_some_and(is_it);
     let message = match shape {

@@ -74,7 +74,7 @@ pub(crate) async fn unreadable(lab: &Lab) -> Outcome {
     exchange.expect(exchange.status == 400, "400")
 }
 
-/// A stream whose only event is RUN_ERROR, without an id.
+/// Expects a stream whose only event is RUN_ERROR, without an id.
 fn only_error(exchange: &Exchange, code: AguiErrorCode) -> Result<Value, NotPassed> {
     let frames = exchange.frames().frames;
     let only = match frames.as_slice() {
@@ -114,14 +114,14 @@ pub(crate) async fn version(lab: &Lab) -> Outcome {
     )
 }
 
-/// One space of keys for both faces.
+/// Both faces share one space of keys.
 pub(crate) async fn key_space(lab: &Lab) -> Outcome {
     let taken = lab.plain().await?.question.id;
     let question = Question::agui_under(taken, lab.query(), None);
     only_error(&lab.send(&lab.ask_agui(&question)).await?, AguiErrorCode::InvalidRequest).map(drop)
 }
 
-/// A run that is not there is told as an event, too.
+/// An unknown run is an event, too.
 pub(crate) async fn unknown(lab: &Lab) -> Outcome {
     let exchange = lab.send(&Ask::get(format!("{}?runId={}", lab.agui, Uuid::now_v7()))).await?;
     only_error(&exchange, AguiErrorCode::SessionNotFound).map(drop)

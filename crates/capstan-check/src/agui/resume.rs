@@ -60,7 +60,7 @@ pub(crate) async fn past_end(lab: &Lab) -> Outcome {
     exchange.expect(is_so, format!("the terminal event again, without an id: {}", last.data()))
 }
 
-/// Without a cursor the same request attaches; what it is told ends as the run did.
+/// Without a cursor the same request attaches, and its stream ends like the run.
 pub(crate) async fn attach(lab: &Lab) -> Outcome {
     let run = lab.agui_plain().await?;
     let exchange = lab.send(&lab.ask_agui(&run.question)).await?;

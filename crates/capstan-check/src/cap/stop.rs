@@ -1,4 +1,4 @@
-//! A run that goes on: left, found again, stopped.
+//! A long run: left, found again, stopped.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::question::Question;
 use crate::recording::Stopped;
 use crate::wire::{Ask, End, Exchange};
 
-/// Packets that show that a run goes on: the first ones may have been under way when the client
+/// Packets that show that a run continues. The first ones may have been on the way when the client
 /// hung up.
 const SIGNS_OF_LIFE: usize = 5;
 
@@ -58,7 +58,7 @@ async fn stop_it(lab: &Lab) -> Result<Stopped, NotPassed> {
     let replay = lab.send(&Ask::get(&*stream)).await?;
     let again = lab.send(&Ask::delete(&*stream)).await?;
     let replay_again = lab.send(&Ask::get(&*stream)).await?;
-    // What came before it says that it was left is over has been read; the rest is there.
+    // A stream that was left early is read to its end.
     let back = if back.seen.end == End::Left { back.finish().await } else { back.seen };
     Ok(Stopped { left_at, back, back_before, stop, replay, again, replay_again })
 }

@@ -99,7 +99,7 @@ impl Writer<'_> {
     }
 }
 
-/// A call's type, which is also the name of its member, and where its arguments stand in that.
+/// A call's type, which is also the name of its member, and the member with its arguments.
 fn kind_of(call: Option<&ToolCall>) -> (&'static str, &'static str) {
     match call {
         Some(ToolCall { input: Some(_), .. }) => ("custom", "input"),

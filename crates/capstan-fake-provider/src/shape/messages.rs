@@ -164,7 +164,7 @@ pub(super) fn whole(asked: &Asked, output: &Output) -> Value {
     "stop_details": stop_details(answer), "usage": usage(asked, output.tokens()) })
 }
 
-/// Anthropic has types alone, and words of its own; clients match both.
+/// Anthropic's errors have only types, and texts of their own; clients match both.
 pub(super) fn error(complaint: &Complaint) -> Value {
     let kind = match (complaint.status, complaint.code) {
         (401, _) => "authentication_error",

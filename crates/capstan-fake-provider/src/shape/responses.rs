@@ -106,7 +106,7 @@ impl Events<'_> {
         place
     }
 
-    /// Says the open item once more, as a whole.
+    /// Closes the open item, with the complete item.
     fn close(&mut self) {
         let Some((place, item)) = self.open else { return };
         let (part, id) = (Some(self.part(item)), self.item_id(item));
@@ -121,7 +121,7 @@ impl Events<'_> {
         self.push(Mark::Open, part, "response.output_item.done", item);
     }
 
-    /// What is done before its item is.
+    /// The events before the end of an item.
     fn done(&self, item: Item) -> Vec<(&'static str, Value)> {
         let written = |index| self.call(index).map(|call| self.output.written(call));
         match item {
@@ -207,7 +207,7 @@ fn item_id(output: &Output, item: Item) -> String {
     }
 }
 
-/// An item as it begins, or as a whole.
+/// An item at its start, or complete.
 fn make(output: &Output, item: Item, is_whole: bool) -> Value {
     let (id, answer) = (item_id(output, item), &output.answer);
     let status = if is_whole { "completed" } else { "in_progress" };
@@ -217,7 +217,7 @@ fn make(output: &Output, item: Item, is_whole: bool) -> Value {
             let parts: Vec<Value> = text.map(summary).into_iter().collect();
             let mut item = json!({ "type": "reasoning", "id": id, "summary": parts });
             if let (Some(item), Some(seal)) = (item.as_object_mut(), &output.seal) {
-                // What an item begins with is not yet what has to come back.
+                // The seal at the start of an item must not come back.
                 let seal = if is_whole { seal.clone() } else { format!("{seal}unfinished") };
                 item.insert("encrypted_content".into(), seal.into());
             }

@@ -30,9 +30,9 @@ pub struct Entry {
     pub status: u16,
     /// The last segment of the problem type: `/errors/<slug>`.
     pub slug: &'static str,
-    /// What a run does next, by default.
+    /// A run's next step, by default.
     pub severity: ErrorSeverity,
-    /// Where the failure comes from.
+    /// The origin of the failure.
     pub domain: ErrorDomain,
     /// May a new request succeed?
     pub retryable: bool,
@@ -42,9 +42,9 @@ pub struct Entry {
     pub title: &'static str,
     /// The default sentence for users.
     pub message: &'static str,
-    /// What it means, for developers.
+    /// The meaning, for developers.
     pub meaning: &'static str,
-    /// What a client should do.
+    /// The next step of a client.
     pub remedy: &'static str,
 }
 
