@@ -182,23 +182,23 @@ fn text(run: &Recording) -> String {
 pub(crate) async fn whole(lab: &Lab) -> Outcome {
     let (_, ask) = ask(lab, "check", lab.query(), false).await?;
     let exchange = lab.send(&ask).await?;
-    let told = exchange.json();
-    let is = |at: &str, wanted: &str| told.pointer(at).is_some_and(|value| value == wanted);
+    let json = exchange.json();
+    let is = |at: &str, wanted: &str| json.pointer(at).is_some_and(|value| value == wanted);
     let is_message = exchange.status == 200
         && is("/type", "message")
         && is("/role", "assistant")
-        && told.get("content").and_then(Value::as_array).is_some_and(|blocks| !blocks.is_empty())
-        && told.get("stop_reason").is_some_and(Value::is_string)
+        && json.get("content").and_then(Value::as_array).is_some_and(|blocks| !blocks.is_empty())
+        && json.get("stop_reason").is_some_and(Value::is_string)
         && COUNTED
             .iter()
-            .all(|name| told.pointer(&format!("/usage/{name}")).is_some_and(Value::is_u64));
+            .all(|name| json.pointer(&format!("/usage/{name}")).is_some_and(Value::is_u64));
     exchange.expect(is_message, "200 and a message with content, stop_reason and usage")
 }
 
 /// An error as the clients read it.
-fn is_error(told: &Value) -> bool {
-    let has = |at: &str| told.pointer(at).is_some_and(Value::is_string);
-    told.get("type").is_some_and(|kind| kind == "error")
+fn is_error(json: &Value) -> bool {
+    let has = |at: &str| json.pointer(at).is_some_and(Value::is_string);
+    json.get("type").is_some_and(|kind| kind == "error")
         && has("/error/type")
         && has("/error/message")
 }
@@ -206,10 +206,10 @@ fn is_error(told: &Value) -> bool {
 pub(crate) async fn error(lab: &Lab) -> Outcome {
     let ask = Ask::post(MESSAGES, json!({ "model": 5 }).to_string()).header(VERSION.0, VERSION.1);
     let exchange = lab.send(&ask).await?;
-    let told = exchange.json();
+    let json = exchange.json();
     let is_so = exchange.status == 400
-        && is_error(&told)
-        && told.pointer("/error/type") == Some(&json!("invalid_request_error"));
+        && is_error(&json)
+        && json.pointer("/error/type") == Some(&json!("invalid_request_error"));
     exchange.expect(is_so, "400 with {type: error, error: {type: invalid_request_error, message}}")
 }
 
@@ -284,18 +284,18 @@ pub(crate) async fn count(lab: &Lab) -> Outcome {
 
 pub(crate) async fn models(lab: &Lab) -> Outcome {
     let exchange = lab.send(&Ask::get(MODELS).header(VERSION.0, VERSION.1)).await?;
-    let told = exchange.json();
+    let json = exchange.json();
     let is_model = |model: &Value| {
         model.get("type").is_some_and(|kind| kind == "model")
             && ["id", "display_name", "created_at"]
                 .iter()
                 .all(|name| model.get(*name).is_some_and(Value::is_string))
     };
-    let models = told.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let models = json.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_so = exchange.status == 200
         && !models.is_empty()
         && models.iter().all(is_model)
-        && told.get("has_more").is_some_and(Value::is_boolean);
+        && json.get("has_more").is_some_and(Value::is_boolean);
     exchange.expect(is_so, "200, models with type, id, display_name and created_at, and has_more")
 }
 

@@ -32,9 +32,9 @@ impl Recording {
 
     pub(crate) fn stream(&self) -> Result<Uuid, NotPassed> {
         let packets = self.packets();
-        let said = packets.first().and_then(|frame| frame.text("stream_id"));
-        let said = said.as_deref().or_else(|| self.exchange.header("x-stream-id"));
-        said.and_then(|id| id.parse().ok())
+        let id = packets.first().and_then(|frame| frame.text("stream_id"));
+        let id = id.as_deref().or_else(|| self.exchange.header("x-stream-id"));
+        id.and_then(|id| id.parse().ok())
             .ok_or_else(|| NotPassed::skip("the stream's id is not known"))
     }
 

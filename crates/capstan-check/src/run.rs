@@ -84,13 +84,14 @@ fn choose(only: &[String]) -> Result<Vec<&'static Check>, Unreachable> {
 
 /// Without the checks of a face that is not there, and what depends on them.
 fn within(chosen: Vec<&'static Check>, has: impl Fn(Face) -> bool) -> Vec<&'static Check> {
-    let mut kept: Vec<&Check> = Vec::new();
+    let mut chosen_checks: Vec<&Check> = Vec::new();
     for check in chosen {
-        if has(check.face) && check.after.iter().all(|id| kept.iter().any(|k| k.id == *id)) {
-            kept.push(check);
+        if has(check.face) && check.after.iter().all(|id| chosen_checks.iter().any(|k| k.id == *id))
+        {
+            chosen_checks.push(check);
         }
     }
-    kept
+    chosen_checks
 }
 
 fn unknown(id: &str) -> Unreachable {

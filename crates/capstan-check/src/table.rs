@@ -108,7 +108,7 @@ checks! {
      journalled" [Slow] ["cap.watch", "cap.disconnect"] cap::stop::stop;
     Cap "cap.stop-summary" "3 Stop" "DELETE answers with the run's \
      summary" [Slow] ["cap.stop"] cap::stop::summary;
-    Cap "cap.stop-viewer" "3 Stop" "Whoever watches a run that is stopped sees its \
+    Cap "cap.stop-viewer" "3 Stop" "Viewers of a stopped run see its \
      CLOSE" [Slow] ["cap.stop"] cap::stop::viewer;
     Cap "cap.stop-again" "3 Stop" "DELETE of a finished run changes \
      nothing" [Slow] ["cap.stop"] cap::stop::again;
@@ -154,7 +154,7 @@ checks! {
     "http.catalogue"] http::page;
 
     // The rest.
-    Cap "http.health" "7 Routes" "/health says how the server feels" [] [] http::health;
+    Cap "http.health" "7 Routes" "/health reports the status" [] [] http::health;
     Cap "http.ready" "7 Routes" "/readyz is 200 while runs are taken" [] [] http::ready;
     Cap "http.preflight" "5 Who may do what" "A preflight allows what clients \
      send" [] [] http::preflight;
@@ -170,8 +170,8 @@ checks! {
      403" [Key] [] tenants::wrong_tenant;
     Cap "tenants.watch" "5 Who may do what" "Another tenant's stream answers as an unknown \
      one" [Plain Key OtherKey] ["cap.watch"] tenants::watch;
-    Cap "tenants.stop" "5 Who may do what" "Stopping it does, \
-     too" [Plain Key OtherKey] ["cap.watch"] tenants::stop;
+    Cap "tenants.stop" "5 Who may do what" "Stopping another tenant's stream \
+     does too" [Plain Key OtherKey] ["cap.watch"] tenants::stop;
     Cap "tenants.keys" "3 Start once" "Request ids are scoped by \
      tenant" [Plain Key OtherRun] ["cap.attach"] tenants::keys;
     Cap "tenants.ticket" "5 Who may do what" "A ticket reads its stream without a \
@@ -277,8 +277,8 @@ checks! {
      an end" [MessagesFault] [] messages::fault;
     Messages "messages.once" "claude-code.md The contract" "A repeat without a key is the same \
      message, byte by byte" [Messages] ["messages.order"] messages::once;
-    Messages "messages.resume" "claude-code.md The contract" "Who comes back after a cut gets the \
-     whole message, of one run" [Messages MessagesCut] ["messages.order"] messages::resume;
+    Messages "messages.resume" "claude-code.md The contract" "A retry after a cut gets the \
+     complete message, of one run" [Messages MessagesCut] ["messages.order"] messages::resume;
     Messages "messages.apart" "claude-code.md The contract" "Two questions never share a \
      message" [Messages MessagesCut] ["messages.order"] messages::apart;
     Messages "messages.count" "claude-code.md What is there?" "Tokens are counted without a \
@@ -293,11 +293,11 @@ checks! {
      stream" [AiSdk] [] ai_sdk::answer;
     AiSdk "ai-sdk.order" "ai-sdk.md The contract" "It begins with start and its message, and ends \
      with finish and [DONE]" [AiSdk] ["ai-sdk.answer"] ai_sdk::order;
-    AiSdk "ai-sdk.replay" "ai-sdk.md The contract" "Who comes back is told all of it from \
-     start" [AiSdk] ["ai-sdk.order"] ai_sdk::replay;
+    AiSdk "ai-sdk.replay" "ai-sdk.md The contract" "A client that comes back gets all of it \
+     from the start" [AiSdk] ["ai-sdk.order"] ai_sdk::replay;
     AiSdk "ai-sdk.nothing" "ai-sdk.md The contract" "A chat without a run is \
      204" [] [] ai_sdk::nothing;
-    AiSdk "ai-sdk.stop" "ai-sdk.md The contract" "DELETE ends the run, and whoever reads sees the \
+    AiSdk "ai-sdk.stop" "ai-sdk.md The contract" "DELETE ends the run, and readers see the \
      abort" [AiSdkSlow] ["ai-sdk.answer"] ai_sdk::stop;
 
     // A2A.

@@ -23,7 +23,7 @@ pub(crate) async fn wrong_tenant(lab: &Lab) -> Outcome {
 }
 
 /// A refusal without the members that differ with every request.
-fn words(exchange: &Exchange) -> (u16, Value) {
+fn comparable(exchange: &Exchange) -> (u16, Value) {
     let mut json = exchange.json();
     if let Some(members) = json.as_object_mut() {
         members.remove("request_id");
@@ -37,7 +37,7 @@ async fn hidden(lab: &Lab, ask: impl Fn(String) -> Ask) -> Outcome {
     let foreign = lab.send(&ask(path(stream)).by(Who::Other)).await?;
     let unknown = lab.send(&ask(path(Uuid::now_v7())).by(Who::Other)).await?;
     foreign.expect(
-        words(&foreign) == words(&unknown),
+        comparable(&foreign) == comparable(&unknown),
         format!("what an unknown stream gets: {}", unknown.summary()),
     )
 }

@@ -244,7 +244,7 @@ impl fmt::Display for ConnectionError {
             n => write!(f, " (tried again {n} times)")?,
         }
         f.write_str(match self.deadline {
-            Some(_) => "; a run that was started goes on: allow more time, or attach to it",
+            Some(_) => "; a run that has started continues: allow more time, or attach to it",
             None => "; check the address and the network, or try again later",
         })
     }

@@ -107,7 +107,7 @@ impl PacketStream {
                     self.stream_id = Some(packet.stream_id);
                     return Ok(Some(packet));
                 }
-                Action::Notice(notice) => self.tell(&notice),
+                Action::Notice(notice) => self.notify(&notice),
                 Action::Connect { last_event_id } => self.connect(last_event_id).await,
                 Action::Read => self.read().await,
                 Action::Wait { until } => self.sleep(until).await,
@@ -157,7 +157,7 @@ impl PacketStream {
         self.cursor
     }
 
-    fn tell(&self, notice: &Notice) {
+    fn notify(&self, notice: &Notice) {
         let stream = self.stream_id.map(tracing::field::display);
         if notice.is_warning() {
             tracing::warn!(stream, "{notice}");
@@ -198,11 +198,11 @@ impl PacketStream {
         let content_type = text(header::CONTENT_TYPE).unwrap_or_default();
         let location = text(header::LOCATION);
         self.machine.opened(Head { status: response.status, content_type, location });
-        self.under = Under::Reading(response.body, Box::pin(tokio::time::sleep(self.patience())));
+        self.under = Under::Reading(response.body, Box::pin(tokio::time::sleep(self.read_limit())));
     }
 
     /// How long a response may be silent: at most until the deadline.
-    fn patience(&self) -> Duration {
+    fn read_limit(&self) -> Duration {
         let left = self.machine.deadline().map(|end| end.saturating_sub(self.epoch.elapsed()));
         left.map_or(self.read_timeout, |left| left.min(self.read_timeout))
     }
@@ -210,7 +210,7 @@ impl PacketStream {
     /// Sends the request and, if it is refused, reads why.
     fn send(&self, last_event_id: Option<String>) -> Sending {
         let (transport, mut request, limit) =
-            (Arc::clone(&self.transport), self.request.clone(), self.patience());
+            (Arc::clone(&self.transport), self.request.clone(), self.read_limit());
         if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(&id).ok()) {
             request.headers.insert("last-event-id", id);
         }
@@ -233,7 +233,7 @@ impl PacketStream {
     }
 
     async fn read(&mut self) {
-        let limit = self.patience();
+        let limit = self.read_limit();
         let due = self.epoch + self.polled_at + limit;
         let Under::Reading(body, timer) = &mut self.under else {
             return self.machine.failed("the body is gone", self.epoch.elapsed());

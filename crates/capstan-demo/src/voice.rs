@@ -14,13 +14,13 @@ const MODEL: &str = "demo";
 pub(super) struct Voice<'a> {
     pub(super) out: &'a mut Writer,
     delay: Duration,
-    words_heard: usize,
-    words_said: usize,
+    input_words: usize,
+    output_words: usize,
 }
 
 impl<'a> Voice<'a> {
-    pub(super) fn new(out: &'a mut Writer, delay: Duration, heard: &str) -> Self {
-        Self { out, delay, words_heard: heard.split_whitespace().count(), words_said: 0 }
+    pub(super) fn new(out: &'a mut Writer, delay: Duration, question: &str) -> Self {
+        Self { out, delay, input_words: question.split_whitespace().count(), output_words: 0 }
     }
 
     pub(super) fn set_delay(&mut self, delay: Duration) {
@@ -41,7 +41,7 @@ impl<'a> Voice<'a> {
 
     /// Reports the usage.
     pub(super) async fn end(&mut self) -> Result<(), Stopped> {
-        let usage = [("input_tokens", self.words_heard), ("output_tokens", self.words_said)];
+        let usage = [("input_tokens", self.input_words), ("output_tokens", self.output_words)];
         let usage: Map<String, Value> =
             usage.map(|(name, words)| (name.to_owned(), words.into())).into_iter().collect();
         self.out.usage(usage).await
@@ -68,7 +68,7 @@ impl<'a> Voice<'a> {
         if !self.delay.is_zero() {
             sleep(self.delay).await;
         }
-        self.words_said += 1;
+        self.output_words += 1;
         self.out.delta(word).await
     }
 }

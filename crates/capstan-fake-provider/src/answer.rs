@@ -60,8 +60,8 @@ impl Default for Answer {
 
 impl Answer {
     /// The rest of the answer after a part of its text; all of it if the part does not match.
-    pub(crate) fn after(&self, said: &str) -> Self {
-        match self.text.strip_prefix(said) {
+    pub(crate) fn after(&self, prefix: &str) -> Self {
+        match self.text.strip_prefix(prefix) {
             Some(rest) => Self {
                 reasoning: None,
                 signed: false,

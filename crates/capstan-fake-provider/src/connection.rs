@@ -55,7 +55,7 @@ impl Connection {
         for step in steps {
             let done = match step {
                 Step::Whole { status, kind, headers, body } => {
-                    self.whole(status, kind, &headers, &body).await.map(|()| None)
+                    self.collected(status, kind, &headers, &body).await.map(|()| None)
                 }
                 Step::Open(own) => {
                     packing = own;
@@ -96,7 +96,7 @@ impl Connection {
         (Ending::Complete, true)
     }
 
-    async fn whole(
+    async fn collected(
         &mut self,
         status: u16,
         kind: &str,

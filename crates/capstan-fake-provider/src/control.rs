@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::asked::Asked;
 use crate::fault::FAULTS;
+use crate::question::Question;
 use crate::request::Request;
 use crate::rule::{Rule, RuleError};
 use crate::shared::Shared;
@@ -45,7 +45,7 @@ fn provided(method: &str, path: &str, request: &Request, shared: &Shared) -> Ste
             ("models", document(200, model(name, is_anthropic(request))))
         }
         ("POST", path) if path.ends_with("/count_tokens") => {
-            let tokens = Asked::of(&request.json()).prompt_tokens;
+            let tokens = Question::parse(&request.json()).prompt_tokens;
             ("count-tokens", document(200, json!({ "input_tokens": tokens })))
         }
         // It speaks no WebSocket. Clients switch to a plain stream at this status.

@@ -2,8 +2,8 @@
 //! streamed.
 
 use crate::answer::{Answer, ToolCall};
-use crate::asked::Asked;
 use crate::protocol::Shape;
+use crate::question::Question;
 use crate::seal::{Kind, Sealer};
 
 /// The response to one call.
@@ -49,14 +49,14 @@ impl Output {
     pub(crate) fn new(
         answer: &Answer,
         shape: Shape,
-        asked: &Asked,
+        question: &Question,
         sealer: &Sealer,
         number: Option<usize>,
     ) -> Self {
         let reasoning = answer.reasoning.as_deref().unwrap_or_default();
         let kind = match shape {
             Shape::Messages => Some(Kind::Signature),
-            Shape::Responses => Some(Kind::Encrypted).filter(|_| asked.wants_encrypted),
+            Shape::Responses => Some(Kind::Encrypted).filter(|_| question.wants_encrypted),
             Shape::Chat => None,
         };
         let seal = kind.filter(|_| answer.signed).map(|kind| sealer.seal(kind, reasoning));
@@ -64,10 +64,10 @@ impl Output {
             .then(|| sealer.seal(Kind::Redacted, reasoning));
         let digest = Sealer::digest([&seal, &redacted].into_iter().flatten());
         let number = number.map(|number| format!("_{number}")).unwrap_or_default();
-        let call_id = |index| format!("call_{}{number}{digest}", asked.tool_calls + index + 1);
+        let call_id = |index| format!("call_{}{number}{digest}", question.tool_calls + index + 1);
         let call_ids = (0..answer.tool_calls.len()).map(call_id).collect();
         let rest =
-            asked.prefill.as_deref().map_or_else(|| answer.clone(), |said| answer.after(said));
+            question.prefill.as_deref().map_or_else(|| answer.clone(), |said| answer.after(said));
         Self {
             shape,
             has_seals: !digest.is_empty(),
@@ -135,7 +135,7 @@ mod tests {
     fn the_usual_answer_has_sixty_words_and_its_pieces_are_the_whole() {
         let sealer = Sealer::new("here");
         let answer = Answer::default();
-        let output = Output::new(&answer, Shape::Chat, &Asked::default(), &sealer, None);
+        let output = Output::new(&answer, Shape::Chat, &Question::default(), &sealer, None);
         assert_eq!(output.tokens(), 60);
         let text = |piece: Piece| if let Piece::Text(text) = piece { text } else { String::new() };
         assert_eq!(output.pieces().into_iter().map(text).collect::<String>(), answer.text);

@@ -2,20 +2,20 @@
 
 use serde_json::{Value, json};
 
-use crate::asked::Asked;
 use crate::fault::Fault;
 use crate::protocol::{Complaint, Shape};
+use crate::question::Question;
 use crate::rule::Rule;
 use crate::step::Step;
 
 /// Responses that are no stream.
 pub(crate) fn refused(
     shape: Shape,
-    asked: &Asked,
+    question: &Question,
     fault: Option<Fault>,
     rule: &Rule,
 ) -> Option<Step> {
-    let has_prefill = asked.prefill.is_some();
+    let has_prefill = question.prefill.is_some();
     let step = match fault {
         Some(Fault::ResetBeforeHeaders) => Step::Reset,
         Some(Fault::CloseBeforeHeaders) => Step::Close,
@@ -38,7 +38,7 @@ pub(crate) fn refused(
         Some(fault) => refusal(shape, complaint_of(fault)?, rule),
         // The API refuses a prefill with whitespace at its end.
         None if shape == Shape::Messages
-            && asked.prefill.as_ref().is_some_and(|said| said.trim_end() != said) =>
+            && question.prefill.as_ref().is_some_and(|said| said.trim_end() != said) =>
         {
             refusal(shape, complaint_400(None, TRAILING), rule)
         }

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::answer::Answer;
-use crate::asked::Asked;
 use crate::condition::Condition;
+use crate::question::Question;
 use crate::rule::{Rule, RuleError, When};
 
 /// A provider's behaviour. The default is healthy.
@@ -75,8 +75,8 @@ impl Script {
     }
 
     /// The answer to a call.
-    pub(crate) fn answer_to(&self, asked: &Asked) -> &Answer {
-        let reply = self.replies.iter().find(|reply| reply.only.fits(asked));
+    pub(crate) fn answer_to(&self, question: &Question) -> &Answer {
+        let reply = self.replies.iter().find(|reply| reply.only.fits(question));
         reply.map_or(&self.answer, |reply| &reply.answer)
     }
 

@@ -9,10 +9,10 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 
-use crate::asked::Asked;
 use crate::connection::Connection;
 use crate::control;
 use crate::protocol::Shape;
+use crate::question::Question;
 use crate::record::{Call, Ending};
 use crate::request::Request;
 use crate::response;
@@ -79,7 +79,7 @@ impl Drop for FakeProvider {
 
 /// The event after which a client continues a stored answer: `GET
 /// …/responses/{id}?starting_after=…`.
-fn kept(request: &Request) -> Option<usize> {
+fn resume_after(request: &Request) -> Option<usize> {
     let is_kept = request.method == "GET" && request.path.contains("/responses/");
     let after = request.query.split('&').find_map(|pair| pair.strip_prefix("starting_after="));
     after.filter(|_| is_kept)?.parse().ok()
@@ -142,7 +142,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 async fn attend(mut connection: Connection, shared: Arc<Shared>) {
     while let Some(request) = next(&mut connection, &shared).await {
         let shape = Shape::at(&request.path).filter(|_| request.method == "POST");
-        if let Some(after) = kept(&request) {
+        if let Some(after) = resume_after(&request) {
             let steps = response::resumed(&shared.script().clone(), &shared.sealer, after);
             shared.note(&request, "responses-resumed");
             if !connection.perform(steps, || {}).await.1 || request.is_last() {
@@ -157,11 +157,11 @@ async fn attend(mut connection: Connection, shared: Arc<Shared>) {
             }
             continue;
         };
-        let asked = Asked::of(&request.json());
-        let begun = shared.begin(shape, &asked, &request);
+        let question = Question::parse(&request.json());
+        let begun = shared.begin(shape, &question, &request);
         let number = begun.number;
         let mut open = Open { shared: &shared, number, ending: Ending::Broken };
-        let steps = response::steps(shape, &asked, &begun);
+        let steps = response::steps(shape, &question, &begun);
         let token = || {
             shared.update(number, |call| call.tokens += 1);
         };

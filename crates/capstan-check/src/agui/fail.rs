@@ -47,12 +47,12 @@ pub(crate) async fn members(lab: &Lab) -> Outcome {
     let run = lab.agui_fault().await?;
     let json = ours(run_error(run)?)?;
     let capstan = json.pointer("/metadata/capstan");
-    let said = |name: &str| capstan.and_then(|c| c.get(name));
+    let member = |name: &str| capstan.and_then(|c| c.get(name));
     let texts = ["kind", "severity", "domain", "type"];
     let is_so = json.get("message").is_some_and(Value::is_string)
         && json.get("details").is_some_and(Value::is_object)
-        && texts.iter().all(|name| said(name).is_some_and(Value::is_string))
-        && said("retryable").is_some_and(Value::is_boolean);
+        && texts.iter().all(|name| member(name).is_some_and(Value::is_string))
+        && member("retryable").is_some_and(Value::is_boolean);
     let expected =
         "message, details, and under metadata.capstan kind, severity, domain, retryable and type";
     if is_so { Ok(()) } else { Err(run.exchange.broken(expected, json)) }

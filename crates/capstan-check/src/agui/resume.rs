@@ -89,11 +89,11 @@ pub(crate) async fn other_face(lab: &Lab) -> Outcome {
         .send(&Ask::get(format!("{}?face=ag-ui", watch::path(run.stream()?))).after(cursor))
         .await?;
     exchange.expect(exchange.is_stream(), "200 and a stream of events")?;
-    let said: String = events(&exchange).iter().filter_map(|frame| frame.text("delta")).collect();
+    let text: String = events(&exchange).iter().filter_map(|frame| frame.text("delta")).collect();
     let expected = run.transcript()?;
-    if said == expected.text() {
+    if text == expected.text() {
         Ok(())
     } else {
-        Err(exchange.broken(format!("the same text: {}", expected.text()), said))
+        Err(exchange.broken(format!("the same text: {}", expected.text()), text))
     }
 }

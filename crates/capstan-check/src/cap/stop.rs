@@ -69,8 +69,7 @@ pub(crate) async fn disconnect(lab: &Lab) -> Outcome {
     let is_bad = |frame: &Frame| {
         op(frame) == "ERROR" || reason(frame).is_some_and(|reason| reason != Close::COMPLETED)
     };
-    let expected =
-        format!("packets after {}: the run went on while nobody watched", run.left_at.seq);
+    let expected = format!("packets after {}: the run continued without viewers", run.left_at.seq);
     match run.back_before.iter().find(|frame| is_bad(frame)) {
         Some(frame) => Err(run.back.broken(expected, frame.data())),
         None if run.back_before.is_empty() => Err(run.back.broken(expected, &run.back.end)),
@@ -112,7 +111,7 @@ pub(crate) async fn viewer(lab: &Lab) -> Outcome {
     if is_so {
         Ok(())
     } else {
-        Err(run.back.broken("whoever watches sees the CLOSE, and the body ends", came))
+        Err(run.back.broken("viewers see the CLOSE, and the body ends", came))
     }
 }
 
@@ -155,7 +154,8 @@ pub(crate) async fn summary(lab: &Lab) -> Outcome {
     let run = stopped(lab).await?;
     is_stoppable(run)?;
     let json = run.stop.json();
-    let said = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let is_so = said("stream_id") == run.left_at.stream_id.to_string() && said("state") == "closed";
+    let member = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_so =
+        member("stream_id") == run.left_at.stream_id.to_string() && member("state") == "closed";
     run.stop.expect(is_so, "the run's summary: its stream_id, and state closed")
 }

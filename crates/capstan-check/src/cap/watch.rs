@@ -66,12 +66,12 @@ pub(crate) async fn profile(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let url = format!("{}?profile=v2", path(run.stream()?));
     let exchange = lab.send(&Ask::get(url)).await?;
-    let said = read_v2(&exchange)?;
+    let text = read_v2(&exchange)?;
     let expected = run.transcript()?;
-    if said == expected.text() {
+    if text == expected.text() {
         Ok(())
     } else {
-        Err(exchange.broken(format!("the same text: {}", expected.text()), said))
+        Err(exchange.broken(format!("the same text: {}", expected.text()), text))
     }
 }
 

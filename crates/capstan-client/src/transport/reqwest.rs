@@ -27,10 +27,10 @@ pub(super) fn client(connect_timeout: Duration) -> Result<reqwest::Client, Trans
 /// Follows a redirect only within the origin, because another server must get neither the key nor
 /// the request. And only if POST stays POST.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let asked = attempt.previous();
+    let previous = attempt.previous();
     let keeps_body = matches!(attempt.status().as_u16(), 307 | 308);
-    let is_near = asked.first().is_some_and(|first| first.origin() == attempt.url().origin());
-    let is_short = asked.len() <= MAX_REDIRECTS;
+    let is_near = previous.first().is_some_and(|first| first.origin() == attempt.url().origin());
+    let is_short = previous.len() <= MAX_REDIRECTS;
     if keeps_body && is_near && is_short { attempt.follow() } else { attempt.stop() }
 }
 
@@ -60,13 +60,13 @@ impl From<reqwest::Error> for TransportError {
         while let Some(inner) = cause.source() {
             cause = inner;
         }
-        let words = match is_plain_http(&error) {
+        let detail = match is_plain_http(&error) {
             true => "the server does not speak TLS on this port: try http:// instead of https://"
                 .to_owned(),
             false => cause.to_string(),
         };
         let outer = if error.is_connect() { "cannot connect" } else { "the connection broke" };
-        Self(if words.is_empty() { outer.to_owned() } else { format!("{outer}: {words}") })
+        Self(if detail.is_empty() { outer.to_owned() } else { format!("{outer}: {detail}") })
     }
 }
 

@@ -179,10 +179,10 @@ impl<'de> Deserialize<'de> for GraphEvent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = Map::deserialize(deserializer)?;
         if !members.contains_key("event_type") {
-            let told = TELLTALES
+            let found = TELLTALES
                 .iter()
                 .find(|(_, names)| names.iter().all(|name| members.contains_key(*name)));
-            let (kind, _) = told.ok_or_else(|| D::Error::missing_field("event_type"))?;
+            let (kind, _) = found.ok_or_else(|| D::Error::missing_field("event_type"))?;
             members.insert("event_type".into(), (*kind).into());
         }
         let members = Value::Object(members);

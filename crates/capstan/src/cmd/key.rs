@@ -82,10 +82,10 @@ fn scope(word: &str) -> Result<Scope, String> {
 /// The tenant's table: valid TOML, comments included.
 fn table(tenant: &str, hash: &KeyHash, scopes: &[Scope]) -> String {
     let hash = format!("\"sha256:{}\"", hash.to_hex());
-    let words: Vec<String> = scopes.iter().map(|scope| format!("\"{}\"", scope.word())).collect();
-    let key = match words.is_empty() {
+    let names: Vec<String> = scopes.iter().map(|scope| format!("\"{}\"", scope.word())).collect();
+    let key = match names.is_empty() {
         true => hash,
-        false => format!("{{ hash = {hash}, scopes = [{}] }}", words.join(", ")),
+        false => format!("{{ hash = {hash}, scopes = [{}] }}", names.join(", ")),
     };
     format!(
         "# The key above is shown this once. Its hash, for capstan.toml:\n[[tenants]]\nname \

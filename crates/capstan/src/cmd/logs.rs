@@ -33,8 +33,8 @@ pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
 /// Parses levels by target, such as `info` or `capstan_gateway=debug`. Other targets than the named
 /// ones still log errors.
 fn filter() -> Targets {
-    let asked = std::env::var("CAPSTAN_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    let Some(targets) = asked else { return Targets::new().with_default(LevelFilter::INFO) };
+    let filter = std::env::var("CAPSTAN_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let Some(targets) = filter else { return Targets::new().with_default(LevelFilter::INFO) };
     if targets.default_level().is_some() {
         targets
     } else {

@@ -49,9 +49,9 @@ impl Args {
 
 async fn run(listen: &str, recording: Recording, speed: f64) -> Result<(), Failure> {
     let listener = TcpListener::bind(listen).await.map_err(|error| refused(listen, &error))?;
-    let (address, said) = (listener.local_addr()?, recording.to_string());
+    let (address, description) = (listener.local_addr()?, recording.to_string());
     // Not `println!`: a closed pipe must not cause a panic.
-    writeln!(io::stdout().lock(), "replay listening on http://{address}: {said}")?;
+    writeln!(io::stdout().lock(), "replay listening on http://{address}: {description}")?;
     if let Some((first, last)) = recording.gap() {
         anstream::eprintln!("packets {first} to {last} are not in the file: clients notice");
     }

@@ -109,8 +109,8 @@ impl Screen {
             EventView::Thought(trace) => self.line(harmless(&trace.thought).dimmed().italic()),
             EventView::UserError(error) => self.user_error(error),
             EventView::Reset(_) => self.reset(so_far)?,
-            EventView::Interrupt(asked) => {
-                let question = asked.message.as_deref().unwrap_or(&asked.reason);
+            EventView::Interrupt(interrupt) => {
+                let question = interrupt.message.as_deref().unwrap_or(&interrupt.reason);
                 self.line(format!("{} {}", "?".yellow(), harmless(question)));
             }
             EventView::Other => {}
@@ -165,7 +165,7 @@ impl Screen {
                 "a second attempt gave another answer: what was printed is void; ask again";
             return Err(io::Error::other(message));
         }
-        self.line("the answer is told anew from here:".dimmed());
+        self.line("the answer starts again here:".dimmed());
         self.text(transcript.text())
     }
 
@@ -176,8 +176,8 @@ impl Screen {
         if let Some(reason) =
             transcript.close().map(|close| close.reason()).filter(|r| r != "completed")
         {
-            let told = format!("the answer ended: {}", harmless(&reason));
-            if self.is_terminal { self.note(&told) } else { anstream::eprintln!("{told}") }
+            let text = format!("the answer ended: {}", harmless(&reason));
+            if self.is_terminal { self.note(&text) } else { anstream::eprintln!("{text}") }
         }
         Ok(())
     }

@@ -197,10 +197,10 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
 fn unopened(error: &JournalError) -> Failure {
     let chain =
         std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
-    let mut words: Vec<String> = chain.map(ToString::to_string).collect();
+    let mut messages: Vec<String> = chain.map(ToString::to_string).collect();
     // Some errors repeat their cause's text.
-    words.dedup_by(|cause, told| told.ends_with(cause.as_str()));
-    let failure = Failure::usage(words.join(": "));
+    messages.dedup_by(|cause, outer| outer.ends_with(cause.as_str()));
+    let failure = Failure::usage(messages.join(": "));
     match error.kind() {
         ErrorKind::Locked => failure.with_help(
             "stop the other process, or choose another folder with --journal \

@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn an_age_is_told_in_the_largest_unit_that_fits() {
-        let told =
+        let ages =
             [-5, 0, 59, 60, 3_599, 3_600, 86_399, 86_400, 900_000].map(|s| age(s * 1_000_000));
-        assert_eq!(told, ["0s", "0s", "59s", "1m", "59m", "1h", "23h", "1d", "10d"]);
+        assert_eq!(ages, ["0s", "0s", "59s", "1m", "59m", "1h", "23h", "1d", "10d"]);
     }
 }

@@ -33,14 +33,14 @@ pub(super) fn status(text: &str) -> Result<u16, String> {
 }
 
 pub(super) fn at(text: &str) -> Result<At, String> {
-    let words = [
+    let values = [
         ("exact", At::Exact),
         ("frame", At::Frame),
         ("character", At::Character),
         ("head", At::Head),
         ("any", At::Any),
     ];
-    word(text, &words)
+    word(text, &values)
 }
 
 pub(super) fn with(text: &str) -> Result<With, String> {
@@ -55,9 +55,9 @@ pub(super) fn when(text: &str) -> Result<When, String> {
     word(text, &[("any", When::Any), ("resuming", When::Resuming)])
 }
 
-fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
-    let known = words.iter().map(|(word, _)| *word);
-    match words.iter().find(|(word, _)| *word == text) {
+fn word<T: Copy>(text: &str, values: &[(&str, T)]) -> Result<T, String> {
+    let known = values.iter().map(|(word, _)| *word);
+    match values.iter().find(|(word, _)| *word == text) {
         Some((_, value)) => Ok(*value),
         None => Err(match nearest(text, known.clone()) {
             Some(close) => format!("did you mean {close}?"),

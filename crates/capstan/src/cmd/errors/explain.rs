@@ -31,7 +31,7 @@ fn what_next(severity: ErrorSeverity) -> &'static str {
     match severity {
         ErrorSeverity::Fatal => "FATAL: the stream ends; a client raises it",
         ErrorSeverity::Transient => "TRANSIENT: a client waits and sends the same request again",
-        ErrorSeverity::Warning => "WARNING: the stream goes on",
+        ErrorSeverity::Warning => "WARNING: the stream continues",
     }
 }
 

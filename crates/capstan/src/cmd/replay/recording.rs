@@ -148,8 +148,8 @@ mod tests {
                 "not one run",
             ),
         ] {
-            let told = Recording::of(&bytes).unwrap_err();
-            assert!(told.contains(why), "{told}");
+            let error = Recording::of(&bytes).unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
     }
 }

@@ -10,18 +10,18 @@ use capstan_upstream::{BreakerChange, Breakers};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shares changes until the task is dropped.
 pub(super) async fn share(store: Arc<dyn Store>, breakers: Breakers) {
     let mut changes = breakers.changes();
     let mut shared = Shared { store, breakers, seen: HashMap::new() };
-    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut poll = tokio::time::interval(POLL_INTERVAL);
     loop {
         // One at a time, so that a read never misses a write of this process.
         let done = tokio::select! {
-            Some(change) = changes.recv() => shared.tell(change).await,
-            _ = look.tick() => shared.look().await,
+            Some(change) = changes.recv() => shared.publish(change).await,
+            _ = poll.tick() => shared.poll().await,
         };
         if let Err(error) = done {
             tracing::debug!(%error, "what upstreams do could not be shared");
@@ -37,7 +37,7 @@ struct Shared {
 }
 
 impl Shared {
-    async fn tell(
+    async fn publish(
         &mut self,
         BreakerChange { upstream, opened, left }: BreakerChange,
     ) -> Result<(), JournalError> {
@@ -46,7 +46,7 @@ impl Shared {
         self.store.set_breaker(&BreakerNotice { upstream, opened, left, change }).await
     }
 
-    async fn look(&mut self) -> Result<(), JournalError> {
+    async fn poll(&mut self) -> Result<(), JournalError> {
         for BreakerNotice { upstream, opened, left, change } in self.store.breakers().await? {
             if self.seen.insert(upstream.clone(), change) != Some(change) {
                 tracing::info!(

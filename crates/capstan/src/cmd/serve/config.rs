@@ -221,14 +221,14 @@ fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure>
 /// hold a key by mistake. A mistyped key also gets the nearest known one.
 fn explain(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
     let message = error.message();
-    let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let line = error
         .span()
         .and_then(|span| text.get(..span.start))
         .map(|before| before.split('\n').count());
     let place = line.map_or_else(String::new, |line| format!(", line {line}"));
     let failure = Failure::usage(format!("{}{place}: {message}", path.display()));
-    let close = match words.split_first() {
+    let close = match names.split_first() {
         Some((wrong, known)) if message.starts_with("unknown field") => {
             nearest(wrong, known.iter().copied())
         }

@@ -15,12 +15,12 @@ pub(super) fn raise(wanted: usize) -> usize {
     }
     let limit = getrlimit(Resource::Nofile).current;
     let connections = connections(limit, wanted);
-    let told = |limit: Option<u64>| {
+    let shown = |limit: Option<u64>| {
         limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string())
     };
     tracing::info!(
-        limit = told(limit),
-        was = told(before.current),
+        limit = shown(limit),
+        was = shown(before.current),
         connections,
         "file descriptors"
     );

@@ -12,12 +12,12 @@ use super::config::Config;
 use crate::cmd::Failure;
 
 /// The least time between two fetches because of unknown keys.
-const LEAST: Duration = Duration::from_secs(60);
+const MIN_INTERVAL: Duration = Duration::from_secs(60);
 /// The time between two regular fetches.
-const USUAL: Duration = Duration::from_secs(600);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(600);
 /// The time between two fetches as long as there are no keys.
-const FIRST: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(10);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The source of the keys.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ impl Source {
             (None, Some(url)) if is_safe(&url) => Ok(Some(Self::Url(url))),
             (None, Some(_)) => {
                 Err(Failure::usage("auth.jwt.jwks_url: must be https, or on this machine")
-                    .with_help("whoever can change the keys on their way can make tokens"))
+                    .with_help("somebody on the way could replace the keys, and make tokens"))
             }
             (None, None) | (Some(_), Some(_)) => {
                 Err(Failure::usage("auth.jwt needs either jwks_file or jwks_url"))
@@ -73,9 +73,9 @@ impl Source {
                     )
                 }
             }
-            tokio::time::sleep(if has_keys { LEAST } else { FIRST }).await;
+            tokio::time::sleep(if has_keys { MIN_INTERVAL } else { RETRY_INTERVAL }).await;
             if has_keys {
-                let _ = tokio::time::timeout(USUAL - LEAST, jwt.wanted()).await;
+                let _ = tokio::time::timeout(REFRESH_INTERVAL - MIN_INTERVAL, jwt.wanted()).await;
             }
         }
     }
@@ -96,17 +96,17 @@ fn is_safe(url: &Url) -> bool {
 async fn fetch(url: &Url) -> Result<KeySet, String> {
     let client = capstan_client::transport::http_client()
         .redirect(reqwest::redirect::Policy::none())
-        .timeout(PATIENCE)
+        .timeout(FETCH_TIMEOUT)
         .user_agent(concat!("capstan/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|error| error.without_url().to_string())?;
-    let told = |error: reqwest::Error| error.without_url().to_string();
-    let mut response = client.get(url.clone()).send().await.map_err(told)?;
+    let message_of = |error: reqwest::Error| error.without_url().to_string();
+    let mut response = client.get(url.clone()).send().await.map_err(message_of)?;
     if response.status() != 200 {
         return Err(format!("it answers {}", response.status().as_u16()));
     }
     let mut text = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(told)? {
+    while let Some(chunk) = response.chunk().await.map_err(message_of)? {
         text.extend_from_slice(&chunk);
         if text.len() > MOST_KEY_BYTES {
             break;
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     /// Fetches from a server with this response.
-    async fn fetched(head: &str, body: Vec<u8>) -> Result<usize, String> {
+    async fn fetch_from(head: &str, body: Vec<u8>) -> Result<usize, String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = Url::parse(&format!("http://{}/keys", listener.local_addr().unwrap())).unwrap();
         let head = format!("HTTP/1.1 {head}\r\nconnection: close\r\n\r\n").into_bytes();
@@ -142,12 +142,12 @@ mod tests {
     #[tokio::test]
     async fn keys_are_fetched_within_bounds() {
         let keys = br#"{"keys":[{"kty":"RSA","kid":"a","n":"AQAB","e":"AQAB"}]}"#.to_vec();
-        assert_eq!(fetched("200 OK", keys.clone()).await, Ok(1));
-        assert!(fetched("500 No", keys).await.unwrap_err().contains("500"));
-        let moved = fetched("302 Found\r\nlocation: http://127.0.0.1:1/", Vec::new()).await;
+        assert_eq!(fetch_from("200 OK", keys.clone()).await, Ok(1));
+        assert!(fetch_from("500 No", keys).await.unwrap_err().contains("500"));
+        let moved = fetch_from("302 Found\r\nlocation: http://127.0.0.1:1/", Vec::new()).await;
         assert!(moved.unwrap_err().contains("302"), "a redirect is not followed");
         assert!(
-            fetched("200 OK", vec![b' '; 2 * MOST_KEY_BYTES])
+            fetch_from("200 OK", vec![b' '; 2 * MOST_KEY_BYTES])
                 .await
                 .unwrap_err()
                 .contains("at most")

@@ -43,7 +43,7 @@ impl Reloaded {
         }
         if let Some((source @ Source::File(_), jwt)) = &self.token_keys {
             match source.read(jwt) {
-                Ok(()) => tracing::info!("the keys of tokens were read anew"),
+                Ok(()) => tracing::info!("reloaded the keys of tokens"),
                 Err(failure) => {
                     tracing::error!(
                         error = failure.message(),
@@ -67,7 +67,7 @@ fn reload_people(file: Option<&Path>, tenants: &Tenants, operators: &Operators) 
                 tenants = count,
                 keys,
                 operators = operating,
-                "tenants and keys were read anew"
+                "reloaded tenants and keys"
             );
         }
         Err(failure) => {
@@ -78,7 +78,7 @@ fn reload_people(file: Option<&Path>, tenants: &Tenants, operators: &Operators) 
 
 fn reload_certificate(files: &Files, tls: &Tls) {
     match files.reload(tls) {
-        Ok(()) => tracing::info!("the certificate was read anew"),
+        Ok(()) => tracing::info!("reloaded the certificate"),
         Err(failure) => {
             tracing::error!(error = failure.message(), "the certificate stays as it was")
         }

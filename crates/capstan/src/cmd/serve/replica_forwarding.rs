@@ -38,16 +38,16 @@ impl ReplicaForwarder for Carrier {
             true => reqwest::Body::default(),
             false => reqwest::Body::wrap_stream(body.into_data_stream()),
         });
-        let request =
-            reqwest::Request::try_from(request).map_err(|error| words(&error.without_url()))?;
+        let request = reqwest::Request::try_from(request)
+            .map_err(|error| innermost_cause(&error.without_url()))?;
         let response =
-            self.0.execute(request).await.map_err(|error| words(&error.without_url()))?;
+            self.0.execute(request).await.map_err(|error| innermost_cause(&error.without_url()))?;
         Ok(http::Response::from(response).map(Body::new))
     }
 }
 
 /// The innermost cause, which says most.
-fn words(error: &reqwest::Error) -> String {
+fn innermost_cause(error: &reqwest::Error) -> String {
     let chain =
         std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
     chain.last().map(ToString::to_string).unwrap_or_default()

@@ -15,7 +15,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 
 /// After this time a delivery fails and is made again later.
-const PATIENCE: Duration = Duration::from_secs(15);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(super) struct Sender {
     anywhere: Client,
@@ -28,7 +28,7 @@ impl Sender {
             http_client()
                 .redirect(Policy::none())
                 .no_proxy()
-                .timeout(PATIENCE)
+                .timeout(DELIVERY_TIMEOUT)
                 // Each delivery opens a connection, so that each address is checked.
                 .pool_max_idle_per_host(0)
                 .user_agent(concat!("capstan/", env!("CARGO_PKG_VERSION")))
@@ -60,7 +60,8 @@ impl WebhookSender for Sender {
         for (name, value) in headers {
             request = request.header(*name, value);
         }
-        let response = request.send().await.map_err(|error| words(&error.without_url()))?;
+        let response =
+            request.send().await.map_err(|error| innermost_cause(&error.without_url()))?;
         Ok(response.status().as_u16())
     }
 }
@@ -68,7 +69,7 @@ impl WebhookSender for Sender {
 const NOT_PUBLIC: &str = "the webhook's receiver is not on a public network";
 
 /// The innermost cause, which says most.
-fn words(error: &reqwest::Error) -> String {
+fn innermost_cause(error: &reqwest::Error) -> String {
     let chain =
         std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
     chain.last().map(ToString::to_string).unwrap_or_default()

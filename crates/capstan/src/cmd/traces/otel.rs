@@ -26,7 +26,7 @@ use crate::cmd::Failure;
 /// The instrumentation scope in the exported spans.
 const SCOPE: &str = "capstan";
 /// How long the process waits for the last spans before it ends.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The tracer, if traces are configured.
 pub(crate) struct Traces {
@@ -74,7 +74,7 @@ impl Traces {
     pub(crate) fn close(self) {
         if let Some(provider) = self.provider {
             // The exporter has logged errors already.
-            let _ = provider.shutdown_with_timeout(LAST_WORDS);
+            let _ = provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT);
         }
     }
 }

@@ -69,7 +69,7 @@ impl JwtConfig {
             Audience::Several(several) => several.clone(),
         };
         if audience.is_empty() || audience.iter().any(String::is_empty) {
-            return wrong("audience: names nobody; tokens for others would be taken");
+            return wrong("audience: empty, so the server would accept tokens for others");
         }
         if self.issuer.is_empty() || self.tenant_claim.is_empty() {
             return wrong("issuer and tenant_claim may not be empty");
@@ -135,7 +135,7 @@ pub(super) fn operators<'a>(
         for Key(hash) in keys {
             if seen.contains(&hash) || tenant_keys.clone().any(|key| key.hash == *hash) {
                 return Err(Failure::usage(format!(
-                    "operators: a key of {name:?} is somebody else's, too"
+                    "operators: a key of {name:?} also belongs to a tenant or another operator"
                 ))
                 .with_help(format!("make another one with `capstan key new --operator {name}`")));
             }

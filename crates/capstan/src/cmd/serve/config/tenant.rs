@@ -88,13 +88,13 @@ pub(super) struct TenantLimitsConfig {
 
 impl TenantLimitsConfig {
     /// The limits that differ, as text.
-    pub(super) fn in_words(&self) -> String {
-        let told = |name: &str, most: Option<u64>| most.map(|most| format!(", {name} {most}"));
-        let words = [
-            told("tokens_per_minute", self.tokens_per_minute),
-            told("tokens_per_day", self.tokens_per_day),
+    pub(super) fn describe(&self) -> String {
+        let limit = |name: &str, most: Option<u64>| most.map(|most| format!(", {name} {most}"));
+        let limits = [
+            limit("tokens_per_minute", self.tokens_per_minute),
+            limit("tokens_per_day", self.tokens_per_day),
         ];
-        words.into_iter().flatten().collect()
+        limits.into_iter().flatten().collect()
     }
 }
 
@@ -183,7 +183,7 @@ pub(super) fn tenants(tables: &[TenantConfig], has_tokens: bool) -> Result<Vec<T
         if let Some(earlier) = tables.iter().take(index).find(shares) {
             let message = format!("tenants: {:?} and {name:?} have a key in common", earlier.name);
             return Err(Failure::usage(message).with_help(format!(
-                "a key says whose request it is; make another one with `capstan key new {name}`"
+                "a key identifies one tenant; make another one with `capstan key new {name}`"
             )));
         }
     }

@@ -247,9 +247,9 @@ fn a_tenant_may_have_limits_of_tokens_of_its_own() {
     let tenant = settings.tenants.current();
     let tokens = tenant.first().map(|tenant| (tenant.tokens_per_minute, tenant.tokens_per_day));
     assert_eq!((tokens, settings.limits.tokens_per_day), (Some((Some(7), Some(0))), 9));
-    let told = config.effective(&settings);
+    let effective = config.effective(&settings);
     let value =
-        |key: &str| told.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+        |key: &str| effective.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
     assert_eq!(value("limits.tokens_per_day"), Some("9"));
     assert_eq!(value("tenants"), Some("a (1 key, tokens_per_minute 7, tokens_per_day 0)"));
     assert!(
