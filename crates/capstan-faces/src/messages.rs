@@ -47,7 +47,7 @@ use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::identity::caller::Caller;
 use crate::openapi::{Model, Routes, model};
 use crate::refusal::{Refusal, RequestId};
-use capstan_engine::ask::{Ask, body_hash, invalid};
+use capstan_engine::ask::{Ask, body_hash, decoded_body_hash, invalid};
 use capstan_engine::cpu_offload;
 use capstan_engine::resume::ResumePoint;
 
@@ -273,7 +273,10 @@ fn repeat_hash(headers: &HeaderMap, body: &[u8]) -> [u8; 32] {
     let is_known = askers.iter().any(|asker| !asker.is_empty());
     let asker = askers.map(String::from_utf8_lossy).join("\u{b7}");
     let meaning = if is_known { request::meaning(body) } else { None };
-    body_hash(meaning.as_deref().unwrap_or(body), is_known.then_some(&asker), NAME)
+    match meaning {
+        Some(members) => decoded_body_hash(&members, Some(&asker), NAME),
+        None => body_hash(body, is_known.then_some(&asker), NAME),
+    }
 }
 
 fn has_session(parts: &Parts) -> bool {

@@ -61,7 +61,7 @@ pub(super) async fn find(
     let mut question = cpu_offload::run(body.len(), || Question::of(body))?;
     let may_repeat = |run: &Run| face.sent_answers.may_repeat(run, parts);
     loop {
-        let hash = cpu_offload::run(body.len(), || question.hash(&asker))?;
+        let hash = cpu_offload::run(body.len(), || question.hash(&asker));
         let found = repeats::repeated(cx, &caller.tenant, parts, hash, NAME, &may_repeat).await;
         if let Some(run) = found.ok()? {
             if let Some(seen) = told(cx, &run, &question.seen).await {
@@ -96,7 +96,7 @@ impl Question {
         Some(Self { members, seen: Vec::new() })
     }
 
-    fn hash(&self, asker: &str) -> Option<[u8; 32]> {
+    fn hash(&self, asker: &str) -> [u8; 32] {
         repeat_hash::of_members(asker, self.members.clone())
     }
 
