@@ -15,7 +15,7 @@ use capstan_engine::faults::journal_fault;
 use capstan_engine::tenant_scheduler::TaskSlot;
 use capstan_kit::access::{self, bearer};
 use capstan_kit::accounted_body::Payer;
-use capstan_kit::identity::audit::{Target, Who};
+use capstan_kit::identity::audit::{Actor, Target};
 use capstan_kit::identity::caller::{Caller, LOCAL};
 use capstan_kit::identity::operators::{EVERY_TENANT, Operator, Right};
 use capstan_kit::identity::scopes::Operation;
@@ -104,10 +104,10 @@ impl Visitor {
         matches!(self, Self::Operator(_))
     }
 
-    pub(crate) fn who(&self) -> Who {
+    pub(crate) fn actor(&self) -> Actor {
         match self {
-            Self::Tenant(caller) | Self::Local(caller) => Who::from(caller),
-            Self::Operator(operator) => Who::operator(operator),
+            Self::Tenant(caller) | Self::Local(caller) => Actor::from(caller),
+            Self::Operator(operator) => Actor::operator(operator),
         }
     }
 
@@ -230,7 +230,7 @@ impl Visitor {
             ));
         }
         if self.is_operator() {
-            console.access.audit.console_looked(&self.who(), look.word(), tenant, stream);
+            console.access.audit.console_looked(&self.actor(), look.word(), tenant, stream);
         }
         console.count(look.word());
         Ok(())
@@ -249,7 +249,7 @@ impl Visitor {
 
     /// Notes what was done.
     pub(crate) fn did(&self, console: &Console, act: Act, tenant: &str, to: Target<'_>) {
-        console.access.audit.console_did(&self.who(), act.word(), tenant, to);
+        console.access.audit.console_did(&self.actor(), act.word(), tenant, to);
         console.count(act.word());
     }
 }
@@ -308,7 +308,7 @@ impl FromRequestParts<Console> for Visitor {
         }
         visitor.inspect(|visitor| Payer::name(&parts.extensions, &visitor.payer())).map_err(
             |fault| {
-                let who = Who::stranger(bearer(&parts.headers));
+                let who = Actor::unknown(bearer(&parts.headers));
                 if matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized)
                 {
                     console.access.audit.refused(who, &fault, &parts.method, parts.uri.path());

@@ -233,10 +233,7 @@ impl Relay {
         let turn = match self.turn().await {
             Ok(turn) => turn,
             Err(PastError::Journal(error)) => return Err(error),
-            Err(PastError::Fault(fault)) => {
-                self.engine.emit(&self.run, Happened::AttemptFailed { fault: fault.clone() });
-                return self.finish(Ending::Failed(fault)).await;
-            }
+            Err(PastError::Fault(fault)) => return self.finish(Ending::Failed(fault)).await,
         };
         loop {
             let ended = match self.wait().await {
@@ -325,7 +322,6 @@ impl Relay {
     /// Applies the three rules for a failed attempt. Returns true if this relay makes another
     /// attempt.
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
-        self.engine.emit(&self.run, Happened::AttemptFailed { fault: fault.clone() });
         let is_last = self.run.attempt >= self.run.max_attempts;
         let wait = self.engine.wait_after(&fault, self.run.attempt);
         // Do not promise a retry at a time when the wait has ended the run already.
@@ -347,7 +343,6 @@ impl Relay {
 
     async fn interrupted(mut self) -> Result<(), JournalError> {
         let fault = Fault::new(FaultKind::RunInterrupted);
-        self.engine.emit(&self.run, Happened::AttemptFailed { fault: fault.clone() });
         if self.run.attempt >= self.run.max_attempts {
             return self.finish(Ending::Failed(fault)).await;
         }

@@ -30,7 +30,7 @@ use uuid::Uuid;
 use crate::identity::caller::Caller;
 use crate::identity::tenants::Tenants;
 use crate::metrics::Metrics;
-use crate::refusal::{PassedOn, Refusal, RequestId};
+use crate::refusal::{Forwarded, Refusal, RequestId};
 use capstan_engine::Engine;
 use capstan_engine::faults::journal_fault;
 use capstan_kit::hop_by_hop::drop_hop_by_hop;
@@ -246,7 +246,7 @@ fn returned(
         Some((piece, next))
     });
     let mut response = Response::from_parts(head, Body::from_stream(pieces));
-    response.extensions_mut().insert(PassedOn);
+    response.extensions_mut().insert(Forwarded);
     response
 }
 

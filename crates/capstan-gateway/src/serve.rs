@@ -51,7 +51,7 @@ impl Service {
             capstan_console::remember(console).await;
         }
         let recovered = recovery::recover(engine).await.map_err(io::Error::other)?;
-        let sweeper = AbortOnDropHandle::new(tokio::spawn(keep_house(services.clone())));
+        let sweeper = AbortOnDropHandle::new(tokio::spawn(maintain(services.clone())));
         Ok(Self { services, recovered, keepers: [sweeper, counting] })
     }
 
@@ -157,12 +157,12 @@ async fn drain(engine: &Engine, connections: &TaskTracker) {
     engine.observed().await;
 }
 /// Does what nobody asks for, until the server stops.
-async fn keep_house(services: Arc<Services>) {
+async fn maintain(services: Arc<Services>) {
     let Services { engine, cx, faces, console, .. } = &*services;
     tokio::select! {
         () = recovery::sweep(engine.clone()) => {}
-        () = capstan_console::keep_house(console) => {}
+        () = capstan_console::maintain(console) => {}
         () = capstan_console::tell_load(console) => {}
-        () = face::keep_house(cx, faces) => {}
+        () = face::maintain(cx, faces) => {}
     }
 }

@@ -130,6 +130,12 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     from_str(text)
 }
 
+/// [`from_slice`] without the reason of a refusal, which takes a second pass to find. For callers
+/// that try several models.
+pub fn try_from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    quick(std::str::from_utf8(bytes).ok()?)
+}
+
 /// Decodes an already parsed value; the same rules apart from duplicate members, which a value
 /// cannot hold.
 pub fn from_value<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, DecodeError> {

@@ -68,7 +68,7 @@ impl Asked<'_> {
         let kept = match self.keep(params).await {
             Ok((kept, configuration, push)) => {
                 let is_blocking = configuration.is_blocking(self.call.version);
-                (self.call.wants_whole, self.call.is_blocking) = (!is_stream, is_blocking);
+                (self.call.wants_collected, self.call.is_blocking) = (!is_stream, is_blocking);
                 self.call.push = push;
                 kept
             }

@@ -11,7 +11,7 @@ use super::super::{members, request};
 use super::{Responses, references, repeat_hash, resume};
 use crate::face::FaceContext;
 use crate::face::post;
-use crate::face::repeats::{self, Held};
+use crate::face::repeats::{self, ReaderGuardSlot};
 use crate::face::{self, RefusalTarget};
 use crate::identity::caller::Caller;
 use crate::openapi::Body;
@@ -26,7 +26,7 @@ pub(super) async fn answer(
     body: axum::body::Body,
 ) -> Result<Response, Refusal> {
     let mut read = post::read(&cx, &caller, &*face, &parts, body).await?;
-    parts.extensions.insert(Held::default());
+    parts.extensions.insert(ReaderGuardSlot::default());
     if let Some(resumed) = resume::find(&face, &cx, &caller, &parts, &read.body).await {
         (read.body, read.hash) = (resumed.body, Some(resumed.hash));
         parts.extensions.insert(resumed.place);
@@ -36,7 +36,7 @@ pub(super) async fn answer(
     read.hash = repeat_hash::of(&parts, &read.body);
     let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;
     let followed = followed
-        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;
+        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))?;
     request::answer(face, members::RESPONSES, cx, caller, parts, followed).await
 }
 

@@ -16,7 +16,7 @@ use super::answer::Answer;
 use super::id_of;
 use super::item::{Item, items};
 use super::seen::Seen;
-use crate::face::reader::Whole;
+use crate::face::reader::Collected;
 
 /// What a request said that its answer repeats, as it was said.
 #[derive(Debug, Default, Deserialize)]
@@ -222,7 +222,7 @@ impl From<Usage> for TokenUsage {
 
 impl<'a> ResponseObject<'a> {
     /// A run as it stands.
-    pub(super) fn of(whole: &'a Whole<Answer>, echo: &'a Echo, exposure: Exposure) -> Self {
+    pub(super) fn of(whole: &'a Collected<Answer>, echo: &'a Echo, exposure: Exposure) -> Self {
         let (run, answer) = (&whole.run, &whole.transcript);
         let status = Status::of(whole);
         let mut told = Self::begun(run, echo);
@@ -320,7 +320,7 @@ impl Status {
         }
     }
 
-    pub(super) fn of(whole: &Whole<Answer>) -> Self {
+    pub(super) fn of(whole: &Collected<Answer>) -> Self {
         let (run, close) = (&whole.run, whole.transcript.close.as_ref());
         if whole.state != RunState::Closed {
             return Self::InProgress;

@@ -133,7 +133,7 @@ pub(super) async fn items_of_run(
     run: &Run,
 ) -> Result<Vec<(String, String)>, Fault> {
     let stream = run.stream_id;
-    let whole = reader::so_far::<Answer>(cx, run).await?;
+    let whole = reader::collect_so_far::<Answer>(cx, run).await?;
     let body =
         cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
     let offered = Echo::of(&String::from_utf8_lossy(&body)).offered;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::NAME;
 use crate::face::repeats::KEY;
-use capstan_engine::ask::body_hash;
+use capstan_engine::ask::{body_hash, decoded_body_hash};
 use capstan_engine::cpu_offload;
 
 /// The headers that tell one asker from another.
@@ -37,21 +37,20 @@ pub(super) fn of(parts: &Parts, body: &[u8]) -> Option<[u8; 32]> {
     let asker = asker(parts)?;
     cpu_offload::run(body.len(), || {
         let members = serde_json::from_slice(body).ok();
-        let hash = members.and_then(|members| of_members(&asker, members));
+        let hash = members.map(|members| of_members(&asker, members));
         Some(hash.unwrap_or_else(|| body_hash(body, Some(&asker), NAME)))
     })
 }
 
 /// The same of a body that was read. What is only about its sending does not count.
-pub(super) fn of_members(asker: &str, mut members: Map<String, Value>) -> Option<[u8; 32]> {
+pub(super) fn of_members(asker: &str, mut members: Map<String, Value>) -> [u8; 32] {
     if let Some(told) = members.remove(ABOUT_SENDING) {
         let kept = OF_QUESTION.iter().filter_map(|name| {
             Some(((*name).to_owned(), told.get(name).filter(|id| **id != "")?.clone()))
         });
         members.insert(ABOUT_SENDING.into(), kept.collect::<Map<_, _>>().into());
     }
-    let meaning = serde_json::to_vec(&members).ok()?;
-    Some(body_hash(&meaning, Some(asker), NAME))
+    decoded_body_hash(&members, Some(asker), NAME)
 }
 
 #[cfg(test)]

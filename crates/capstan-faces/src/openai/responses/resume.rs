@@ -17,7 +17,7 @@ use super::seen::Seen;
 use super::{NAME, Responses, repeat_hash};
 use crate::face::FaceContext;
 use crate::face::reader;
-use crate::face::repeats::{self, Held};
+use crate::face::repeats::{self, ReaderGuardSlot};
 use crate::identity::caller::Caller;
 use capstan_engine::cpu_offload;
 use capstan_journal::Run;
@@ -59,16 +59,16 @@ pub(super) async fn find(
 ) -> Option<Resumed> {
     let asker = repeat_hash::asker(parts).filter(|_| face.attaches_repeats)?;
     let mut question = cpu_offload::run(body.len(), || Question::of(body))?;
-    let may_repeat = |run: &Run| face.heard.may_repeat(run, parts);
+    let may_repeat = |run: &Run| face.sent_answers.may_repeat(run, parts);
     loop {
-        let hash = cpu_offload::run(body.len(), || question.hash(&asker))?;
+        let hash = cpu_offload::run(body.len(), || question.hash(&asker));
         let found = repeats::repeated(cx, &caller.tenant, parts, hash, NAME, &may_repeat).await;
         if let Some(run) = found.ok()? {
             if let Some(seen) = told(cx, &run, &question.seen).await {
                 let body = question.into_body()?;
                 return Some(Resumed { body, hash, place: Place { key: run.key, seen } });
             }
-            parts.extensions.get::<Held>().map(Held::release);
+            parts.extensions.get::<ReaderGuardSlot>().map(ReaderGuardSlot::release);
         }
         question = question.shorter()?;
     }
@@ -96,7 +96,7 @@ impl Question {
         Some(Self { members, seen: Vec::new() })
     }
 
-    fn hash(&self, asker: &str) -> Option<[u8; 32]> {
+    fn hash(&self, asker: &str) -> [u8; 32] {
         repeat_hash::of_members(asker, self.members.clone())
     }
 
@@ -133,8 +133,8 @@ async fn told(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
         return Some(Seen::default());
     }
     let body = cx.engine.journal.store().body(run.stream_id).await.ok()??;
-    let so_far = reader::so_far::<Answer>(cx, run).await.ok()?;
-    so_far.told(|it| {
+    let so_far = reader::collect_so_far::<Answer>(cx, run).await.ok()?;
+    so_far.encode(|it| {
         // Such an answer is complete, and its client is to ask for more.
         if it.transcript.more.get("end_turn").is_some_and(|ends| *ends == false) {
             return None;

@@ -18,8 +18,8 @@ use super::item::{Item, Summary, TextPart, entry_id, is_late, is_streamed, item}
 use super::object::{Echo, ResponseObject, Status};
 use super::seen::Seen;
 use crate::face::FaceContext;
-use crate::face::heard::Note;
-use crate::face::reader::{self, ViewerKind, Whole};
+use crate::face::reader::{self, Collected, ViewerKind};
+use crate::face::sent_answers::SentAnswer;
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
@@ -80,7 +80,7 @@ pub(super) struct Manner {
     /// What is left out.
     pub(super) taken_back: TakenBack,
     /// Notes that it was told to its end.
-    pub(super) heard: Option<Note>,
+    pub(super) sent_answer: Option<SentAnswer>,
 }
 
 impl ResponsesWriter {
@@ -377,7 +377,7 @@ impl ResponsesWriter {
         mut out: Vec<u8>,
     ) -> Result<BodyStep, JournalError> {
         let whole = match end {
-            End::Closed => reader::so_far::<Answer>(cx, &self.run).await,
+            End::Closed => reader::collect_so_far::<Answer>(cx, &self.run).await,
             End::Diverged => Err(Fault::new(FaultKind::AttemptDiverged)),
         };
         match whole {
@@ -391,13 +391,13 @@ impl ResponsesWriter {
                 self.tell("response.failed", &Told { response: &response }, &mut out);
             }
         }
-        if let Some(heard) = &self.manner.heard {
-            heard.take();
+        if let Some(answer) = &self.manner.sent_answer {
+            answer.record();
         }
         Ok(BodyStep::Last(out.into()))
     }
 
-    fn finish(&mut self, whole: &Whole<Answer>, out: &mut Vec<u8>) {
+    fn finish(&mut self, whole: &Collected<Answer>, out: &mut Vec<u8>) {
         let status = Status::of(whole);
         if status != Status::Failed {
             self.finish_items(status.of_items(), out);
