@@ -12,7 +12,7 @@ beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 const api = {
-  runs: async () => ({ runs: [rowOf(1)], complete: true }),
+  runs: async () => ({ runs: [rowOf(1)], next: null, looked_back_to: null, complete: true }),
   agents: async () => ({ agents: [] }),
 };
 const begin = (on: Stage, n: number) => on.tell({ type: "run", what: "began", run: rowOf(n) });

@@ -4,21 +4,23 @@ import { act } from "react";
 import { expect, test, vi } from "vitest";
 
 import { Refused } from "../../src/console/api/api.js";
-import type { RunPage } from "../../src/console/api/types.js";
+import type { RunRows } from "../../src/console/generated/answers.js";
 import { Actions } from "../../src/console/run/Actions.js";
 import { Session } from "../../src/console/views/Session.js";
 import { at, rowOf } from "./rows.js";
 import { type Stage, stage, type } from "./stage.js";
 
-const page = (changed: Partial<RunPage> = {}): RunPage => ({
+const page = (changed: Partial<RunRows> = {}): RunRows => ({
   runs: [rowOf(1)],
+  next: null,
+  looked_back_to: null,
   complete: true,
   ...changed,
 });
 const purgeSession = vi.fn(async () => new Response());
 const purge = vi.fn(async () => new Response());
-const shown = (runs: RunPage) =>
-  stage(<Session tenant="acme" session="Conversation-aB12" />, {
+const shown = (runs: RunRows) =>
+  stage(<Session tenant="acme" session="Session-aB12" />, {
     api: { runs: async () => runs, purgeSession },
     me: { content: "asked" },
   });

@@ -15,7 +15,7 @@ import {
 import { Button } from "../../ui/Button.js";
 import { Switch } from "../../ui/Switch.js";
 import { useShownTheme } from "../../use-theme.js";
-import type { Marks, RunDetail } from "../api/types.js";
+import type { Marks, RunDetails } from "../generated/answers.js";
 import { count } from "../format.js";
 import {
   after,
@@ -31,7 +31,7 @@ import { draw, heightOf, SIDE } from "./draw.js";
 import { MarkTable } from "./MarkTable.js";
 
 interface Props {
-  detail: RunDetail;
+  detail: RunDetails;
   marks: Marks | undefined;
   now: number;
   at: number | undefined;

@@ -1,6 +1,6 @@
 // Commands to take home. None holds a key: the shell puts it in.
 import { isObject } from "../../json.js";
-import type { Row } from "../api/types.js";
+import type { RunRow } from "../generated/answers.js";
 
 const KEY = '-H "Authorization: Bearer $CAPSTAN_KEY"';
 
@@ -41,7 +41,7 @@ const STARTS: Readonly<
  */
 export function againCurl(
   origin: string,
-  { face, agent }: Pick<Row, "face" | "agent">,
+  { face, agent }: Pick<RunRow, "face" | "agent">,
   body: string,
   freshId: string,
 ): string | undefined {
