@@ -1,5 +1,5 @@
-// Codex, as it is published, in front of a model that fails. It writes a file by a shell command and
-// then says so: two calls of the model, if nothing breaks. The provider counts its calls.
+// Codex, as it is published, in front of a model that fails. It writes a file by a shell command
+// and then says so: two calls of the model, if nothing breaks. The provider counts its calls.
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 

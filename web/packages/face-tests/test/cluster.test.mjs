@@ -65,7 +65,7 @@ describe("three gateways, one killed", { skip, concurrency: false, timeout: 240_
     });
   }
 
-  test("an answer that Anthropic's SDK waits for is asked for again, and billed once", async (t) => {
+  test("Anthropic's SDK repeats a request, and it is billed once", async (t) => {
     const cluster = await clusterFor(t);
     const runs = async () => (await (await fetch(`${cluster.url}/v1/streams`)).json()).streams;
     const client = new Anthropic({ apiKey: "sk-local", baseURL: cluster.url });

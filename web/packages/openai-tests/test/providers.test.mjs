@@ -109,7 +109,8 @@ describe(
     }
 
     for (const useResponsesApi of [true, false]) {
-      test(`LangChain, ${useResponsesApi ? "responses" : "chat"}: whole, streamed, failed`, async () => {
+      const api = useResponsesApi ? "responses" : "chat";
+      test(`LangChain, ${api}: whole, streamed, failed`, async () => {
         const model = new ChatOpenAI({
           model: "demo",
           apiKey: "sk-local",

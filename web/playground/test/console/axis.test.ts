@@ -136,10 +136,12 @@ test("what is drawn is told in words, in its order", () => {
       false,
     );
   expect(usual(2)).toBe(
-    "1 viewer; when its end was written, 2 of 3 packets had been sent; whoever was still there was sent the rest",
+    "1 viewer; when its end was written, 2 of 3 packets had been sent; " +
+      "whoever was still there was sent the rest",
   );
   expect(usual(0)).toBe(
-    "1 viewer; when its end was written, no packet had been sent yet; whoever was still there was sent the rest",
+    "1 viewer; when its end was written, no packet had been sent yet; " +
+      "whoever was still there was sent the rest",
   );
 });
 

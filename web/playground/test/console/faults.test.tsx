@@ -20,7 +20,7 @@ const FOUND: FaultTable = {
   runs_total: 9,
 };
 
-test("a failed attempt after which the run went on was tried again, and nobody says that it healed", async () => {
+test("a failed attempt of a run that went on is shown as tried again", async () => {
   const { text, container } = await stage(<Faults />, {
     api: { faults: async () => FOUND },
     at: "/console/faults",
@@ -70,7 +70,7 @@ test.each([
   expect(find("a[href*='fault=']")?.getAttribute("href")).toMatch(href);
 });
 
-test("the status is what a client that waits sees; whoever reads a stream sees a packet", async () => {
+test("the status is for collected responses; a stream has a packet", async () => {
   const { text } = await stage(
     <FaultPanel detail={detailOf({}, { state: "failed" })} fault={FAULT} now={BEGAN} />,
   );

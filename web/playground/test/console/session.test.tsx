@@ -31,7 +31,7 @@ test("a session that is there has its runs, its content and its end at hand", as
   expect(buttons(await shown(page()))).toEqual(["Its runs", "Purge…", "Show content"]);
 });
 
-test("a session that is not there offers nothing, before and after its content is asked for", async () => {
+test("an unknown session offers nothing, before and after its content is requested", async () => {
   const missing = await shown(page({ runs: [] }));
   expect([missing.text(), buttons(missing)]).toEqual([
     expect.stringMatching(/^No such session.*It may have been purged/),

@@ -10,7 +10,8 @@ const MOST = 5;
 export function AttemptDots({ row }: { row: RunRow }): ReactNode {
   const isOpen = row.state === "running";
   const shown = row.attempts.slice(-MOST);
-  const words = `${plural(row.attempts.length, "attempt")}, ${row.attempts.filter(({ fault }) => fault).length} failed`;
+  const failed = row.attempts.filter(({ fault }) => fault).length;
+  const words = `${plural(row.attempts.length, "attempt")}, ${failed} failed`;
   return (
     <span className="dots" title={words}>
       <span className="sr-only">{words}</span>

@@ -1,6 +1,7 @@
 // The time axis: a picture to zoom and drag, and a table of the same for keyboards and screen
 // readers.
 import {
+  Fragment,
   type KeyboardEvent,
   memo,
   type PointerEvent,
@@ -43,6 +44,9 @@ interface Props {
   onFolding: (isFolding: boolean) => void;
 }
 
+/** What the picture shows, in the order of its legend. */
+const LEGEND = ["attempt", "wait", "packet", "event", "error", "viewer"] as const;
+
 /** A press that moves less is a click. */
 const CLICK = 4;
 /**
@@ -80,8 +84,11 @@ export const AxisView = memo(function AxisView({
       <header className="row axis-head">
         <h2 id="axis-title">Time axis</h2>
         <span className="legend-line" aria-hidden="true">
-          <i data-of="attempt" /> attempts <i data-of="wait" /> waits <i data-of="packet" /> packets{" "}
-          <i data-of="event" /> events <i data-of="error" /> errors <i data-of="viewer" /> viewers
+          {LEGEND.map((kind) => (
+            <Fragment key={kind}>
+              <i data-of={kind} /> {kind}s{" "}
+            </Fragment>
+          ))}
         </span>
         <span className="row axis-tools">
           {hasLongWait && <Switch label="Fold waits" isOn={isFolding} onChange={onFolding} />}
@@ -276,7 +283,7 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
         ref={canvas}
         role="img"
         tabIndex={0}
-        aria-label="The run over time. The arrow keys move by a packet; the table below says the same in words."
+        aria-label="The run over time. The arrow keys move by a packet; below is a table."
         style={{ width: width + 2 * SIDE, height: heightOf(axis) }}
         onPointerDown={press}
         onPointerMove={pull}

@@ -49,7 +49,8 @@ export function againCurl(
   const request = parsed(body);
   if (!start || !request) return undefined;
   const url = `${origin}/v1/agents/${encodeURIComponent(agent)}/${start.path}`;
-  return `curl -N ${KEY} -H 'Content-Type: application/json' --data ${quoted(JSON.stringify(start.name(request, freshId)))} ${quoted(url)}`;
+  const data = quoted(JSON.stringify(start.name(request, freshId)));
+  return `curl -N ${KEY} -H 'Content-Type: application/json' --data ${data} ${quoted(url)}`;
 }
 
 function parsed(body: string): Record<string, unknown> | undefined {

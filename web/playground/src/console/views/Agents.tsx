@@ -121,10 +121,7 @@ function AgentCard({ agent, now }: { agent: AgentDetails; now: number }): ReactN
         {timeouts && (
           <Fact name="time-outs">
             {Object.entries(timeouts)
-              .map(
-                ([name, value]) =>
-                  `${name.replaceAll("_", " ")} ${typeof value === "number" ? `${value} s` : String(value ?? "none")}`,
-              )
+              .map(([name, seconds]) => `${name} ${seconds} s`)
               .join(", ")}
           </Fact>
         )}

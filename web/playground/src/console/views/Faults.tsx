@@ -85,7 +85,8 @@ function Told({
     const [fatal = 0, healed = 0, refused = 0] = [0, 1, 2].map((part) =>
       marked.reduce((sum, { parts }) => sum + parts[part]!, 0),
     );
-    return `${clock(from.at, now)} to ${clock(end(last.at), now)}: ${told({ fatal, healed, refused })}`;
+    const time = `${clock(from.at, now)} to ${clock(end(last.at), now)}`;
+    return `${time}: ${told({ fatal, healed, refused })}`;
   };
   return (
     <>
