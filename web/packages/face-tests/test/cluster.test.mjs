@@ -15,7 +15,7 @@ const WORDS = 300;
 const LONG = `/tokens ${WORDS} --delay 10ms`;
 const skip = process.env.CAPSTAN_SOAK ? false : "soak: needs CAPSTAN_SOAK, and scripts/postgres";
 
-describe("three gateways, one killed", { skip, concurrency: false, timeout: 240_000 }, () => {
+describe("soak: three gateways, one killed", { skip, concurrency: false, timeout: 240_000 }, () => {
   /** Three gateways for a test that kills one. */
   const clusterFor = async (t) => {
     const cluster = await startCluster();
