@@ -7,6 +7,8 @@ use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind};
 use http::request::Parts;
 use http::{Method, header};
+use schemars::JsonSchema;
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Console;
@@ -31,6 +33,18 @@ pub(crate) enum Visitor {
     Operator(Operator),
     /// From this machine, without tenants.
     Local(Caller),
+}
+
+/// Who looks.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum VisitorKind {
+    /// A tenant's key or token.
+    Tenant,
+    /// An operator's key.
+    Operator,
+    /// This machine, without keys.
+    Local,
 }
 
 /// What of a run is looked at, for the audit.
@@ -75,12 +89,11 @@ impl Act {
 }
 
 impl Visitor {
-    /// The kind of visitor, in a word.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> VisitorKind {
         match self {
-            Self::Tenant(_) => "tenant",
-            Self::Operator(_) => "operator",
-            Self::Local(_) => "local",
+            Self::Tenant(_) => VisitorKind::Tenant,
+            Self::Operator(_) => VisitorKind::Operator,
+            Self::Local(_) => VisitorKind::Local,
         }
     }
 

@@ -5,12 +5,16 @@ use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use capstan_protocol::{Close, Timestamp};
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{Run, RunState};
 
 /// The state of a run in a user's terms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "RunStatus"))]
 pub enum Status {
     /// An attempt is running.
     Running,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// The settings of a process that shares its journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replica {
@@ -61,7 +63,9 @@ pub struct Load {
 }
 
 /// Whether a replica accepts runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Standing {
     /// It accepts runs.
     Live,

@@ -128,3 +128,35 @@ fn refusal(fault: Fault) -> Response<Body> {
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
     response
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use capstan_protocol::{Payload, StreamPacket, Timestamp};
+    use tokio::time::Instant;
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// A run of two packets, 400 ms apart.
+    fn recording() -> Recording {
+        let (stream_id, payload) = (Uuid::now_v7(), Payload::Delta("a".into()));
+        let mut bytes = Vec::new();
+        for (seq, t) in [(1, 0), (2, 400_000)] {
+            let t = Timestamp::from_micros(t);
+            let packet = StreamPacket { stream_id, seq, t, payload: payload.clone() };
+            sse::encode_packet(&packet, &mut bytes);
+        }
+        Recording::of(&bytes).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_keep_the_pace_of_the_run() {
+        for (speed, took) in [(1.0, 400), (2.0, 200), (0.0, 0)] {
+            let began = Instant::now();
+            let server = Arc::new(Server { recording: recording(), speed });
+            assert_eq!(server.frames_from(0).count().await, 2);
+            assert_eq!(began.elapsed(), Duration::from_millis(took), "by the paused clock");
+        }
+    }
+}
