@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_comes_back_and_nothing_else_does() {
+    fn compressed_text_round_trips_and_wrong_sizes_fail() {
         let plain = b"data: {\"op\":\"DELTA\"}\n\n".repeat(50);
         let packed = pack(&plain).unwrap();
         assert!(packed.len() * 10 < plain.len());
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_or_cannot_be_shorter_is_left_alone() {
+    fn short_or_incompressible_text_is_not_compressed() {
         assert_eq!(pack(&[b'x'; LEAST - 1]), None);
         let next =
             |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));

@@ -22,7 +22,7 @@ const MEMORY: u64 = 128 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_commits_leave_memory_disk_and_closing_in_bounds() {
+async fn ten_thousand_commits_stay_within_bounds() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&format!("disk:{}", folder.path().display()), Durability::Process).unwrap();
     let before = resident();

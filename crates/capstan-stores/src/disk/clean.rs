@@ -107,7 +107,7 @@ fn choose(shared: &Shared) -> Vec<Arc<Segment>> {
 }
 
 /// A frame to keep, and where it was.
-struct Kept {
+struct LiveEntry {
     from: u32,
     entry: Entry,
 }
@@ -128,7 +128,7 @@ fn clean_some(shared: &Shared, victims: &[Arc<Segment>]) -> io::Result<()> {
         for some in entries.chunks(LOOKED_AT_ONCE) {
             let index = shared.index();
             let live = some.iter().filter(|entry| index.is_live(victim.id, entry));
-            kept.extend(live.map(|entry| Kept { from: victim.id, entry: *entry }));
+            kept.extend(live.map(|entry| LiveEntry { from: victim.id, entry: *entry }));
         }
     }
     kept.sort_unstable_by_key(|kept| kept.entry);
@@ -187,7 +187,7 @@ fn copy(
     shared: &Shared,
     id: u32,
     victims: &[Arc<Segment>],
-    kept: &[Kept],
+    kept: &[LiveEntry],
 ) -> io::Result<Option<New>> {
     if kept.is_empty() {
         return Ok(Some((None, Contents::default(), Vec::new())));
@@ -202,7 +202,7 @@ fn copy(
     let header = Header { id, origin: Origin::Cleaned, first_group: 1, boot, salt };
     let mut out = Output::create(&*shared.files, header, &unfinished)?;
     let mut merging: Option<Merging> = None;
-    for Kept { from, entry } in kept {
+    for LiveEntry { from, entry } in kept {
         let Some((victim, file)) = files.get(from) else { continue };
         let bytes =
             read_range(&**file, entry.offset.into(), FRAME_HEAD as u64 + u64::from(entry.length))?;

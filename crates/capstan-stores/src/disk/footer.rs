@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_footer_is_read_as_it_was_written_and_every_flip_is_noticed() {
+    fn footer_round_trips_and_every_bit_flip_is_noticed() {
         let entry = |n: u8| Entry {
             owner: Uuid::from_bytes([n; 16]),
             kind: Kind::Record,

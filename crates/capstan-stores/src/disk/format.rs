@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_read_as_they_were_written_and_every_flip_is_noticed() {
+    fn heads_round_trip_and_every_bit_flip_is_noticed() {
         let header = Header {
             id: 17,
             origin: Origin::Cleaned,

@@ -1,6 +1,6 @@
 //! Runs and sessions of another journal, taken in as they are there.
 
-use capstan_journal::{JournalError, Kept, KeptSession, NameKind};
+use capstan_journal::{JournalError, NameKind, RunCopy, SessionCopy};
 use serde_json::Map;
 
 use super::apply::put_packets;
@@ -12,7 +12,11 @@ use super::writer::Writer;
 
 impl Writer {
     /// False if its stream or its key is there.
-    pub(crate) fn import(&mut self, kept: &Kept, group: &mut Group) -> Result<bool, JournalError> {
+    pub(crate) fn import(
+        &mut self,
+        kept: &RunCopy,
+        group: &mut Group,
+    ) -> Result<bool, JournalError> {
         let run = kept.counted();
         let stream = run.stream_id;
         let key = self.shared.names.of(&run.tenant, NameKind::Key, &run.key);
@@ -60,7 +64,7 @@ impl Writer {
     /// Turns that are there stay as they are.
     pub(crate) fn import_session(
         &mut self,
-        kept: &KeptSession,
+        kept: &SessionCopy,
         group: &mut Group,
     ) -> Result<(), JournalError> {
         let (id, _) = self.session(&kept.tenant, &kept.session, kept.used_at, group);

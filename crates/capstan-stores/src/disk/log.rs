@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_calm_while_nothing_is_to_be_synced_and_nothing_has_failed() {
+    fn writer_is_idle_without_pending_syncs_or_failures() {
         let log = Log::new(7);
         assert!(log.is_calm());
         log.lock().wanted = 8;

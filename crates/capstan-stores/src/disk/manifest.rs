@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_of_files_is_read_as_it_was_written_and_every_flip_is_noticed() {
+    fn manifest_round_trips_and_every_bit_flip_is_noticed() {
         let manifest = Manifest {
             next: 9,
             synced: 100,

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_names_are_the_same() {
+    fn hashed_names_are_unique() {
         let names = Names { salt: [1; 16] };
         let all = [
             names.of("a", NameKind::Key, "bc"),

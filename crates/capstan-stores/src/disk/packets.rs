@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_gives_back_its_packets_and_the_length_so_far() {
+    fn block_returns_its_packets_and_their_length() {
         let written = frames(&[3, 0, 5]);
         let payload = block(100, &written);
         assert!(count(&payload) == 3 && size(&at(9), &payload) == payload.len());
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_resemble_each_other_are_packed() {
+    fn similar_packets_are_compressed() {
         let written = frames(&[150; 100]);
         let payload = block(100, &written);
         assert!(payload.len() < 1000 && count(&payload) == 100);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn few_packets_of_a_stream_are_kept_without_what_all_of_them_have() {
+    fn few_packets_are_stored_without_common_text() {
         for (seqs, most) in [(7..9, 150), (1234..1236, 150)] {
             let written = packets(seqs.clone(), "word ");
             let plain: usize = written.iter().map(|frame| 4 + frame.bytes.len()).sum();
@@ -351,7 +351,7 @@ mod tests {
     /// The bits, the order and the text around a packet: what is on somebody's disk is read by
     /// these for ever.
     #[test]
-    fn a_block_of_a_bare_packet_is_these_bytes() {
+    fn bare_packet_block_has_known_bytes() {
         let bare = br#"DELTA","t":"2026-11-18T11:06:40.000001Z","p":"word ""#;
         let head =
             [&300_u64.to_le_bytes()[..], &[1, 0, 0, 0x40], &[bare.len() as u8, 0, 0, 0]].concat();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_another_spelling_are_kept_as_they_are() {
+    fn packets_of_another_form_are_stored_unchanged() {
         let [ours] = &packets(7..8, "word ")[..] else { panic!("one") };
         let text = std::str::from_utf8(&ours.bytes).unwrap();
         for other in [
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_packet_says_of_itself_never_changes() {
+    fn packet_header_form_never_changes() {
         let gap = [packets(7..8, "word ").remove(0), packets(70..71, "word ").remove(0)];
         let (_, found) = read(&at(70), &block(100, &gap)).unwrap();
         assert!(found.frames().zip(&gap).all(|(found, written)| found.bytes == written.bytes));
@@ -389,7 +389,7 @@ mod tests {
 
     /// Whoever writes such bytes may lie about every number in them.
     #[test]
-    fn a_block_that_promises_more_than_it_has_is_none() {
+    fn block_with_wrong_lengths_is_refused() {
         let payload = block(100, &packets(7..9, "word "));
         for lie in [3_u32, 1 << 20, (1 << 30) - 1] {
             for bits in [BARE, PACKED, BARE | PACKED, 0] {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_cut_where_it_is_asked_to_be() {
+    fn block_is_cut_at_a_cursor() {
         let written = frames(&[3, 0, 5, 2]);
         let (_, block) = read(&at(10), &block(100, &written)).unwrap();
         for from in 0..12 {
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_are_joined_are_their_packets_in_one_piece() {
+    fn joined_blocks_return_all_packets() {
         let written = frames(&[3, 0, 5, 2, 8]);
         let mut joined = Joined::default();
         assert!(Joined::default().done().is_none());
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_block_does_not_hold_the_rest_of_it() {
+    fn part_of_a_block_does_not_keep_the_rest_in_memory() {
         let (_, whole) = read(&at(10), &block(100, &frames(&[3, 0, 5, 2]))).unwrap();
         let held = whole.bytes.as_ptr_range();
         for (part, is_held) in
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_bounded_and_together_are_what_was_appended() {
+    fn blocks_are_bounded_and_complete() {
         for sizes in [
             vec![],
             vec![BLOCK_BYTES * 3],

@@ -302,7 +302,7 @@ mod tests {
     use capstan_journal::{Attempt, Claim};
 
     #[test]
-    fn a_turn_that_is_written_before_it_has_a_number_is_the_turn_with_its_number() {
+    fn turn_encoded_without_number_equals_numbered_turn() {
         let more = Map::from_iter([("later".to_owned(), Value::from(1))]);
         let (closed_at, said) = (Timestamp::from_micros(7), Value::from("a \"turn\""));
         let turn = StoredTurn { more, ..StoredTurn::new(Uuid::from_u128(3), closed_at, 2, said) };
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn summaries_are_read_as_they_were_written() {
+    fn summaries_round_trip() {
         let names = Names { salt: [7; 16] };
         let mut claim = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now());
         (claim.chat, claim.request_id, claim.body_hash) =

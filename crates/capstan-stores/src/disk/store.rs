@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_journal::backend::rules;
 use capstan_journal::{
-    Catalog, Claim, Claimed, Cluster, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept,
-    KeptSession, Layer, NameKind, Named, Piece, Query, Quota, Records, Result, Retention, Rollup,
-    Run, RunPage, RunState, Secret, Sessions, Stats, Store, StoredTurn, Transfer, Transition,
-    TurnRange, Usage,
+    Catalog, Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Layer,
+    NameKind, Named, Piece, Query, Quota, Records, Result, Retention, Rollup, Run, RunCopy,
+    RunPage, RunState, Secret, SessionCopy, Sessions, Stats, Store, StoredTurn, Transfer,
+    Transition, TurnRange, Usage,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::{oneshot, watch};
@@ -245,8 +245,6 @@ impl Catalog for DiskStore {
     }
 }
 
-impl Cluster for DiskStore {}
-
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl Store for DiskStore {
@@ -311,11 +309,11 @@ impl Transfer for DiskStore {
         .await
     }
 
-    async fn import(&self, kept: Kept) -> Result<bool> {
+    async fn import(&self, kept: RunCopy) -> Result<bool> {
         self.ask(|reply| Command::Import(Box::new(kept), reply)).await
     }
 
-    async fn import_session(&self, kept: KeptSession) -> Result<()> {
+    async fn import_session(&self, kept: SessionCopy) -> Result<()> {
         self.ask(|reply| Command::ImportSession(Box::new(kept), reply)).await
     }
 }

@@ -77,7 +77,7 @@ mod tests {
     use capstan_journal::ErrorKind;
 
     #[tokio::test]
-    async fn who_has_read_of_a_stream_waits_until_its_last_group_is_synced() {
+    async fn reader_waits_for_the_sync_of_its_group() {
         let (syncs, stream) = (Syncs::default(), Uuid::now_v7());
         syncs.expect(&[stream], 1);
         let waiting = tokio::spawn({
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_could_not_be_synced_is_not_told_until_it_is() {
+    async fn unsynced_writes_are_not_acknowledged() {
         let (syncs, stream) = (Syncs::default(), Uuid::now_v7());
         syncs.expect(&[stream], 1);
         syncs.fail(JournalError::new(ErrorKind::Unavailable, "no space"));

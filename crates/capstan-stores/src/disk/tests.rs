@@ -264,7 +264,7 @@ async fn is_certain_after(durability: Durability, state: RunState, boot: [u8; 16
 }
 
 #[tokio::test]
-async fn only_a_restart_of_the_machine_makes_an_unsynced_tail_uncertain() {
+async fn only_a_reboot_makes_an_unsynced_tail_uncertain() {
     for (durability, state, boot, is_certain) in [
         (Durability::Process, RunState::Running, BOOT, true),
         (Durability::Process, RunState::Running, [2; 16], false),

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_what_it_was_when_the_format_was_made() {
+    fn common_text_never_changes() {
         let bare = br#"DELTA","t":"2026-11-18T06:45:43.952316Z","p":"tok1 ""#;
         let packet = b"event: stream.packet\nid: 01a1ed67-7987-7645-aeb4-4175663532e0:17\n\
             data: {\"stream_id\":\"01a1ed67-7987-7645-aeb4-4175663532e0\",\"seq\":17,\
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn every_packet_that_the_gateway_writes_has_it() {
+    fn gateway_packets_use_the_common_form() {
         let event = RawObject::from_serialize(&serde_json::json!({"type": "x"})).unwrap();
         for payload in [
             Payload::Delta("a \"word\"\n".into()),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_of_nothing_else_has_nothing_in_it_and_less_is_none() {
+    fn bare_packet_without_text_round_trips() {
         let wrapping = Wrapping::of(STREAM);
         let empty = wrapped(&wrapping, 7, b"");
         assert_eq!(wrapping.strip(7, &empty), Some(&b""[..]));

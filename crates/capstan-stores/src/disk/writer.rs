@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, mpsc as std_mpsc};
 use capstan_journal::backend::Rates;
 use capstan_journal::backend::failpoint::{self, Point};
 use capstan_journal::{
-    Claim, Claimed, ErrorKind, Frame, Health, JournalError, Kept, KeptSession, Quota, Run, RunState,
+    Claim, Claimed, ErrorKind, Frame, Health, JournalError, Quota, Run, RunCopy, RunState,
+    SessionCopy,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::mpsc;
@@ -86,9 +87,9 @@ pub(crate) enum Command {
         reply: Reply<()>,
     },
     /// Takes in a run of another store.
-    Import(Box<Kept>, Reply<bool>),
+    Import(Box<RunCopy>, Reply<bool>),
     /// Takes in a session of another store.
-    ImportSession(Box<KeptSession>, Reply<()>),
+    ImportSession(Box<SessionCopy>, Reply<()>),
     /// Tries to go on after a failure.
     Heal,
     Close(Reply<()>),

@@ -229,7 +229,7 @@ proptest! {
     ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_found_is_what_the_records_say(steps in steps()) {
+    fn queries_agree_with_the_records(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let folder = tempfile::tempdir().unwrap();

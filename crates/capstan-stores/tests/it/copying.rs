@@ -93,7 +93,7 @@ async fn assert_alike(a: &dyn Store, b: &dyn Store, runs: &[Run]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_journal_is_copied_there_and_back_and_again_without_harm() {
+async fn journal_copies_to_postgres_and_back() {
     let database = Database::create();
     let folder = tempfile::tempdir().unwrap();
     let source = disk(&folder);
@@ -148,7 +148,7 @@ async fn a_journal_is_copied_there_and_back_and_again_without_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_journal_that_somebody_uses_is_not_copied() {
+async fn journal_in_use_is_not_copied() {
     let database = Database::create();
     let user = database.store(Durability::Process, Replica::default()).await;
     let from = database.store(Durability::Process, Replica::default()).await;

@@ -220,7 +220,7 @@ async fn recover(store: &Arc<dyn Store>) {
 }
 
 #[tokio::test]
-async fn nothing_acknowledged_is_lost_by_kill_9_at_any_moment() {
+async fn kill_9_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut streams = 0;
@@ -243,7 +243,7 @@ async fn nothing_acknowledged_is_lost_by_kill_9_at_any_moment() {
 }
 
 #[tokio::test]
-async fn a_second_process_is_refused_and_told_who_holds_the_folder() {
+async fn second_process_is_refused_with_the_holder() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = Writer::start(folder.path(), "");
     writer.wait_open();
@@ -258,7 +258,7 @@ async fn a_second_process_is_refused_and_told_who_holds_the_folder() {
 
 #[cfg(debug_assertions)]
 #[tokio::test]
-async fn a_process_that_dies_at_a_failpoint_has_stored_what_comes_before_it() {
+async fn crash_at_a_failpoint_keeps_earlier_writes() {
     for failpoint in
         ["after_claim", "after_claim:3", "after_append:1", "after_append:40", "before_wake:7"]
     {
@@ -295,7 +295,7 @@ async fn die_at(folder: &Path, failpoint: &str) -> (Arc<dyn Store>, Acknowledged
 /// Before and after each write, sync, rename, unlink and swap.
 #[cfg(debug_assertions)]
 #[tokio::test]
-async fn a_process_that_dies_in_the_midst_of_its_housekeeping_has_lost_and_kept_nothing() {
+async fn crash_during_compaction_loses_and_revives_nothing() {
     for point in [
         "before_write",
         "after_write",

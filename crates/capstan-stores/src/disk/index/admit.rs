@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_counted_out_once_wherever_its_mark_says_that_it_was() {
+    fn purged_turn_is_subtracted_once() {
         assert_eq!(turns_left(3, 3), 2, "where it was");
         assert_eq!(turns_left(CLEANED, 3), 2, "it was erased while it was copied");
         assert_eq!(turns_left(3, CLEANED), 2, "the copy did not outlive a crash");

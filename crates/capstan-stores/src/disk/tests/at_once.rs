@@ -26,7 +26,7 @@ async fn begun(store: &DiskStore) -> Uuid {
 }
 
 #[tokio::test]
-async fn a_few_packets_are_written_without_waking_anybody_and_are_as_good_as_others() {
+async fn small_appends_are_written_by_their_caller() {
     let folder = tempfile::tempdir().unwrap();
     let id = {
         let store = open(folder.path(), Durability::Process);
@@ -45,7 +45,7 @@ async fn a_few_packets_are_written_without_waking_anybody_and_are_as_good_as_oth
 }
 
 #[tokio::test]
-async fn what_could_take_long_is_left_to_the_thread() {
+async fn slow_writes_are_left_to_the_writer_thread() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("process"), Durability::Process);
     let id = begun(&store).await;
@@ -66,7 +66,7 @@ async fn what_could_take_long_is_left_to_the_thread() {
 }
 
 #[tokio::test]
-async fn whoever_finds_somebody_writing_waits_in_line() {
+async fn concurrent_writers_form_one_group() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = begun(&store).await;
@@ -80,7 +80,7 @@ async fn whoever_finds_somebody_writing_waits_in_line() {
 }
 
 #[tokio::test]
-async fn what_was_left_in_the_middle_by_a_mistake_is_not_trusted() {
+async fn half_made_files_are_not_trusted() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = begun(&store).await;

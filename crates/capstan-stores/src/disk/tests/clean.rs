@@ -10,7 +10,7 @@ use super::*;
 const FIXED: u64 = 24 * 1024 + 4 * 16 * 1024;
 
 #[tokio::test]
-async fn the_folder_stays_small_while_streams_come_and_go_and_after_a_restart() {
+async fn expired_streams_do_not_fill_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random(7);
     let own = TenantRetention { max_age: Duration::from_secs(1 << 30), max_bytes: None };
@@ -68,7 +68,7 @@ async fn the_folder_stays_small_while_streams_come_and_go_and_after_a_restart() 
 }
 
 #[tokio::test]
-async fn lone_packets_are_merged_and_claims_outlive_their_streams() {
+async fn compaction_merges_packets_and_keeps_claims() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = Uuid::now_v7();
@@ -117,7 +117,7 @@ async fn lone_packets_are_merged_and_claims_outlive_their_streams() {
 }
 
 #[tokio::test]
-async fn packets_that_came_one_by_one_take_a_fraction_once_they_are_cleaned() {
+async fn compaction_shrinks_single_packets() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = Uuid::now_v7();
@@ -134,7 +134,7 @@ async fn packets_that_came_one_by_one_take_a_fraction_once_they_are_cleaned() {
 }
 
 #[tokio::test]
-async fn a_stream_that_came_token_by_token_takes_no_more_than_was_sent_of_it() {
+async fn token_stream_takes_no_more_than_its_text() {
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings {
         segment_bytes: 64 << 20,
@@ -156,7 +156,7 @@ async fn a_stream_that_came_token_by_token_takes_no_more_than_was_sent_of_it() {
 }
 
 #[tokio::test]
-async fn no_file_holds_a_purged_word_whatever_was_done_with_it_before() {
+async fn no_file_contains_purged_text() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random(99);
     let mut store = open(folder.path(), Durability::Process);
@@ -202,7 +202,7 @@ async fn no_file_holds_a_purged_word_whatever_was_done_with_it_before() {
 }
 
 #[tokio::test]
-async fn a_purge_of_a_session_reaches_what_had_expired_of_it() {
+async fn session_purge_covers_expired_turns() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let expired = run_once(&store, 20, |_, _| ()).await.unwrap();
@@ -227,7 +227,7 @@ async fn a_purge_of_a_session_reaches_what_had_expired_of_it() {
 }
 
 #[tokio::test]
-async fn what_was_purged_and_not_yet_erased_is_erased_at_the_next_opening() {
+async fn pending_erasure_continues_at_opening() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = run_once(&store, 50, |_, _| ()).await.unwrap();

@@ -63,7 +63,7 @@ async fn assert_never_wrong(store: &DiskStore, all: &All) {
 }
 
 #[tokio::test]
-async fn every_flipped_bit_is_found_by_a_deep_check_and_none_is_read_as_something_else() {
+async fn deep_check_finds_every_flipped_bit() {
     let folder = tempfile::tempdir().unwrap();
     let all = sample(folder.path()).await;
     assert_eq!(check(folder.path(), true).unwrap().damage, []);
@@ -114,7 +114,7 @@ async fn every_flipped_bit_is_found_by_a_deep_check_and_none_is_read_as_somethin
 }
 
 #[tokio::test]
-async fn files_that_are_cut_emptied_or_missing_are_told() {
+async fn cut_empty_or_missing_files_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     sample(folder.path()).await;
     let mut cuts = 0;
@@ -147,7 +147,7 @@ async fn files_that_are_cut_emptied_or_missing_are_told() {
 }
 
 #[tokio::test]
-async fn a_torn_tail_is_cut_and_what_came_before_it_is_whole() {
+async fn torn_tail_is_cut_at_opening() {
     let folder = tempfile::tempdir().unwrap();
     let (mut all, id) = (All::new(), Uuid::now_v7());
     let store = open(folder.path(), Durability::Process);
@@ -187,7 +187,7 @@ async fn a_torn_tail_is_cut_and_what_came_before_it_is_whole() {
 }
 
 #[tokio::test]
-async fn a_repair_keeps_what_is_whole_and_says_what_is_lost() {
+async fn repair_keeps_intact_data_and_reports_losses() {
     let folder = tempfile::tempdir().unwrap();
     let all = sample(folder.path()).await;
     let mut random = Random(0xabcdef);

@@ -84,7 +84,7 @@ async fn fail(durability: Durability, at: usize, count: usize) -> bool {
 }
 
 #[tokio::test]
-async fn whichever_write_or_sync_fails_nothing_acknowledged_is_lost_and_it_passes() {
+async fn failed_writes_and_syncs_lose_nothing_acknowledged() {
     for durability in [Durability::Process, Durability::Power] {
         let step = if seeds() > 50 { 1 } else { 15 };
         for at in (0..150).step_by(step) {
@@ -99,7 +99,7 @@ async fn whichever_write_or_sync_fails_nothing_acknowledged_is_lost_and_it_passe
 }
 
 #[tokio::test]
-async fn while_it_cannot_write_finished_streams_are_served_and_new_runs_are_refused() {
+async fn full_disk_serves_reads_and_refuses_new_runs() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::default();
     let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
@@ -135,7 +135,7 @@ async fn while_it_cannot_write_finished_streams_are_served_and_new_runs_are_refu
 }
 
 #[tokio::test]
-async fn a_claim_that_could_not_be_synced_never_was() {
+async fn unsynced_claim_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::default();
     let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
@@ -158,7 +158,7 @@ async fn a_claim_that_could_not_be_synced_never_was() {
 }
 
 #[tokio::test]
-async fn below_the_floor_of_free_space_new_runs_are_refused_and_running_ones_go_on() {
+async fn low_disk_space_refuses_only_new_runs() {
     let folder = tempfile::tempdir().unwrap();
     let id = Uuid::now_v7();
     let run = open(folder.path(), Durability::Process)
@@ -212,7 +212,7 @@ async fn clean_with_failures(at: usize) -> usize {
 }
 
 #[tokio::test]
-async fn cleaning_on_a_full_disk_leaves_nothing_behind_that_makes_it_fuller() {
+async fn compaction_on_a_full_disk_leaves_no_files() {
     let mut failed = 0;
     for at in 0..40 {
         failed += usize::from(clean_with_failures(at).await > 0);

@@ -88,7 +88,7 @@ async fn cut_power(durability: Durability, seed: u64, cuts: u64) {
 }
 
 #[tokio::test]
-async fn no_power_cut_takes_what_was_promised() {
+async fn power_cut_loses_nothing_promised() {
     for seed in 1..=seeds().div_ceil(50) {
         cut_power(Durability::Process, seed * 0x9e37_79b9, 40).await;
         cut_power(Durability::Power, seed * 0x51ed_270b, 40).await;

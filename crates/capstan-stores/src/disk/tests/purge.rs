@@ -56,7 +56,7 @@ async fn assert_gone(folder: &Path, store: DiskStore, id: Uuid) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_that_is_purged_before_its_copy_is_installed_is_erased_and_counted_out() {
+async fn turn_purged_before_its_copy_is_erased() {
     let (folder, recorder) = (tempfile::tempdir().unwrap(), Recorder::default());
     let store = Arc::new(open_on(folder.path(), Durability::Process, Arc::new(recorder.clone())));
     let (id, install) = copied(&recorder, &store).await;
@@ -72,7 +72,7 @@ async fn a_turn_that_is_purged_before_its_copy_is_installed_is_erased_and_counte
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_whose_copy_is_installed_while_its_purge_is_written_is_erased_and_counted_out() {
+async fn turn_copied_during_its_purge_is_erased() {
     let (folder, recorder) = (tempfile::tempdir().unwrap(), Recorder::default());
     let store = Arc::new(open_on(folder.path(), Durability::Process, Arc::new(recorder.clone())));
     let (id, install) = copied(&recorder, &store).await;

@@ -24,7 +24,7 @@ async fn use_some(store: &DiskStore, at: Timestamp) {
 }
 
 #[tokio::test]
-async fn what_was_used_outlives_restarts_cleaning_and_purges() {
+async fn used_tokens_survive_restart_compaction_and_purge() {
     for durability in [Durability::Process, Durability::Power] {
         let folder = tempfile::tempdir().unwrap();
         let mut store = open(folder.path(), durability);

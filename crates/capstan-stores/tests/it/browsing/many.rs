@@ -144,14 +144,14 @@ mod disk {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn ten_thousand_runs_are_found_by_whatever_is_asked() {
+    async fn ten_thousand_runs_match_every_query() {
         let (_folder, store, filling) = on_disk(10_000).await;
         ask_all(&*store, &filling, patient(), true).await;
     }
 
     #[ignore = "soak: takes minutes"]
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn soak_a_hundred_thousand_runs_are_found_a_page_in_sixty_milliseconds() {
+    async fn soak_page_of_hundred_thousand_runs_takes_60_ms() {
         let (_folder, store, filling) = on_disk(100_000).await;
         assert_quick(&ask_all(&*store, &filling, Budget::default(), true).await);
     }

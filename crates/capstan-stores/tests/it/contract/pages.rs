@@ -47,7 +47,7 @@ async fn failed(backend: &Backend, tenant: &str, codes: &[&str], state: RunState
     backend.store.run(run.stream_id).await.unwrap().unwrap()
 }
 
-pub(crate) async fn a_page_is_of_all_tenants_or_some_newest_first(backend: &Backend) {
+pub(crate) async fn page_covers_the_chosen_tenants_newest_first(backend: &Backend) {
     let mut runs = Vec::new();
     for n in 0..9 {
         runs.push(backend.start(["a", "b", "c"][n % 3]).await);
@@ -88,7 +88,7 @@ pub(crate) async fn a_page_is_of_all_tenants_or_some_newest_first(backend: &Back
     );
 }
 
-pub(crate) async fn a_page_is_filtered_by_what_its_runs_are(backend: &Backend) {
+pub(crate) async fn page_applies_every_filter(backend: &Backend) {
     let running = backend.start("a").await;
     let waits = failed(backend, "a", &["timeout"], RunState::Waiting).await;
     let failed_run = failed(backend, "b", &["timeout", "rate_limited"], RunState::Closed).await;
@@ -147,7 +147,7 @@ pub(crate) async fn a_page_is_filtered_by_what_its_runs_are(backend: &Backend) {
     assert_eq!(found(by_session(None)).await.len(), 5);
 }
 
-pub(crate) async fn a_page_looks_at_no_more_than_its_budget(backend: &Backend) {
+pub(crate) async fn page_stays_within_its_budget(backend: &Backend) {
     for _ in 0..30 {
         backend.start("a").await;
     }
@@ -172,7 +172,7 @@ pub(crate) async fn a_page_looks_at_no_more_than_its_budget(backend: &Backend) {
     assert_eq!(page.runs.len(), 30);
 }
 
-pub(crate) async fn what_is_open_is_found_whatever_has_ended_since(backend: &Backend) {
+pub(crate) async fn open_runs_are_found_behind_many_closed_ones(backend: &Backend) {
     let (runs, waits) =
         (backend.start("a").await, failed(backend, "b", &["timeout"], RunState::Waiting).await);
     for _ in 0..20 {
@@ -189,7 +189,7 @@ pub(crate) async fn what_is_open_is_found_whatever_has_ended_since(backend: &Bac
     }
 }
 
-pub(crate) async fn what_is_gone_is_on_no_page(backend: &Backend) {
+pub(crate) async fn deleted_runs_are_on_no_page(backend: &Backend) {
     let run = failed(backend, "a", &["timeout"], RunState::Closed).await;
     let kept = failed(backend, "a", &["timeout"], RunState::Closed).await;
     let questions = || {
@@ -221,9 +221,7 @@ pub(crate) async fn what_is_gone_is_on_no_page(backend: &Backend) {
     }
 }
 
-pub(crate) async fn what_was_counted_adds_up_by_the_hour_and_is_kept_for_a_month(
-    backend: &Backend,
-) {
+pub(crate) async fn rollups_add_up_and_expire_after_a_month(backend: &Backend) {
     let key = |agent: &str| RollupKey {
         tenant: "a".into(),
         agent: agent.into(),

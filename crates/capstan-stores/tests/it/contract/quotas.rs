@@ -60,7 +60,7 @@ async fn close(backend: &Backend, run: &Run, text: &str) {
     assert!(backend.step(from, to, frames(1, 1), Some(turn)).await.unwrap());
 }
 
-pub(crate) async fn a_rush_does_not_get_past_runs_at_once(backend: &Backend) {
+pub(crate) async fn running_quota_holds_for_concurrent_claims(backend: &Backend) {
     let quota = Quota { running: Some(7), ..Quota::UNLIMITED };
     let (won, lost) = rush(backend, quota, |n| new_claim("t", &n.to_string())).await;
     assert_eq!(won.len(), 7);
@@ -89,7 +89,7 @@ pub(crate) async fn a_rush_does_not_get_past_runs_at_once(backend: &Backend) {
     assert_eq!(backend.store.usage("t", "0").await.unwrap().running, 8);
 }
 
-pub(crate) async fn a_rush_does_not_get_past_the_rate(backend: &Backend) {
+pub(crate) async fn rate_quota_holds_for_concurrent_claims(backend: &Backend) {
     let quota = Quota { per_minute: NonZeroU32::new(4), ..Quota::UNLIMITED };
     let (won, lost) = rush(backend, quota, |_| new_claim("t", "s")).await;
     assert_eq!(won.len(), 4, "a minute's worth at once");
@@ -109,7 +109,7 @@ pub(crate) async fn a_rush_does_not_get_past_the_rate(backend: &Backend) {
     assert_eq!(rush(backend, quota, |_| new_claim("third", "s")).await.0.len(), 4);
 }
 
-pub(crate) async fn a_rush_does_not_get_past_sessions(backend: &Backend) {
+pub(crate) async fn session_quota_holds_for_concurrent_claims(backend: &Backend) {
     let quota = Quota { sessions: Some(3), ..Quota::UNLIMITED };
     let (won, lost) = rush(backend, quota, |n| new_claim("t", &n.to_string())).await;
     assert_eq!((won.len(), backend.store.sessions("t").await.unwrap()), (3, 3));
@@ -124,7 +124,7 @@ pub(crate) async fn a_rush_does_not_get_past_sessions(backend: &Backend) {
     assert_eq!(rush(backend, quota, |n| new_claim("t", &format!("new {n}"))).await.0.len(), 1);
 }
 
-pub(crate) async fn a_sessions_open_runs_count_as_the_turns_they_will_be(backend: &Backend) {
+pub(crate) async fn open_runs_count_as_messages_of_their_session(backend: &Backend) {
     let quota = Quota { messages_per_session: Some(5), ..Quota::UNLIMITED };
     close(backend, &backend.store.claim(new_claim("t", "s"), &quota).await.unwrap().run, "one")
         .await;
@@ -149,7 +149,7 @@ pub(crate) async fn a_sessions_open_runs_count_as_the_turns_they_will_be(backend
     assert_eq!(rush(backend, quota, |_| new_claim("t", "s")).await.0.len(), 1);
 }
 
-pub(crate) async fn a_rush_does_not_get_past_bytes(backend: &Backend) {
+pub(crate) async fn byte_quotas_hold_for_concurrent_claims(backend: &Backend) {
     let body = Bytes::from(vec![b' '; 1000]);
     let with_body =
         |tenant: &str, session: &str| Claim { body: body.clone(), ..new_claim(tenant, session) };
@@ -179,7 +179,7 @@ pub(crate) async fn a_rush_does_not_get_past_bytes(backend: &Backend) {
     assert_eq!(rush(backend, quota, |n| with_body("u", &n.to_string())).await.0.len(), 1);
 }
 
-pub(crate) async fn a_rush_does_not_get_past_runs_that_wait(backend: &Backend) {
+pub(crate) async fn waiting_quota_holds_for_concurrent_transitions(backend: &Backend) {
     let quota = Quota { waiting: Some(3), ..Quota::UNLIMITED };
     let (runs, _) = rush(backend, quota, |_| new_claim("t", "s")).await;
     let race = |run: &Run| {

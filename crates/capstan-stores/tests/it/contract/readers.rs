@@ -54,7 +54,7 @@ async fn finish(journal: &Journal, stream: Uuid, last: u64) {
     );
 }
 
-pub(crate) async fn a_reader_sees_frames_only_after_commit(backend: &Backend) {
+pub(crate) async fn reader_sees_frames_only_after_commit(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 0);
     let journal = Journal::new(store.clone(), TailLimits::default());
     let id = start(&journal).await;
@@ -74,7 +74,7 @@ pub(crate) async fn a_reader_sees_frames_only_after_commit(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_reader_never_misses_a_wake_up(backend: &Backend) {
+pub(crate) async fn reader_never_misses_a_wake_up(backend: &Backend) {
     // Every round is another interleaving of writer and readers on two threads; a lost wake-up
     // hangs.
     for round in 0..100_u64 {
@@ -95,7 +95,7 @@ pub(crate) async fn a_reader_never_misses_a_wake_up(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_dropped_append_still_wakes(backend: &Backend) {
+pub(crate) async fn dropped_append_still_wakes_readers(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 0);
     let journal = Journal::new(store.clone(), TailLimits::default());
     let id = start(&journal).await;
@@ -136,7 +136,7 @@ pub(crate) async fn every_cursor_resumes_exactly(backend: &Backend) {
     }
 }
 
-pub(crate) async fn waiting_is_said_once_and_closed_always(backend: &Backend) {
+pub(crate) async fn waiting_is_returned_once_and_closed_always(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     let run = journal.store().run(id).await.unwrap().unwrap();
@@ -170,7 +170,7 @@ pub(crate) async fn waiting_is_said_once_and_closed_always(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_reader_of_an_armed_run_is_not_told_that_it_waits(backend: &Backend) {
+pub(crate) async fn reader_of_an_armed_run_skips_the_old_waiting(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     let run = journal.store().run(id).await.unwrap().unwrap();
@@ -189,7 +189,7 @@ pub(crate) async fn a_reader_of_an_armed_run_is_not_told_that_it_waits(backend: 
     assert_eq!(read_to_end(journal.reader_of(&found, 1)).await, bytes(2, 3));
 }
 
-pub(crate) async fn waiting_is_not_said_of_an_attempt_that_was_followed(backend: &Backend) {
+pub(crate) async fn waiting_of_an_earlier_attempt_is_not_returned(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     let run = backend.store.run(id).await.unwrap().unwrap();
@@ -207,7 +207,7 @@ pub(crate) async fn waiting_is_not_said_of_an_attempt_that_was_followed(backend:
     assert_eq!(reader.next().await.unwrap(), Step::Frames(bytes(2, 2)));
 }
 
-pub(crate) async fn a_reader_of_a_run_that_has_long_closed_is_not_left_waiting(backend: &Backend) {
+pub(crate) async fn reader_with_a_stale_record_sees_the_end(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     let looked_up = backend.store.run(id).await.unwrap().unwrap();
@@ -215,9 +215,7 @@ pub(crate) async fn a_reader_of_a_run_that_has_long_closed_is_not_left_waiting(b
     assert_eq!(read_to_end(journal.reader_of(&looked_up, 0)).await, bytes(1, 1));
 }
 
-pub(crate) async fn recent_frames_come_from_memory_and_evicted_ones_from_the_store(
-    backend: &Backend,
-) {
+pub(crate) async fn old_frames_are_read_from_the_store(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 1000);
     let journal =
         Journal::new(store.clone(), TailLimits { stream_bytes: 2000, total_bytes: 1 << 20 });
@@ -233,7 +231,7 @@ pub(crate) async fn recent_frames_come_from_memory_and_evicted_ones_from_the_sto
     assert!(store.reads.load(Ordering::SeqCst) > 0);
 }
 
-pub(crate) async fn the_total_of_all_tails_is_bounded(backend: &Backend) {
+pub(crate) async fn tails_have_a_total_memory_limit(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 1000);
     let journal =
         Journal::new(store.clone(), TailLimits { stream_bytes: 1 << 20, total_bytes: 3000 });
@@ -249,7 +247,7 @@ pub(crate) async fn the_total_of_all_tails_is_bounded(backend: &Backend) {
     assert_eq!(store.reads.load(Ordering::SeqCst), 1);
 }
 
-pub(crate) async fn a_readers_step_is_bounded(backend: &Backend) {
+pub(crate) async fn reader_step_is_bounded(backend: &Backend) {
     let big = |seq| capstan_journal::Frame::new(seq, vec![b'x'; 10_000]);
     let journal = backend.journal();
     let id = start(&journal).await;
@@ -266,12 +264,12 @@ pub(crate) async fn a_readers_step_is_bounded(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_reader_of_nothing_is_told_so(backend: &Backend) {
+pub(crate) async fn reader_of_an_unknown_stream_fails(backend: &Backend) {
     let error = backend.journal().reader(Uuid::now_v7(), 0).next().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
-pub(crate) async fn a_late_reader_replays_a_closed_stream(backend: &Backend) {
+pub(crate) async fn late_reader_replays_a_closed_stream(backend: &Backend) {
     let run = backend.closed("local", 5000, Timestamp::now()).await;
     assert_eq!(read_to_end(backend.journal().reader(run.stream_id, 0)).await, bytes(1, 5000));
     let mut at_end = backend.journal().reader(run.stream_id, 5000);
@@ -280,7 +278,7 @@ pub(crate) async fn a_late_reader_replays_a_closed_stream(backend: &Backend) {
 
 /// Nobody polls the reader while its step is sent: the store is asked for what follows all the
 /// same, unless that was all.
-pub(crate) async fn what_follows_a_full_step_is_fetched_while_it_is_sent(backend: &Backend) {
+pub(crate) async fn next_step_is_prefetched(backend: &Backend) {
     for (packets, visits) in [(5000, 2), (5, 1)] {
         let run = backend.closed("local", packets, Timestamp::now()).await;
         let store = Gated::new(backend.store.clone(), 0);
@@ -298,7 +296,7 @@ pub(crate) async fn what_follows_a_full_step_is_fetched_while_it_is_sent(backend
 
 /// A viewer whose connection is stuck is not polled. However many have asked and are not, another
 /// one is answered.
-pub(crate) async fn readers_that_are_not_polled_hold_up_nobody(backend: &Backend) {
+pub(crate) async fn unpolled_readers_do_not_block_others(backend: &Backend) {
     let run = backend.closed("local", 50, Timestamp::now()).await;
     let journal = backend.journal();
     let mut stuck: Vec<_> = (0..40).map(|_| journal.reader(run.stream_id, 0)).collect();
@@ -326,7 +324,7 @@ async fn soon<T>(
 }
 
 /// Two journals over one store are two processes, of which one hears nothing of the other.
-pub(crate) async fn what_one_reader_learns_from_the_store_wakes_the_others(backend: &Backend) {
+pub(crate) async fn state_learned_by_one_reader_wakes_others(backend: &Backend) {
     let [here, there] =
         [(); 2].map(|()| Journal::new(backend.store.clone(), TailLimits::default()));
     let id = start(&here).await;

@@ -25,7 +25,7 @@ fn by_size(max_bytes: u64) -> Retention {
     Retention { max_age: 1000 * HOUR, max_bytes: Some(max_bytes), ..Retention::default() }
 }
 
-pub(crate) async fn old_streams_go_and_their_claims_outlive_them(backend: &Backend) {
+pub(crate) async fn old_streams_expire_before_their_claims(backend: &Backend) {
     let store = &backend.store;
     let (old, young) = (backend.closed("t", 700, at(0)).await, backend.closed("t", 2, at(2)).await);
     assert_eq!(store.expire(&by_age(), at(0)).await.unwrap().streams, 0);
@@ -57,7 +57,7 @@ pub(crate) async fn old_streams_go_and_their_claims_outlive_them(backend: &Backe
     assert!(store.claim(claim("t", &old.key), &Quota::UNLIMITED).await.unwrap().is_new);
 }
 
-pub(crate) async fn the_oldest_closed_go_until_the_rest_fits(backend: &Backend) {
+pub(crate) async fn size_limit_deletes_the_oldest_closed_streams(backend: &Backend) {
     let mut runs = Vec::new();
     for hour in [3, 1, 2, 0] {
         runs.push((hour, backend.closed("t", 10, at(hour)).await));
@@ -71,7 +71,7 @@ pub(crate) async fn the_oldest_closed_go_until_the_rest_fits(backend: &Backend) 
     }
 }
 
-pub(crate) async fn what_runs_or_waits_is_never_evicted(backend: &Backend) {
+pub(crate) async fn open_runs_never_expire(backend: &Backend) {
     let store = &backend.store;
     let (running, waiting) = (backend.start("t").await, backend.start("t").await);
     store.append(running.stream_id, 1, frames(1, 100)).await.unwrap();
@@ -93,7 +93,7 @@ pub(crate) async fn what_runs_or_waits_is_never_evicted(backend: &Backend) {
     assert_eq!(store.read(running.stream_id, 0, 1000, 1 << 20).await.unwrap(), frames(1, 100));
 }
 
-pub(crate) async fn long_streams_are_never_seen_half_deleted(backend: &Backend) {
+pub(crate) async fn long_streams_are_never_half_deleted(backend: &Backend) {
     let id = backend.closed("t", 3000, at(0)).await.stream_id;
     let live = backend.start("t").await.stream_id;
     let (store, is_done) = (backend.store.clone(), Arc::new(AtomicBool::new(false)));
@@ -116,7 +116,7 @@ pub(crate) async fn long_streams_are_never_seen_half_deleted(backend: &Backend) 
     assert_eq!(expired.streams, 1);
 }
 
-pub(crate) async fn a_tenants_own_age_holds_for_its_streams_alone(backend: &Backend) {
+pub(crate) async fn tenant_age_limit_applies_to_its_streams_only(backend: &Backend) {
     let store = &backend.store;
     let own = |hours| TenantRetention { max_age: hours * HOUR, max_bytes: None };
     let tenants = [("brief".to_owned(), own(1)), ("long".to_owned(), own(100))].into();
@@ -135,7 +135,7 @@ pub(crate) async fn a_tenants_own_age_holds_for_its_streams_alone(backend: &Back
     }
 }
 
-pub(crate) async fn a_tenants_own_size_holds_for_its_streams_alone(backend: &Backend) {
+pub(crate) async fn tenant_size_limit_applies_to_its_streams_only(backend: &Backend) {
     let mut runs = Vec::new();
     for (tenant, hour) in [("small", 0), ("other", 1), ("small", 2), ("small", 3)] {
         runs.push(backend.closed(tenant, 10, at(hour)).await);
@@ -151,7 +151,7 @@ pub(crate) async fn a_tenants_own_size_holds_for_its_streams_alone(backend: &Bac
     }
 }
 
-pub(crate) async fn turns_count_and_sessions_go_when_it_is_too_much(backend: &Backend) {
+pub(crate) async fn size_limit_counts_turns_and_deletes_sessions(backend: &Backend) {
     let store = &backend.store;
     for (hour, session) in [(0, "old"), (1, "busy"), (2, "young")] {
         backend.said("t", session, &"x".repeat(100_000), at(hour)).await;

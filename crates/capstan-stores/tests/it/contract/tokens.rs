@@ -58,7 +58,7 @@ async fn spend(backend: &Backend, tenant: &str, tokens: u64, now: Timestamp) {
     moves(backend, &run, (RunState::Closed, 1), tokens, now).await;
 }
 
-pub(crate) async fn tokens_are_counted_at_each_attempts_end(backend: &Backend) {
+pub(crate) async fn tokens_are_counted_when_an_attempt_ends(backend: &Backend) {
     let now = at(10 * SECOND);
     let used =
         async |tenant| backend.store.usage(tenant, "session").await.unwrap().tokens.used(now);
@@ -98,7 +98,7 @@ pub(crate) async fn tokens_are_counted_at_each_attempts_end(backend: &Backend) {
     assert_eq!(used, (5, 75));
 }
 
-pub(crate) async fn a_claim_is_refused_until_exactly_the_wait_is_over(backend: &Backend) {
+pub(crate) async fn token_refusal_states_the_exact_wait(backend: &Backend) {
     let now = at(17 * SECOND + 250_001);
     for (tenant, over, length) in [
         ("by minute", Over::TokensPerMinute, 60 * SECOND),
@@ -135,7 +135,7 @@ pub(crate) async fn a_claim_is_refused_until_exactly_the_wait_is_over(backend: &
     }
 }
 
-pub(crate) async fn of_both_limits_the_longer_wait_is_told(backend: &Backend) {
+pub(crate) async fn longer_token_wait_is_reported(backend: &Backend) {
     let quota = Quota { tokens_per_minute: Some(10), tokens_per_day: Some(15), ..Quota::UNLIMITED };
     spend(backend, "t", 10, at(0)).await;
     let (over, wait) = refusal(&start(backend, "t", at(SECOND), quota).await.unwrap_err());
@@ -153,7 +153,7 @@ pub(crate) async fn of_both_limits_the_longer_wait_is_told(backend: &Backend) {
     start(backend, "u", at(86_400 * SECOND), quota).await.unwrap();
 }
 
-pub(crate) async fn what_ends_at_once_is_all_counted(backend: &Backend) {
+pub(crate) async fn concurrent_ends_are_all_counted(backend: &Backend) {
     let now = at(5 * SECOND);
     let mut tasks = Vec::new();
     for _ in 0..50 {
