@@ -1,5 +1,4 @@
-//! What every store promises, run against every store there is. A new backend is a line in
-//! `backends!`.
+//! The promises of every store, tested with all stores. A new store is a line in `contract!`.
 
 mod claims;
 mod gated;
@@ -159,14 +158,14 @@ contract! {
 /// A store of its own for one test.
 pub(crate) struct Backend {
     pub(crate) store: Arc<dyn Store>,
-    // After the store, which uses them.
+    // Dropped after the store, which uses them.
     _folder: Option<TempDir>,
     #[cfg(feature = "postgres")]
     database: Option<crate::postgres_server::Database>,
 }
 
 impl Backend {
-    /// A transition that no quota hinders.
+    /// A transition without a quota.
     async fn step(
         &self,
         from: (RunState, u32),
@@ -196,7 +195,7 @@ impl Backend {
         Self::of(open(&url, durability).unwrap(), Some(folder))
     }
 
-    /// A store on disk of which all tenants, or none, are kept in memory.
+    /// A disk store of which all tenants, or none, are in memory.
     fn split(is_private: bool) -> Self {
         let Self { store, _folder, .. } = Self::disk(Durability::Process);
         let journal =
@@ -211,7 +210,7 @@ impl Backend {
         Self { store, _folder: None, database: Some(database) }
     }
 
-    /// The store as a process sees it whose predecessor is gone.
+    /// The store as opened by the next process, after this one has ended.
     async fn successor(&self) -> Arc<dyn Store> {
         #[cfg(feature = "postgres")]
         if let Some(database) = &self.database {
@@ -250,7 +249,7 @@ impl Backend {
         self.store.run(run.stream_id).await.unwrap().unwrap()
     }
 
-    /// A run that began and ended at a moment and left its turn to a session.
+    /// A run that begins and ends at this time, with a turn in a session.
     async fn said(&self, tenant: &str, session: &str, text: &str, at: Timestamp) -> StoredTurn {
         let claim = Claim {
             session: session.into(),

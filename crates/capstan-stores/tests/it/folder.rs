@@ -1,4 +1,4 @@
-//! The folder of a disk journal: private, versioned, never somebody else's.
+//! The folder of a disk journal: private, versioned, and never another user's.
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +61,7 @@ fn symbolic_links_are_not_followed() {
         assert_eq!(opened.is_err(), name == "lock", "{name}: {opened:?}");
         assert_eq!(fs::read_to_string(&theirs).unwrap(), "a thesis", "{name}");
     }
-    // A second name of the file is as good as a link.
+    // A second hard link is treated like a symbolic link.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir(&folder).unwrap();
     fs::hard_link(&theirs, folder.join("lock")).unwrap();
@@ -77,7 +77,8 @@ fn foreign_folder_is_left_alone() {
     assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "not even a lock");
 }
 
-/// The next change of the format raises the version: what another one wrote is never touched.
+/// The next change of the format increases the version. A folder of another version is never
+/// changed.
 #[test]
 fn folder_of_another_version_is_refused_with_advice() {
     let temp = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! Tenants of whom nothing may be stored: their streams live in memory, and no rule that changes
-//! makes one vanish.
+//! `no_store` tenants. Their streams are in memory, and a changed rule hides none of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +16,7 @@ fn claim(tenant: &str, key: &str) -> Claim {
     Claim { body, session: "s".into(), ..Claim::new(tenant, key, Uuid::now_v7(), Timestamp::now()) }
 }
 
-/// A whole run with one frame and one turn.
+/// A complete run with one frame and one turn.
 async fn run(journal: &Journal, tenant: &str, key: &str) -> Run {
     let run = journal.claim(claim(tenant, key), &Quota::UNLIMITED).await.unwrap().run;
     journal.append(run.stream_id, 1, vec![Frame::new(1, "data: quinquereme\n\n")]).await.unwrap();

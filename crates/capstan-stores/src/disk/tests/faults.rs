@@ -1,5 +1,5 @@
-//! Every operation on the disk fails once, or for a while: nothing acknowledged is lost, and the
-//! store mends itself.
+//! Every disk operation fails once, or for a while. Nothing acknowledged is lost, and the store
+//! recovers.
 
 use capstan_journal::{ErrorKind, Health, JournalError, Quota, Transition};
 
@@ -7,7 +7,7 @@ use super::super::writer::Command;
 use super::recorder::{Fault, Recorder};
 use super::*;
 
-/// Runs until one goes through; whatever was acknowledged on the way must be kept.
+/// Executes runs until one succeeds. Everything acknowledged meanwhile must be stored.
 async fn persist(store: &DiskStore, all: &mut All) {
     let mut health = store.health();
     for _ in 0..50 {
@@ -17,13 +17,13 @@ async fn persist(store: &DiskStore, all: &mut All) {
         .await;
         let Err(error) = outcome else { return };
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        // What it says may have happened already: that is for the state to tell.
+        // The health may be outdated, so wait for its state.
         drop(health.wait_for(|health| *health == Health::Well).await.unwrap());
     }
     panic!("it never went through");
 }
 
-/// After a failure an end may have been stored or not; only what was acknowledged is owed.
+/// The writes that must be there. After a failure an end may be stored or not.
 async fn owed(store: &DiskStore, all: &All) -> All {
     let mut owed = all.clone();
     for (id, known) in &mut owed {
@@ -33,14 +33,13 @@ async fn owed(store: &DiskStore, all: &All) -> All {
     owed
 }
 
-/// Segment files that the store does not know of: nothing would ever remove them.
+/// Segment files that the store does not know, and that nothing would remove.
 fn strays(store: &DiskStore) -> Vec<String> {
     let mut names = SystemFiles.list(&store.shared.folder.join("log")).unwrap();
     let index = store.shared.index();
     let known =
         |name: &String| index.segments.values().any(|held| held.segment.path.ends_with(name));
-    // The next segment's file is made ahead of time; a name that is taken and never was written to
-    // costs nothing.
+    // The file of the next segment is created in advance. An unused name costs nothing.
     let spare = store.shared.spare_path();
     let is_empty = |path: &Path| std::fs::metadata(path).is_ok_and(|data| data.len() == 0);
     let is_spare = |name: &String| {
@@ -51,7 +50,8 @@ fn strays(store: &DiskStore) -> Vec<String> {
     names
 }
 
-/// What happens with `count` operations failing from the `at`th on. True if any was left to fail.
+/// Runs a workload in which `count` operations fail from the `at`th on. True if one was left to
+/// fail.
 async fn fail(durability: Durability, at: usize, count: usize) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::default();
@@ -124,7 +124,7 @@ async fn full_disk_serves_reads_and_refuses_new_runs() {
     assert_eq!(store.run(id).await.unwrap().unwrap().state, RunState::Closed);
     recorder.fail(None);
     drop(health.wait_for(|health| *health == Health::Well).await.unwrap());
-    // Whoever was told that it failed may try again, and is the first.
+    // The caller of a failed claim may try again, and its claim is the first.
     assert!(store.claim(claim(refused), &Quota::UNLIMITED).await.unwrap().is_new);
     run_once(&store, 30, |id, known| {
         all.insert(id, known);
@@ -142,7 +142,7 @@ async fn unsynced_claim_leaves_nothing() {
     run_once(&store, 3, |_, _| ()).await.unwrap();
     store.housekeep().await;
     let id = Uuid::now_v7();
-    // The claim is written, and from then on nothing works.
+    // The claim is written, and every later operation fails.
     recorder.fail(Some(Fault { at: 1, count: usize::MAX }));
     assert_eq!(
         store.claim(claim(id), &Quota::UNLIMITED).await.unwrap_err().kind(),
@@ -150,7 +150,7 @@ async fn unsynced_claim_leaves_nothing() {
     );
     recorder.fail(None);
     drop(store.health().wait_for(|health| *health == Health::Well).await.unwrap());
-    // Any write comes after the claim was taken back.
+    // Writes only succeed after the claim was withdrawn.
     run_once(&store, 3, |_, _| ()).await.unwrap();
     assert_eq!(store.run(id).await.unwrap(), None);
     assert_eq!(store.orphans(9).await.unwrap(), []);
@@ -184,9 +184,9 @@ async fn low_disk_space_refuses_only_new_runs() {
     );
 }
 
-/// Housekeeping of a journal that is mostly dead, all of whose operations fail from the `at`th on;
-/// then it is well again.
-async fn clean_with_failures(at: usize) -> usize {
+/// Compacts a mostly dead journal while all operations fail from the `at`th on. Then the disk works
+/// again.
+async fn compact_with_failures(at: usize) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::default();
     let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
@@ -215,7 +215,7 @@ async fn clean_with_failures(at: usize) -> usize {
 async fn compaction_on_a_full_disk_leaves_no_files() {
     let mut failed = 0;
     for at in 0..40 {
-        failed += usize::from(clean_with_failures(at).await > 0);
+        failed += usize::from(compact_with_failures(at).await > 0);
     }
     assert!(failed > 20, "{failed}");
 }

@@ -1,5 +1,5 @@
-//! Many runs in a database, with the same questions. Filling it takes longer than a folder: ten
-//! times fewer in `make test`.
+//! The same queries on a database. Filling it takes longer than a folder, so `make test` uses a
+//! tenth of the runs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Start once.
+//! Claims: a key starts one run.
 
 use capstan_journal::{Claim, ErrorKind, Found, Questions, Quota, Run, RunState};
 use capstan_protocol::Timestamp;
@@ -39,7 +39,7 @@ pub(crate) async fn claim_stores_its_body_and_terms(backend: &Backend) {
     assert_eq!(backend.store.run(first.stream_id).await.unwrap(), Some(first.to_run()));
     assert_eq!(backend.store.find("local", "k").await.unwrap(), Some(Found::Run(first.to_run())));
 
-    // A later claim of the key, whatever it says, is told of the first one.
+    // A later claim of the key gets the first run.
     let second = backend.store.claim(claim("local", "k"), &Quota::UNLIMITED).await.unwrap();
     assert_eq!((second.run, second.is_new), (first.to_run(), false));
 }
@@ -68,7 +68,7 @@ pub(crate) async fn long_names_are_refused_or_stored(backend: &Backend) {
     }
 }
 
-/// A run that has ended by asking.
+/// A run that ended with questions.
 async fn asker(backend: &Backend, tenant: &str, session: &str) -> Run {
     let mut claim = claim(tenant, &Uuid::new_v4().to_string());
     claim.session = session.into();
@@ -100,7 +100,7 @@ pub(crate) async fn questions_are_answered_once_in_their_session(backend: &Backe
     assert!(first.is_new);
     let now = store.run(asked.stream_id).await.unwrap().unwrap();
     assert_eq!(now.asked.unwrap().answered_by, Some(first.run.stream_id));
-    // The same request again finds its run, another one finds nothing to answer.
+    // A repeated request finds its run. Another one finds no open question.
     assert_eq!(
         store.claim(answering(&asked, "k1"), &Quota::UNLIMITED).await.unwrap().run.stream_id,
         first.run.stream_id

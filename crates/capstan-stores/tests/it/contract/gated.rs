@@ -1,4 +1,4 @@
-//! A store whose appends wait at a gate, and which counts what is read from it.
+//! A store whose appends wait for permits, and which counts reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What is erased on request, and what stays so that nothing starts twice.
+//! Erasure on request. What remains keeps a request from running twice.
 
 use capstan_journal::{ErrorKind, Found, Journal, Quota, Reader, RunState, Step, TurnRange};
 use capstan_protocol::Timestamp;

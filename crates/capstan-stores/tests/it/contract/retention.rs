@@ -1,4 +1,4 @@
-//! What expires, and what never does.
+//! Retention.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub(crate) async fn old_streams_expire_before_their_claims(backend: &Backend) {
     assert_eq!(store.list("t", None, 10).await.unwrap(), std::slice::from_ref(&young));
     assert_eq!(store.read(young.stream_id, 0, 10, 1000).await.unwrap(), frames(1, 2));
 
-    // The claim says so for a day, then the key is free.
+    // The claim is held for a day. Then the key is free.
     assert_eq!(store.find("t", &old.key).await.unwrap(), Some(Found::Expired));
     assert!(store.is_expired("t", old.stream_id).await.unwrap());
     assert!(!store.is_expired("other", old.stream_id).await.unwrap());
@@ -104,7 +104,7 @@ pub(crate) async fn long_streams_are_never_half_deleted(backend: &Backend) {
             while !is_done.load(Ordering::SeqCst) {
                 let found = store.read(id, 0, 5, 1 << 20).await.unwrap();
                 assert!(found.is_empty() || found == frames(1, 5));
-                // Appends go on meanwhile.
+                // Appends continue meanwhile.
                 seq += 1;
                 store.append(live, 1, frames(seq, seq)).await.unwrap();
             }
@@ -160,7 +160,7 @@ pub(crate) async fn size_limit_counts_turns_and_deletes_sessions(backend: &Backe
         |session: &'static str| async move { store.usage("t", session).await.unwrap().bytes };
     let before = bytes("old").await;
     assert!(before > 300_000, "{before}");
-    // A session in which a run is open is in use, however long ago it was used.
+    // A session with an open run is in use, however old it is.
     let open = Claim { session: "busy".into(), created_at: at(1), ..claim("t", "open") };
     store.claim(open, &Quota::UNLIMITED).await.unwrap();
     let expired = store.expire(&by_size(before - 1_000), at(3)).await.unwrap();
@@ -169,7 +169,7 @@ pub(crate) async fn size_limit_counts_turns_and_deletes_sessions(backend: &Backe
     let has = |session: &'static str| async move { store.has_session("t", session).await.unwrap() };
     assert_eq!((has("old").await, has("busy").await, has("young").await), (false, true, false));
     assert!((100_000..110_000).contains(&bytes("busy").await), "{}", bytes("busy").await);
-    // A tenant's own size counts them as well.
+    // A tenant's own size limit counts them as well.
     let tenants =
         [("u".to_owned(), TenantRetention { max_age: 1000 * HOUR, max_bytes: Some(1_000) })].into();
     backend.said("u", "s", &"x".repeat(10_000), at(2)).await;

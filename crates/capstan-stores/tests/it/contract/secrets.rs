@@ -1,4 +1,4 @@
-//! The store's own secret.
+//! The store's secret.
 
 use super::Backend;
 

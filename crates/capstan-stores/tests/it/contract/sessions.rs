@@ -15,7 +15,7 @@ fn at(micros: i64) -> Timestamp {
 }
 
 pub(crate) async fn ended_runs_leave_turns_in_order(backend: &Backend) {
-    // In the order in which they ended: what clocks say does not count.
+    // Turns have the order in which runs ended, whatever the clocks say.
     let first = backend.said("t", "s", "first", at(20)).await;
     let second = backend.said("t", "s", "second", at(10)).await;
     let other = backend.said("t", "s2", "other session", at(1)).await;
@@ -52,8 +52,8 @@ pub(crate) async fn turns_are_numbered_counted_and_paged(backend: &Backend) {
     );
     assert_eq!(store.turns(TurnRange::all("t", "s")).await.unwrap(), said);
     assert_eq!(store.turns(TurnRange { from: 151, ..TurnRange::all("t", "s") }).await.unwrap(), []);
-    // A purged turn is no more, its number is not used again, and a claim notes how far the session
-    // had come.
+    // A purged turn is gone, its number is not used again, and a claim records the session's last
+    // number.
     assert!(store.purge(said[149].stream_id, Timestamp::now()).await.unwrap());
     assert!(store.purge(said[4].stream_id, Timestamp::now()).await.unwrap());
     assert_eq!(store.turn_count("t", "s").await.unwrap(), 148);

@@ -94,7 +94,7 @@ pub(crate) async fn transition_is_compare_and_set(backend: &Backend) {
         (RunState::Closed, 2, Some("completed"))
     );
     assert_eq!(after.closed_at, Some(closed.updated_at));
-    // The end is the end.
+    // A closed run never changes.
     assert!(
         !store
             .transition(Transition::new(

@@ -1,4 +1,4 @@
-//! Disk space comes back, and a purge erases.
+//! Compaction frees disk space, and a purge erases.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,8 +15,8 @@ async fn expired_streams_do_not_fill_the_disk() {
     let mut random = Random(7);
     let own = TenantRetention { max_age: Duration::from_secs(1 << 30), max_bytes: None };
     let retention = Retention {
-        // Of these, 30,000 are the turns of a session that is in use all along, and 70,000 the open
-        // stream.
+        // 30,000 of these bytes are the turns of a session that is always in use, and 70,000 the
+        // open stream.
         max_bytes: Some(165_000),
         tenants: [("for ever".to_owned(), own)].into(),
         ..Retention::default()
@@ -99,7 +99,7 @@ async fn compaction_merges_packets_and_keeps_claims() {
     for after in [0, 1, 699, 1498, 1499] {
         assert_eq!(store.read(id, after, 1, 99).await.unwrap()[0].seq, after + 1);
     }
-    // All streams go; what is left are claims, also after a restart.
+    // All streams expire. Only claims remain, also after a restart.
     let now = Timestamp::from_micros(Timestamp::now().as_micros() + 30 * 86_400_000_000);
     assert_eq!(store.expire(&Retention::default(), now).await.unwrap().streams, 5);
     store.housekeep().await;
@@ -150,7 +150,7 @@ async fn token_stream_takes_no_more_than_its_text() {
     }
     let sent: u64 = tokens.iter().map(|token| token.bytes.len() as u64).sum();
     let written = store.stats().disk_bytes;
-    // Of what is promised, 1.2, it is well below: a packet that kept its wrapping takes 1.5.
+    // Well below the promised factor of 1.2. A packet with its common text takes 1.5.
     assert!(written * 10 < sent * 8, "{written} bytes of {sent}");
     assert_eq!(store.read(id, 0, usize::MAX, usize::MAX).await.unwrap(), tokens);
 }
@@ -231,7 +231,7 @@ async fn pending_erasure_continues_at_opening() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = run_once(&store, 50, |_, _| ()).await.unwrap();
-    // As a process leaves it that dies between hiding and erasing.
+    // As after a crash between hiding and erasing.
     let now = Timestamp::now();
     assert!(
         store
