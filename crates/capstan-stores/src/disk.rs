@@ -105,7 +105,7 @@ impl DiskStore {
         let boot = boot_id();
         if boot.is_none() && options.durability == Durability::Process {
             tracing::warn!(
-                "{BOOT_ID} cannot be read: a stream that lost packets in a power cut would be \
+                "{BOOT_ID} cannot be read, so a stream that lost packets in a power cut would be \
                  continued"
             );
         }
@@ -315,7 +315,7 @@ fn open_scanned(
         }
         if torn.dropped > 0 {
             let (file, bytes) = (torn.path.display(), torn.dropped);
-            tracing::warn!(%file, bytes, "dropped what a crash left half written");
+            tracing::warn!(%file, bytes, "removed what a crash left half written");
         }
     }
     for leftover in &scan.leftovers {

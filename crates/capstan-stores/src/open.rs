@@ -45,7 +45,7 @@ pub fn open_with(url: &str, options: Options) -> Result<Arc<dyn Store>, JournalE
         #[cfg(feature = "postgres")]
         Backend::Postgres(_) => Err(JournalError::new(
             ErrorKind::Unsupported,
-            "a journal in PostgreSQL has to be connected to",
+            "open a journal in PostgreSQL with `connect`",
         )),
     }
 }
@@ -72,7 +72,7 @@ fn parse(url: &str) -> Result<Backend<'_>, JournalError> {
         #[cfg(not(feature = "postgres"))]
         ("postgres" | "postgresql", _) => Err(JournalError::new(
             ErrorKind::Unsupported,
-            "this build knows no journal in PostgreSQL: it lacks the feature postgres",
+            "this build cannot use PostgreSQL: it lacks the feature postgres",
         )),
         _ => Err(unknown(url)),
     }

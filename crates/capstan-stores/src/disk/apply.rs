@@ -37,7 +37,7 @@ impl Writer {
             return Ok(Claimed { run, is_new: false });
         }
         if self.shared.is_low.load(Ordering::Relaxed) {
-            let message = "the journal's disk is nearly full: no new runs";
+            let message = "the journal's disk is nearly full, so it accepts no new runs";
             return Err(JournalError::new(ErrorKind::Full, message));
         }
         let asker = claim.answers.map(|asker| self.answered(asker, &claim)).transpose()?;
@@ -96,7 +96,7 @@ impl Writer {
             && let Err(error) = self.ask_again(asker, stream, group)
         {
             tracing::warn!(%error, stream = %asker,
-            "a question stays answered by a run that never was");
+            "a question stays marked as answered by a run that was withdrawn");
         }
     }
 

@@ -214,8 +214,7 @@ fn copy(
         });
         if !is_whole {
             victim.mark_damaged();
-            let error =
-                corrupt(&victim.path, entry.offset.into(), "a frame is not what was written");
+            let error = corrupt(&victim.path, entry.offset.into(), "a frame is damaged");
             tracing::error!(%error, "the journal keeps the damaged file; `capstan journal repair` \
              mends it");
             shared.damaged.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -357,9 +356,8 @@ impl Output {
         let mut frames = Vec::with_capacity(merging.count as usize);
         let mut total = 0;
         for ((_, entry), payload) in merging.from.iter().zip(&merging.payloads) {
-            let (upto, some) = packets::read(entry, payload).ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidData, "a block cannot be read")
-            })?;
+            let (upto, some) = packets::read(entry, payload)
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a block is damaged"))?;
             total = upto;
             frames.extend(some.frames());
         }

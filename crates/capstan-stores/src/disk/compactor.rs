@@ -65,7 +65,7 @@ pub(crate) fn spawn(
         .collect();
     let saved = (Instant::now(), 0);
     let compactor = Compactor { shared, commands, to_seal, to_erase, saved, retry: None };
-    thread::Builder::new().name("journal-keeper".into()).spawn(move || compactor.run(&tasks))
+    thread::Builder::new().name("journal-compact".into()).spawn(move || compactor.run(&tasks))
 }
 
 impl Compactor {
@@ -120,14 +120,14 @@ impl Compactor {
             .and_then(|()| self.shared.make_spare())
             .and_then(|()| self.save_now_and_then());
         if let Err(error) = outcome {
-            tracing::warn!(%error, "the journal's housekeeping failed; it tries again");
+            tracing::warn!(%error, "maintenance of the journal's files failed; it will retry");
         }
     }
 
     fn stop(&mut self) {
         self.shared.drop_spare();
         if !self.shared.log.has_failed() && self.save().is_err() {
-            tracing::warn!("which files the journal has could not be written down");
+            tracing::warn!("the journal's manifest could not be saved");
         }
     }
 
@@ -166,9 +166,11 @@ impl Compactor {
                 true => tracing::error!(
                     free,
                     least,
-                    "the journal's disk is nearly full (MB): no new runs"
+                    "the journal's disk is nearly full (MB); it accepts no new runs"
                 ),
-                false => tracing::info!(free, least, "the journal's disk has room again (MB)"),
+                false => {
+                    tracing::info!(free, least, "the journal's disk has enough space again (MB)")
+                }
             }
         }
     }

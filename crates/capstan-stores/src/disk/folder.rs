@@ -59,7 +59,7 @@ impl Folder {
     /// Locks an existing journal.
     pub(crate) fn hold(path: &Path) -> Result<Self, JournalError> {
         if let Format::None = format(path)? {
-            let message = format!("{} is no journal folder", path.display());
+            let message = format!("{} is not a journal folder", path.display());
             return Err(JournalError::new(ErrorKind::Unsupported, message));
         }
         Ok(Self { path: path.to_owned(), _lock: lock(path)? })
@@ -99,7 +99,7 @@ impl Folder {
                     return Ok(secret);
                 }
                 tracing::warn!(file = %path.display(),
-                "the secret is damaged and made anew: tickets that it signed are void");
+                "the secret was damaged and is replaced; tickets that it has signed are invalid");
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(fail(error)),
@@ -156,13 +156,11 @@ fn format(folder: &Path) -> Result<Format, JournalError> {
         Ok(bytes) => match version(&bytes) {
             Some(VERSION) => Ok(Format::Known),
             Some(other) => Err(unknown(folder, &path, &format!("is of version {other}"))),
-            None if has_segments(folder) => {
-                Ok(damaged("the file that tells the format is not what was written"))
-            }
+            None if has_segments(folder) => Ok(damaged("the format file is damaged")),
             None => Err(unknown(folder, &path, "is not a journal's format file")),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound && has_segments(folder) => {
-            Ok(damaged("the file that tells the format is missing"))
+            Ok(damaged("the format file is missing"))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Format::None),
         Err(error) => Err(failure(&path, "read", error)),
@@ -205,7 +203,7 @@ fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
     if entries.flatten().all(|entry| is_ours(&entry.file_name())) {
         return Ok(());
     }
-    let message = format!("the folder {} holds other things than a journal", folder.display());
+    let message = format!("the folder {} has other files than a journal", folder.display());
     Err(JournalError::new(ErrorKind::Unsupported, message))
 }
 
@@ -236,7 +234,8 @@ fn open_lock(path: &Path) -> io::Result<File> {
     }
     let is_file =
         |path: &Path| Ok::<_, io::Error>(fs::symlink_metadata(path)?.file_type().is_file());
-    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a file of its own");
+    let refused =
+        || io::Error::new(io::ErrorKind::InvalidInput, "it is a link, or has a second hard link");
     if !is_file(path)? {
         return Err(refused());
     }

@@ -129,7 +129,7 @@ fn check_deep(index: &Index) -> io::Result<Losses> {
         if let Some(broken) = walk::walk(&read_range(&*file, 0, file.length()?)?).broken
             && broken.offset < segment.size()
         {
-            let what = "the head of a group is not what was written".to_owned();
+            let what = "the head of a group is damaged".to_owned();
             losses.damage.push(Damage { file: segment.path.clone(), offset: broken.offset, what });
         }
         for entry in segment.entries()? {
@@ -213,7 +213,7 @@ fn is_readable(entry: &Entry, payload: &bytes::Bytes) -> bool {
 }
 
 fn damage(segment: &Segment, entry: &Entry) -> Damage {
-    let what = format!("{:?} {} of {} is not what was written", entry.kind, entry.seq, entry.owner);
+    let what = format!("{:?} {} of {} is damaged", entry.kind, entry.seq, entry.owner);
     Damage { file: segment.path.clone(), offset: entry.offset.into(), what }
 }
 

@@ -74,10 +74,8 @@ pub(crate) fn scan(
     let fail = |error| io_failure("read", folder, error);
     match Manifest::load(&**files, folder).map_err(fail)? {
         Some(Ok(manifest)) => scan.manifest = manifest,
-        Some(Err(())) => {
-            scan.damaged(&folder.join("files"), 0, "the record of files cannot be read")
-        }
-        None => scan.damaged(&folder.join("files"), 0, "the record of files is missing"),
+        Some(Err(())) => scan.damaged(&folder.join("files"), 0, "the manifest is damaged"),
+        None => scan.damaged(&folder.join("files"), 0, "the manifest is missing"),
     }
     let log = folder.join("log");
     let names = match files.list(&log) {
@@ -182,7 +180,7 @@ impl Scan {
             let is_new =
                 id >= self.manifest.next.saturating_sub(1) && id < COMPACTED && sealed.is_none();
             if !is_new || !is_blank(&*file, length).map_err(fail)? {
-                self.damaged(&path, 0, "the head of the file cannot be read");
+                self.damaged(&path, 0, "the header of the file is damaged");
                 return Ok(None);
             }
             if self.manifest.segments.contains_key(&id) {
@@ -194,7 +192,7 @@ impl Scan {
         if let Some(expected) = sealed
             && expected != length
         {
-            let what = format!("the file is {length} bytes long, it was {expected}");
+            let what = format!("the file is {length} bytes long instead of {expected}");
             self.damaged(&path, length, &what);
             return Ok(None);
         }
@@ -224,11 +222,7 @@ impl Scan {
             return Ok(None);
         }
         if sealed.is_some() || header.origin == Origin::Compacted {
-            self.damaged(
-                &path,
-                length,
-                "the list of contents at the end of the file cannot be read",
-            );
+            self.damaged(&path, length, "the footer of the file is damaged");
             return Ok(None);
         }
         let bytes = read_range(&*file, 0, length).map_err(fail)?;
@@ -293,7 +287,7 @@ impl Scan {
         for path in std::mem::take(&mut self.blank) {
             // It was listed after its head was written, and only a power cut can undo that.
             if is_same_boot || self.last_group < promised {
-                self.damaged(&path, 0, "the file is empty, and it was not");
+                self.damaged(&path, 0, "the file is empty, and it was not before");
             }
         }
         self.last_group = self.last_group.max(promised);
@@ -331,7 +325,7 @@ impl Scan {
         }
         for (group, expected) in one.walk.groups.iter().zip(first..) {
             if group.number != expected {
-                let what = format!("group {} stands where {expected} should", group.number);
+                let what = format!("found group {} instead of {expected}", group.number);
                 self.damaged(&one.path, group.offset, &what);
                 return false;
             }
@@ -353,9 +347,7 @@ impl Scan {
             missing <= promised || is_same_boot && (is_complete || has_later || is_short)
         };
         if is_damage && (is_short || one.walk.broken.is_some()) {
-            let what = format!(
-                "group {missing} is missing or not what was written, and it had been promised"
-            );
+            let what = format!("group {missing} is missing or damaged, and it was acknowledged");
             self.damaged(&one.path, one.walk.end, &what);
             return false;
         }
@@ -400,13 +392,13 @@ impl Scan {
                 && (kind != Kind::Record || self.index.streams.get(&owner).is_none_or(is_newest));
             if is_needed {
                 self.damaged_owners.insert(owner);
-                let what = format!("{kind:?} {seq} of {owner} is not what was written");
+                let what = format!("{kind:?} {seq} of {owner} is damaged");
                 self.damaged_frame(&path, offset.into(), &what);
             }
         }
         for stream in self.index.without_record() {
             if self.damage.is_empty() {
-                tracing::warn!(%stream, "packets without a run in the journal");
+                tracing::warn!(%stream, "the journal has packets without a run");
             }
         }
     }
@@ -436,8 +428,7 @@ impl Scan {
         }
         for (path, Entry { owner, kind, seq, offset, .. }) in damaged {
             self.damaged_owners.insert(owner);
-            let what =
-                format!("{kind:?} {seq} of {owner}, which is under way, is not what was written");
+            let what = format!("{kind:?} {seq} of the open run {owner} is damaged");
             self.damaged_frame(&path, offset.into(), &what);
         }
         Ok(())

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_journal::backend::rules;
 use capstan_journal::{
-    Catalog, Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Layer,
-    NameKind, Named, Piece, Query, Quota, Records, Result, Retention, Rollup, Run, RunCopy,
+    Catalog, Claim, Claimed, Cluster, ErrorKind, Expired, Found, Frame, Health, JournalError,
+    Layer, NameKind, Named, Piece, Query, Quota, Records, Result, Retention, Rollup, Run, RunCopy,
     RunPage, RunState, Secret, SessionCopy, Sessions, Stats, Store, StoredTurn, Transfer,
     Transition, TurnRange, Usage,
 };
@@ -287,6 +287,10 @@ impl Store for DiskStore {
         }
     }
 
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        None
+    }
+
     fn transfer(&self) -> Option<&dyn Transfer> {
         Some(self)
     }
@@ -325,7 +329,7 @@ async fn written(turn: StoredTurn) -> Result<WrittenTurn, JournalError> {
     }
     let outcome = tokio::task::spawn_blocking(move || WrittenTurn::new(turn)).await;
     outcome.map_err(|error| {
-        JournalError::new(ErrorKind::Unavailable, "a turn was not written down").caused_by(error)
+        JournalError::new(ErrorKind::Unavailable, "a turn could not be encoded").caused_by(error)
     })?
 }
 

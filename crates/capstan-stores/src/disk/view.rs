@@ -47,9 +47,9 @@ fn retry_read<T>(
             Attempt::Moved(error) => last = Some(error),
         }
     }
-    let error = last.unwrap_or_else(|| corrupt(&shared.folder, 0, "nothing can be read"));
+    let error = last.unwrap_or_else(|| corrupt(&shared.folder, 0, "the data cannot be read"));
     shared.damaged.fetch_add(1, Ordering::Relaxed);
-    tracing::error!(%error, "damage was met in the journal; `capstan journal check` tells more");
+    tracing::error!(%error, "the journal has damaged data; run `capstan journal check`");
     Err(error)
 }
 
@@ -75,7 +75,7 @@ fn payload_of(
 }
 
 fn damaged(segment: &Segment, entry: &Entry) -> JournalError {
-    let what = format!("{:?} {} of {} is not what was written", entry.kind, entry.seq, entry.owner);
+    let what = format!("{:?} {} of {} is damaged", entry.kind, entry.seq, entry.owner);
     corrupt(&segment.path, entry.offset.into(), &what)
 }
 
@@ -88,7 +88,7 @@ fn missing<T>(segment: &Segment, error: io::Error) -> Result<Attempt<T>, Journal
 }
 
 fn no_segment(shared: &Shared, owner: Uuid) -> JournalError {
-    corrupt(&shared.folder, 0, &format!("a file with something of {owner} is missing"))
+    corrupt(&shared.folder, 0, &format!("a file with data of {owner} is missing"))
 }
 
 fn segment_of(index: &Index, id: u32) -> Option<Arc<Segment>> {
@@ -284,8 +284,9 @@ fn read_blocks(
 ) -> Result<(), JournalError> {
     let lost_after = shared.index().streams.get(&stream).and_then(|stream| stream.lost_after);
     if let Some(lost) = lost_after.filter(|lost| after >= *lost) {
-        let what =
-            format!("what follows packet {lost} of {stream} was lost, and a repair has said so");
+        let what = format!(
+            "the packets after {lost} of {stream} are lost, as an earlier repair has reported"
+        );
         return Err(JournalError::new(ErrorKind::Corrupt, what));
     }
     let upto = lost_after.unwrap_or(u64::MAX);

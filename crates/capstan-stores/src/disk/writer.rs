@@ -295,7 +295,7 @@ impl Writer {
         if !self.shared.log.has_failed() {
             return Ok(());
         }
-        let message = "the journal cannot write now";
+        let message = "the journal cannot write at the moment";
         Err(self
             .shared
             .syncs
@@ -426,10 +426,10 @@ impl Writer {
             }
             Err(error) => {
                 let cause = io_failure("write to", &self.shared.folder.join("log"), error);
-                let message = format!("the journal takes no writes for now: {cause}");
+                let message = format!("the journal cannot write at the moment: {cause}");
                 let was = self.shared.health.send_replace(Health::Unavailable(cause.to_string()));
                 if was == Health::Well {
-                    tracing::error!("{message}; it tries again by itself");
+                    tracing::error!("{message}; it will retry");
                 }
                 let failure = JournalError::new(ErrorKind::Unavailable, message).caused_by(cause);
                 self.shared.syncs.fail(failure);
@@ -481,9 +481,7 @@ struct Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if !self.is_over {
-            let why =
-                "the journal's writer has ended by a mistake of its own; only a restart helps"
-                    .to_owned();
+            let why = "the journal's writer has panicked; only a restart can fix it".to_owned();
             tracing::error!("{why}");
             self.shared.health.send_replace(Health::Broken(why));
         }

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use capstan_journal::backend::planted_bug::{self, Bug};
 use capstan_journal::backend::rules::{self, expired, not_found, shown};
 use capstan_journal::{
-    Catalog, Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Layer, Named,
-    Piece, Query, Quota, Records, Result, Retention, Rollup, Run, RunCopy, RunPage, RunState,
-    Secret, SessionCopy, Sessions, SharedStats, Spent, Stats, Store, StoredTurn, Tokens, Transfer,
-    Transition, TurnRange, Usage,
+    Catalog, Claim, Claimed, Cluster, ErrorKind, Expired, Found, Frame, Health, JournalError,
+    Layer, Named, Piece, Query, Quota, Records, Result, Retention, Rollup, Run, RunCopy, RunPage,
+    RunState, Secret, SessionCopy, Sessions, SharedStats, Spent, Stats, Store, StoredTurn, Tokens,
+    Transfer, Transition, TurnRange, Usage,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::{oneshot, watch};
@@ -433,6 +433,10 @@ impl Store for PostgresStore {
             unanswered: self.shared.target.unanswered.count() as u64,
         };
         Stats { streams: runs, shared: Some(shared), ..Stats::default() }
+    }
+
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        Some(self)
     }
 
     fn transfer(&self) -> Option<&dyn Transfer> {
