@@ -56,9 +56,9 @@ pub(crate) async fn of(
         return Ok(Vec::new());
     }
     let store = console.engine.journal.store();
-    let replicas = match store.is_shared() && visitor.sees_server() {
-        true => store.replicas().await?,
-        false => Vec::new(),
+    let replicas = match store.cluster().filter(|_| visitor.sees_server()) {
+        Some(cluster) => cluster.replicas().await?,
+        None => Vec::new(),
     };
     let (gone, living): (Vec<_>, Vec<_>) =
         replicas.into_iter().partition(|replica| replica.standing == Standing::Gone);

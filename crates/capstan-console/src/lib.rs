@@ -182,12 +182,12 @@ const LOAD_EVERY: Duration = Duration::from_secs(1);
 
 /// Tells them, for as long as it is awaited.
 pub async fn tell_load(console: &Console) {
-    if !console.engine.journal.store().is_shared() {
+    let Some(cluster) = console.engine.journal.store().cluster() else {
         return std::future::pending().await;
-    }
+    };
     loop {
         tokio::time::sleep(LOAD_EVERY).await;
-        console.engine.journal.store().set_load(console.load());
+        cluster.set_load(console.load());
     }
 }
 

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn two_pages_reach_as_far_as_the_one_that_looked_less_far() {
+    fn joined_pages_end_at_the_shorter_search() {
         let some = RunPage::new(vec![run(9), run(7)], Some(run(6).stream_id), 3);
         let others = RunPage::new(vec![run(8), run(3)], None, 2);
         let both = some.clone().and(others.clone(), 9);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_tells_its_time() {
+    fn stream_id_contains_its_time() {
         let at = Timestamp::from_micros(1_700_000_000_123_000);
         assert_eq!(Query::time_of(Query::first_id_at(at)), at);
         assert_eq!(Query::first_id_at(Timestamp::from_micros(-5)), Uuid::nil());

@@ -104,12 +104,9 @@ async fn counts(console: &Console, visitor: &Visitor) -> Result<(u64, u64, u64),
 }
 
 async fn place(console: &Console) -> Result<Option<ReplicaPlace>, Refusal> {
-    if !console.engine.journal.store().is_shared() {
-        return Ok(None);
-    }
+    let Some(cluster) = console.engine.journal.store().cluster() else { return Ok(None) };
     let lives = |replica: &ReplicaState| replica.standing != Standing::Gone;
-    let living: Vec<_> =
-        console.engine.journal.store().replicas().await?.into_iter().filter(lives).collect();
+    let living: Vec<_> = cluster.replicas().await?.into_iter().filter(lives).collect();
     let own = living.iter().enumerate().find(|(_, replica)| replica.is_self);
     Ok(own.map(|(at, own)| ReplicaPlace { name: own.name.clone(), n: at + 1, of: living.len() }))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use capstan_agent::{CancelReason, END_LIMIT};
 use capstan_journal::{
-    Asked, ErrorKind, Frame, JournalError, Quota, Run, RunState, StoredTurn, TurnRange,
+    ErrorKind, Frame, JournalError, Questions, Quota, Run, RunState, StoredTurn, TurnRange,
 };
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{ChatMessage, Close, ErrorSeverity, Fault, FaultKind, Payload};
@@ -218,7 +218,7 @@ fn write_end(engine: &Engine, packets: &mut PacketWriter, run: &mut Run, ending:
         packets.write_asked();
         let questions =
             packets.asked().iter().map(|asked| (asked.id.clone(), asked.deadline())).collect();
-        run.asked = Some(Asked::new(questions));
+        run.asked = Some(Questions::new(questions));
     }
     let close = packets.close(ending.reason(packets), &run.agent, ledger::calls(run));
     run.reason = Some(close.reason());

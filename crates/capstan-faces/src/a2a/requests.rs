@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use bytes::Bytes;
-use capstan_journal::{ArmedBy, Asked as Questions, Claim, Found, NameKind, Named, Run, RunState};
+use capstan_journal::{ArmedBy, Claim, Found, NameKind, Named, Questions, Run, RunState};
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{Fault, FaultKind, RawJson, RawObject};
 use http::request::Parts;

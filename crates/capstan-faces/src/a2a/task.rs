@@ -1,7 +1,7 @@
 //! Tasks: a run is one, and so are the runs that answer what it asked. The first of them gives the
 //! task its id.
 
-use capstan_journal::{Asked, Run, RunState};
+use capstan_journal::{Questions, Run, RunState};
 use capstan_protocol::{
     Close, Event, EventView, Fault, FaultKind, RawObject, StreamError, Transcript,
 };
@@ -59,7 +59,7 @@ pub(super) async fn last_of(cx: &FaceContext, first: Run) -> Result<Run, Fault> 
 }
 
 /// What a run asks that nobody has answered yet.
-pub(super) fn open_questions(run: &Run) -> Option<&Asked> {
+pub(super) fn open_questions(run: &Run) -> Option<&Questions> {
     let asked = run.asked.as_ref().filter(|_| run.reason.as_deref() == Some(Close::INTERRUPT));
     asked.filter(|asked| asked.answered_by.is_none())
 }

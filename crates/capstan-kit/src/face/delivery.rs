@@ -49,8 +49,10 @@ pub async fn begin(cx: &FaceContext, tenant: &str, delivery: Delivery<'_>) -> Re
     let Delivery { face, key, body, ask, chat } = delivery;
     let (tenant, stream, store) =
         (tenants::deliveries_of(tenant), Uuid::now_v7(), cx.engine.journal.store());
-    if store.is_shared() && cx.tenants.is_unstored(&tenant) {
-        store.home(&tenant, true).await.map_err(journal_fault)?;
+    if let Some(cluster) = store.cluster()
+        && cx.tenants.is_unstored(&tenant)
+    {
+        cluster.tenant_hosts().host_of(&tenant, true).await.map_err(journal_fault)?;
     }
     let claim = Claim {
         agent: DELIVERY_AGENT.to_owned(),

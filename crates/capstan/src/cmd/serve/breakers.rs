@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_journal::{BreakerNotice, JournalError, Store};
+use capstan_journal::{BreakerState, Cluster, JournalError, Store};
 use capstan_upstream::{BreakerChange, Breakers};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -14,8 +14,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shares changes until the task is dropped.
 pub(super) async fn share(store: Arc<dyn Store>, breakers: Breakers) {
+    let Some(cluster) = store.cluster() else { return };
     let mut changes = breakers.changes();
-    let mut shared = Shared { store, breakers, seen: HashMap::new() };
+    let mut shared = Shared { cluster, breakers, seen: HashMap::new() };
     let mut poll = tokio::time::interval(POLL_INTERVAL);
     loop {
         // One at a time, so that a read never misses a write of this process.
@@ -29,25 +30,25 @@ pub(super) async fn share(store: Arc<dyn Store>, breakers: Breakers) {
     }
 }
 
-struct Shared {
-    store: Arc<dyn Store>,
+struct Shared<'a> {
+    cluster: &'a dyn Cluster,
     breakers: Breakers,
     /// The last known change of each upstream.
     seen: HashMap<String, Uuid>,
 }
 
-impl Shared {
+impl Shared<'_> {
     async fn publish(
         &mut self,
         BreakerChange { upstream, opened, left }: BreakerChange,
     ) -> Result<(), JournalError> {
         let change = Uuid::new_v4();
         self.seen.insert(upstream.clone(), change);
-        self.store.set_breaker(&BreakerNotice { upstream, opened, left, change }).await
+        self.cluster.set_breaker(&BreakerState { upstream, opened, left, change }).await
     }
 
     async fn poll(&mut self) -> Result<(), JournalError> {
-        for BreakerNotice { upstream, opened, left, change } in self.store.breakers().await? {
+        for BreakerState { upstream, opened, left, change } in self.cluster.breakers().await? {
             if self.seen.insert(upstream.clone(), change) != Some(change) {
                 tracing::info!(
                     upstream,

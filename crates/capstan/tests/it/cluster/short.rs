@@ -35,7 +35,7 @@ async fn a_lease_that_is_lost_again_cancels_no_run() {
     let run = format!("from capstan.runs where stream = '{stream}'");
     for gateway in [1, 2] {
         // Like a gateway that declared it dead. It is alive, and may take over its own runs.
-        database.sql(&format!("select capstan.leave_1(owner) {run}"));
+        database.sql(&format!("select capstan.end_lease(owner) {run}"));
         while database.sql(&format!("select state in (2, 3) {run}")) != "t" {}
         // Its readers learn that it was interrupted, and send the request again.
         response = cluster.post(gateway, &request).await;

@@ -421,7 +421,7 @@ async fn soak_leases_that_are_lost_again_and_again_cancel_no_run() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         // Like a gateway that declared it dead. It is alive, and takes over its own runs.
         database.sql(
-            "select capstan.leave_1(id) from capstan.replicas where state < 3 order by random() \
+            "select capstan.end_lease(id) from capstan.replicas where state < 3 order by random() \
              limit 1",
         );
     }
