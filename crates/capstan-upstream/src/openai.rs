@@ -117,6 +117,10 @@ impl call::Dialect for OpenAi {
         self.provider.body(body, Asked::native(request, turn, OURS))
     }
 
+    fn spoken(&self) -> Option<Dialect> {
+        Some(DIALECT)
+    }
+
     fn left_out(&self, turn: &Turn) -> Option<Output> {
         fates::left_out(turn, DIALECT)
     }

@@ -57,13 +57,12 @@ impl ApiError {
 
     fn as_told(fault: &Fault, kind: FaultKind, exposure: Exposure) -> Self {
         let details = fault.to_problem(exposure).details.unwrap_or_default();
-        let param = details.get("path").and_then(Value::as_str).filter(|path| !path.is_empty());
-        let param =
-            param.or((kind == FaultKind::AgentNotFound).then_some("model")).map(str::to_owned);
+        let param = ["path", "upstream_param"].into_iter().find_map(|name| word(fault, name));
+        let param = param.or((kind == FaultKind::AgentNotFound).then_some("model"));
         Self {
-            message: fault.message().to_owned(),
-            kind_of: type_of(kind),
-            param,
+            message: word(fault, UPSTREAM_MESSAGE).unwrap_or(fault.message()).to_owned(),
+            kind_of: type_of(fault, kind),
+            param: param.map(str::to_owned),
             code: code_of(fault, kind),
             kind: fault.code().to_owned(),
             severity: fault.severity().as_str(),
@@ -102,15 +101,39 @@ const STATUSES: &[(FaultKind, u16)] = &[
     (FaultKind::UpstreamAuth, 500),
 ];
 
-/// The word that OpenAI has for a kind.
-fn code_of(fault: &Fault, kind: FaultKind) -> String {
-    let given = fault.details().get(CODE).and_then(Value::as_str);
-    let known = CODES.iter().find(|(known, _)| *known == kind).map(|(_, code)| *code);
-    given.or(known).unwrap_or(fault.code()).to_owned()
+/// The detail with the message of a provider about the client's own request.
+const UPSTREAM_MESSAGE: &str = "upstream_message";
+
+/// A detail that is a text with something in it.
+fn word<'a>(fault: &'a Fault, name: &str) -> Option<&'a str> {
+    fault.details().get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-fn type_of(kind: FaultKind) -> &'static str {
-    match (kind, status_of_kind(kind)) {
+/// The provider's status, if the fault says what a provider finds wrong with the request.
+fn quoted_status(fault: &Fault) -> Option<u16> {
+    word(fault, UPSTREAM_MESSAGE)?;
+    let status = fault.details().get("upstream_status").and_then(Value::as_u64)?;
+    u16::try_from(status).ok().filter(|status| (400..500).contains(status))
+}
+
+/// The provider's code, if the fault says what a provider finds wrong with the request. Words such
+/// as `invalid_request_error` are types, not codes.
+fn quoted_code(fault: &Fault) -> Option<&str> {
+    quoted_status(fault)?;
+    let code = word(fault, "upstream_error").filter(|word| !word.ends_with("_error"));
+    let usual = FaultKind::InvalidRequest.entry().code;
+    code.or((fault.kind() == FaultKind::UpstreamError).then_some(usual))
+}
+
+/// The word that OpenAI has for a kind.
+fn code_of(fault: &Fault, kind: FaultKind) -> String {
+    let known = || CODES.iter().find(|(known, _)| *known == kind).map(|(_, code)| *code);
+    let given = word(fault, CODE).or_else(|| quoted_code(fault)).or_else(known);
+    given.unwrap_or(fault.code()).to_owned()
+}
+
+fn type_of(fault: &Fault, kind: FaultKind) -> &'static str {
+    match (kind, status_of_fault(fault, kind)) {
         (FaultKind::UpstreamQuota, _) => "insufficient_quota",
         (_, 429) => "rate_limit_error",
         (_, 500..) => "server_error",
@@ -121,6 +144,10 @@ fn type_of(kind: FaultKind) -> &'static str {
 /// The status of a kind, as `/openapi.json` lists it.
 fn status_of(entry: &Entry) -> u16 {
     status_of_kind(entry.kind)
+}
+
+fn status_of_fault(fault: &Fault, kind: FaultKind) -> u16 {
+    quoted_status(fault).unwrap_or_else(|| status_of_kind(kind))
 }
 
 fn status_of_kind(kind: FaultKind) -> u16 {
@@ -139,8 +166,8 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
         && !fault.details().contains_key(LACKS);
     let kind = if is_unknown_key { FaultKind::TenantRequired } else { fault.kind() };
     let error = ApiError::as_told(fault, kind, cx.engine.settings.exposure);
-    let status =
-        StatusCode::from_u16(status_of_kind(kind)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status = StatusCode::from_u16(status_of_fault(fault, kind))
+        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(ErrorBody { error })).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -16,6 +16,7 @@ mod native;
 mod operators;
 mod presets;
 mod providers;
+mod refused_requests;
 mod repeated_chunks;
 mod routes;
 mod stop;
