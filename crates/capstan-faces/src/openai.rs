@@ -8,6 +8,7 @@
 mod chat;
 mod content;
 mod errors;
+mod foreign;
 mod members;
 mod models;
 mod native;

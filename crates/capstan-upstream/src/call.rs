@@ -10,7 +10,7 @@ use capstan_agent::{
     Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
-use capstan_protocol::{ErrorSeverity, Fault, FaultKind, sse};
+use capstan_protocol::{DecodeError, ErrorSeverity, Fault, FaultKind, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response};
 use serde::Deserialize;
@@ -392,6 +392,10 @@ impl<D: Dialect> HttpAgent<D> {
         turn: &Turn,
         prefill: Option<(Prefill, &str)>,
     ) -> Result<(HeaderMap, Bytes), Fault> {
+        let foreign = turn.untranslatable.as_ref();
+        if let Some(error) = foreign.filter(|_| turn.dialect != self.dialect.spoken()) {
+            return Err(not_translated(error));
+        }
         let mut body = self.dialect.body(turn)?;
         if let Some((prefill, said)) = prefill {
             prefill.apply(&mut body, said);
@@ -482,6 +486,13 @@ impl<D: Dialect> Callee for HttpAgent<D> {
     fn prefill(&self) -> Prefill {
         self.dialect.prefill()
     }
+}
+
+/// Refuses what only an agent of the request's own protocol can judge.
+fn not_translated(error: &DecodeError) -> Fault {
+    Fault::new(FaultKind::InvalidRequest)
+        .with_message(error.to_string())
+        .with_detail("path", error.path())
 }
 
 /// The answer broke off, and nothing says that its rest is lost.

@@ -3,6 +3,7 @@
 mod asked;
 mod chunk;
 mod decoder;
+mod extras;
 mod finish;
 mod kept;
 mod request;

@@ -17,8 +17,8 @@ use http::request::Parts;
 use self::completion::{Chunk, Completion};
 use self::writer::ChatWriter;
 use super::output::{Offered, Output};
-use super::request::{self, Wants};
-use super::{errors, members, models, parameters, passthrough};
+use super::request;
+use super::{errors, models, parameters, passthrough};
 use crate::face::FaceContext;
 use crate::face::reader;
 use crate::face::repeats;
@@ -73,9 +73,8 @@ impl Face for Chat {
     }
 
     fn routes(self: Arc<Self>) -> Routes<FaceContext> {
-        let start = async move |cx, caller, http| {
-            Box::pin(request::start(self, members::CHAT, cx, caller, http)).await
-        };
+        let start =
+            async move |cx, caller, http| Box::pin(request::start(self, cx, caller, http)).await;
         Routes::default()
             .post("/v1/chat/completions", start, &routes::POST)
             .get("/v1/models", models::list, &models::LIST)
@@ -103,9 +102,10 @@ impl Face for Chat {
         &self,
         cx: &FaceContext,
         _: &str,
-        _: &Parts,
+        parts: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
+        request::store_wants(parts, ask.wants);
         parameters::check_agent(cx, ask, "response_format")
     }
 
@@ -120,7 +120,7 @@ impl Face for Chat {
     }
 
     fn wants_collected(&self, parts: &Parts) -> bool {
-        Wants::of(parts).is_whole()
+        request::wants(parts).is_collected()
     }
 
     fn armed_by(&self, parts: &Parts) -> ArmedBy {
@@ -139,7 +139,7 @@ impl Face for Chat {
         request: &Request<'_>,
         run: &Run,
     ) -> Option<Response> {
-        if Wants::of(request.parts).stream {
+        if request.ask.wants.stream {
             return None;
         }
         let told = match reader::collect_to_end::<Output>(cx, run).await {
@@ -175,8 +175,7 @@ impl Face for Chat {
         cx: &FaceContext,
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
-        let wants_usage =
-            opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
+        let wants_usage = opening.posted.is_some_and(|ask| ask.wants.usage);
         let taken_back = TakenBack::read_if_unseen(cx, opening.run).await?;
         let offered = match opening.posted {
             Some(ask) => offered(ask),

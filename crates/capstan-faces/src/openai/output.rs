@@ -23,6 +23,8 @@ pub(super) struct Output {
     pub(super) message: Option<Message>,
     pub(super) thoughts: Vec<Thought>,
     calls: Vec<Call>,
+    /// Sources, each with its packet and its place in the text.
+    citations: Vec<(u64, usize, Source)>,
     pub(super) native: Native,
     pub(super) error: Option<Box<StreamError>>,
     pub(super) close: Option<Close>,
@@ -113,6 +115,11 @@ impl Output {
         self.thoughts.iter().map(|thought| thought.text.as_str()).collect()
     }
 
+    /// All sources, as annotations of a chat.
+    pub(super) fn annotations(&self) -> Vec<Value> {
+        self.citations.iter().map(|(_, at, source)| source.chat_annotation(*at)).collect()
+    }
+
     fn message(&mut self, seq: u64) -> &mut Message {
         self.message.get_or_insert_with(|| Message { seq, text: String::new(), marks: Vec::new() })
     }
@@ -156,8 +163,11 @@ impl Output {
             }
             Said::Interrupt(interrupt) => self.ask(seq, &interrupt),
             Said::Reset(reset) => self.reset(reset.after_seq),
-            Said::Other => self.native.take(raw),
-            Said::Citations(_) => {}
+            Said::Other => self.native.take(seq, raw),
+            Said::Citations(sources) => {
+                let at = self.text().chars().count();
+                self.citations.extend(sources.into_iter().map(|source| (seq, at, source)));
+            }
         }
     }
 
@@ -176,6 +186,8 @@ impl Output {
     }
 
     fn reset(&mut self, after: u64) {
+        self.native.reset(after);
+        self.citations.retain(|(seq, ..)| *seq <= after);
         self.thoughts.retain(|thought| thought.seq <= after);
         self.calls.retain(|call| call.seq <= after);
         self.message = self.message.take().filter(|message| message.seq <= after);
@@ -231,6 +243,7 @@ pub(super) enum Said {
     Other,
 }
 
+#[derive(Debug)]
 pub(super) struct Source {
     url: String,
     title: String,
@@ -241,6 +254,12 @@ impl Source {
     pub(super) fn annotation(&self, at: usize) -> Value {
         json!({ "type": "url_citation", "url": self.url, "title": self.title, "start_index": at,
         "end_index": at })
+    }
+
+    /// The same in a chat.
+    pub(super) fn chat_annotation(&self, at: usize) -> Value {
+        json!({ "type": "url_citation", "url_citation": { "url": self.url, "title": self.title,
+        "start_index": at, "end_index": at } })
     }
 }
 

@@ -5,11 +5,14 @@
 use capstan_agent::Work;
 use capstan_protocol::agui::Tool;
 use capstan_protocol::{
-    AnswerSchema, DecodeError, Fault, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice,
+    AnswerSchema, DecodeError, Effort, Fault, Parameters, RawJson, RawObject, ResponseFormat,
+    ToolChoice,
 };
 use serde::Deserialize;
+use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde_json::json;
 
+use super::foreign::Foreign;
 use crate::face::FaceContext;
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, invalid};
@@ -40,7 +43,27 @@ pub(super) struct OfferedTool {
 }
 
 impl ToolSpec {
-    /// Under which names an agent knows it, and what it is in the request.
+    /// Whether the tool takes a free text.
+    pub(super) fn is_custom(&self) -> bool {
+        self.kind == "custom"
+    }
+
+    /// The function of the time before there were tools.
+    pub(super) fn of_function(function: Function) -> Self {
+        Self {
+            kind: "function".into(),
+            function: Some(function),
+            custom: None,
+            name: None,
+            description: None,
+            parameters: None,
+            strict: None,
+            format: None,
+            tools: None,
+        }
+    }
+
+    /// The names under which an agent knows the tool, and the tool as the request has it.
     pub(super) fn offered(self) -> Vec<(String, OfferedTool)> {
         let is_free_text = self.kind == "custom";
         let inside = self.function.map(|function| function.name);
@@ -63,15 +86,6 @@ impl ToolSpec {
     }
 }
 
-/// Refuses tools that a chat cannot answer with: calls of theirs have no chunks here.
-pub(super) fn only_functions(specs: &[ToolSpec]) -> Result<(), DecodeError> {
-    let custom = specs.iter().position(|spec| spec.kind == "custom");
-    custom.map_or(Ok(()), |n| {
-        let what = "\"custom\" is not supported in chats: use Responses";
-        Err(DecodeError::value(format!("tools[{n}].type"), what))
-    })
-}
-
 /// A tool that takes a free text.
 #[derive(Debug, Deserialize)]
 struct Custom {
@@ -85,8 +99,9 @@ pub(super) const INPUT: &str = "input";
 /// What stands between a namespace and the name of a tool in it.
 const IN: &str = "__";
 
+/// A function that the caller offers.
 #[derive(Debug, Deserialize)]
-struct Function {
+pub(super) struct Function {
     name: String,
     description: Option<String>,
     parameters: Option<RawObject>,
@@ -186,7 +201,10 @@ fn function(place: &str, spec: ToolSpec) -> Result<Tool, DecodeError> {
 }
 
 /// Which tools are called: a word, or an object that names one.
-pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, DecodeError> {
+pub(super) fn tool_choice(
+    raw: Option<RawJson>,
+    foreign: &mut Foreign,
+) -> Result<Option<ToolChoice>, DecodeError> {
     #[derive(Deserialize)]
     struct Named {
         #[serde(rename = "type")]
@@ -208,7 +226,10 @@ pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, De
             "auto" => Ok(Some(ToolChoice::Auto)),
             "none" => Ok(Some(ToolChoice::None)),
             "required" => Ok(Some(ToolChoice::Required)),
-            _ => Err(wrong()),
+            _ => {
+                foreign.add(wrong());
+                Ok(None)
+            }
         };
     }
     let named: Named = raw.decode().map_err(|_| wrong())?;
@@ -244,6 +265,7 @@ struct Schema {
 pub(super) fn response_format(
     format: Option<Format>,
     place: &str,
+    foreign: &mut Foreign,
 ) -> Result<Option<ResponseFormat>, DecodeError> {
     let Some(format) = format else { return Ok(None) };
     match format.kind.as_str() {
@@ -260,9 +282,18 @@ pub(super) fn response_format(
             })))
         }
         other => {
-            Err(DecodeError::value(format!("{place}.type"), format!("{other:?} is not understood")))
+            let what = format!("{other:?} is not understood");
+            foreign.add(DecodeError::value(format!("{place}.type"), what));
+            Ok(None)
         }
     }
+}
+
+/// How much the model thinks.
+pub(super) fn effort(word: Option<String>, place: &str, foreign: &mut Foreign) -> Option<Effort> {
+    let read = |word: &str| Effort::deserialize(StrDeserializer::<ValueError>::new(word));
+    let effort = word.map(|word| read(&word));
+    effort?.map_err(|error| foreign.add(DecodeError::value(place, error.to_string()))).ok()
 }
 
 /// A word at which the answer ends, or several.
@@ -278,12 +309,19 @@ pub(super) fn refuse(place: &str, what: &str) -> DecodeError {
     DecodeError::value(place, format!("{what} is not supported here"))
 }
 
-/// What only a look at the agent tells: whether an answer of this form can be had. Agents that are
-/// no models make of their answers what they like. `place` is where the request asks for the form.
+/// Checks what depends on the agent: whether it can answer in the form that the request asks for at
+/// `place`, and whether it can judge what the gateway does not know. Agents that are no models
+/// answer in any form they like. Members of a route check for themselves.
 pub(super) fn check_agent(cx: &FaceContext, ask: &mut Ask, place: &str) -> Result<(), Fault> {
-    // The word for whichever agent is the default one.
+    // The word for the default agent.
     if ask.agent.as_deref() == Some("default") && cx.engine.agent("default").is_none() {
         ask.agent = None;
+    }
+    if let Some(error) = &ask.extras.untranslatable {
+        let about = cx.engine.agent_for(None, ask)?.agent.about();
+        if !matches!(about.provider, "openai" | "route") {
+            return Err(invalid(error));
+        }
     }
     let is_form = |format: &&ResponseFormat| **format != ResponseFormat::Text;
     let Parameters { response_format, .. } = &*ask.extras.parameters;
@@ -291,7 +329,6 @@ pub(super) fn check_agent(cx: &FaceContext, ask: &mut Ask, place: &str) -> Resul
         return Ok(());
     }
     let about = cx.engine.agent_for(None, ask)?.agent.about();
-    // A route hands on what it is asked.
     if about.work == Work::Chat || about.provider == "route" {
         return Ok(());
     }

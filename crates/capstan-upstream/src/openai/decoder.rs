@@ -5,7 +5,8 @@ use capstan_protocol::{Fault, FaultKind};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::chunk::{Choice, Chunk, Delta, Function, ToolCall, parts};
+use super::chunk::{Choice, Chunk, Custom, Delta, Function, Others, ToolCall, parts};
+use super::extras::Extras;
 use super::finish::Finish;
 use super::kept::Kept;
 use crate::api_key::ApiKey;
@@ -36,6 +37,7 @@ pub struct Decoder {
     thoughts: Thoughts,
     tools: Tools,
     has_calls: bool,
+    extras: Extras,
     kept: Kept,
     lane: Lane,
 }
@@ -76,7 +78,9 @@ impl Decoder {
             self.has_model = true;
             out.push(Output::Model(model.into_owned()));
         }
-        let usage = chunk.usage.map(value).and_then(|usage| usage_of(&usage));
+        let usage = chunk.usage.map(value);
+        self.extras.send(&chunk, usage.as_ref(), self.has_delta, &mut self.lane, out);
+        let usage = usage.and_then(|usage| usage_of(&usage));
         let has_usage = usage.is_some();
         out.extend(usage.map(Output::Usage));
         if let Some(content) = chunk.only_content() {
@@ -141,15 +145,14 @@ impl Decoder {
             self.kept.thinks(name);
             self.thoughts.push(thought, out);
         }
-        for (name, said) in
+        for (name, raw) in
             [("reasoning_details", delta.reasoning_details), ("extra_content", delta.extra_content)]
         {
-            if let Some(said) = said.map(value).filter(|said| !said.is_null()) {
-                self.lane.event(&json!({ "delta": { name: said } }), out);
-                self.kept.member(name, said);
+            if let Some(raw) = raw {
+                self.kept.member(name, value(raw));
             }
         }
-        let mut heard = thought.is_some();
+        let mut heard = thought.is_some() || !delta.others.is_empty();
         heard |= delta.content.is_some_and(|content| self.content(content, out));
         if let Some(refusal) = json_text::text(delta.refusal) {
             self.refusal.push_str(&refusal);
@@ -191,38 +194,77 @@ impl Decoder {
             return false;
         };
         self.thoughts.flush(out);
-        let mut heard = false;
-        for call in &calls {
-            let Some(function) = &call.function else { continue };
-            let id = json_text::text(call.id);
-            heard |= self.call(call.index(), id.as_deref(), function, out);
-            if let (Some(id), Some(extra)) = (&id, call.extra_content.map(value)) {
-                let piece = json!([{ "id": id, "extra_content": extra }]);
-                self.lane.event(&json!({ "delta": { "tool_calls": piece } }), out);
-                self.kept.call(id, "extra_content", extra);
+        calls.iter().fold(false, |heard, call| self.call(call, out) | heard)
+    }
+
+    /// A piece of a call. Members that the decoder does not know go to the call by the id under
+    /// which the call was sent: a server may name the call in another piece, or not at all.
+    fn call(&mut self, call: &ToolCall<'_>, out: &mut Vec<Output>) -> bool {
+        let (index, id) = (call.index(), json_text::text(call.id));
+        let place = CallPiece { index, id: id.as_deref(), ..CallPiece::default() };
+        let (name, arguments, others, is_custom) = match (&call.function, &call.custom) {
+            (Some(call @ Function { name, others, .. }), _) => {
+                (name, call.arguments(), others, false)
             }
+            (None, Some(call @ Custom { name, others, .. })) => (name, call.input(), others, true),
+            (None, None) => {
+                let id = self.tools.id_of(&place).map(str::to_owned);
+                self.keep_others(id, call, None);
+                return false;
+            }
+        };
+        self.has_calls = true;
+        let (name, before) = (json_text::text(*name), out.len());
+        let piece = CallPiece { name: name.as_deref(), arguments: &arguments, ..place };
+        let sent_id = self.tools.piece(&piece, out).map(str::to_owned);
+        if let Some(id) = sent_id.as_deref().filter(|_| is_custom) {
+            self.mark(&json!({ "tool_calls": [{ "id": id, "type": "custom" }] }), before, out);
         }
-        heard
+        self.keep_others(sent_id, call, Some(others));
+        name.is_some() || !arguments.is_empty()
+    }
+
+    fn keep_others(
+        &mut self,
+        id: Option<String>,
+        call: &ToolCall<'_>,
+        function: Option<&Others<'_>>,
+    ) {
+        let Some(id) = id else { return };
+        for (name, raw) in call.others.iter() {
+            self.kept.call(&id, name, value(raw));
+        }
+        let members: Map<String, Value> = function
+            .into_iter()
+            .flat_map(Others::iter)
+            .map(|(n, v)| (n.to_owned(), value(v)))
+            .collect();
+        if !members.is_empty() {
+            let name = if call.function.is_some() { "function" } else { "custom" };
+            self.kept.call(&id, name, members.into());
+        }
+    }
+
+    /// Says before the beginning of a call, if it is among the last outputs, what it is.
+    fn mark(&self, delta: &Value, before: usize, out: &mut Vec<Output>) {
+        let begins = |output: &Output| matches!(output, Output::Event { kind, .. } if kind == "TOOL_CALL_START");
+        if out.get(before..).is_some_and(|sent| sent.iter().any(begins)) {
+            let mut mark = Vec::new();
+            self.lane.event(&json!({ "choices": [{ "delta": delta }] }), &mut mark);
+            out.splice(before..before, mark);
+        }
     }
 
     /// The way of calling from before there were several at once.
     fn function_call(&mut self, call: &RawValue, out: &mut Vec<Output>) -> bool {
         let Ok(function) = serde_json::from_str::<Function<'_>>(call.get()) else { return false };
         self.thoughts.flush(out);
-        self.call(Some(0), None, &function, out)
-    }
-
-    fn call(
-        &mut self,
-        index: Option<u64>,
-        id: Option<&str>,
-        function: &Function<'_>,
-        out: &mut Vec<Output>,
-    ) -> bool {
         self.has_calls = true;
-        let (name, arguments) = (json_text::text(function.name), function.arguments());
+        let (name, arguments, before) =
+            (json_text::text(function.name), function.arguments(), out.len());
         let (name, arguments) = (name.as_deref(), arguments.as_ref());
-        self.tools.piece(&CallPiece { index, id, name, arguments }, out);
+        self.tools.piece(&CallPiece { index: Some(0), id: None, name, arguments }, out);
+        self.mark(&json!({ "function_call": {} }), before, out);
         name.is_some() || !arguments.is_empty()
     }
 
@@ -296,15 +338,17 @@ fn is_told(error: &RawValue) -> bool {
     !matches!(error.get(), "false" | "\"\"" | "{}" | "[]" | "0")
 }
 
-fn value(raw: &RawValue) -> Value {
+pub(super) fn value(raw: &RawValue) -> Value {
     let read = |json: &str| serde_json::from_str(json).ok();
     read(raw.get()).or_else(|| read(&mend(raw.get()))).unwrap_or_default()
 }
 
+/// Sources with an address, as every client can be told them.
 fn cite(notes: &RawValue, out: &mut Vec<Output>) -> bool {
     let before = out.len();
-    for note in value(notes).as_array().into_iter().flatten() {
-        let cited = decode::member(note, "url_citation");
+    let notes = value(notes);
+    let notes = notes.as_array().into_iter().flatten();
+    for cited in notes.filter_map(|note| note.get("url_citation")) {
         let (url, title) = (decode::text(cited, "url"), decode::text(cited, "title"));
         out.extend(citation::block(url, "citation", title.unwrap_or_default(), None));
     }

@@ -42,7 +42,7 @@ impl Kept {
     pub(super) fn call(&mut self, id: &str, name: &str, value: Value) {
         let call = self.calls.entry(id).or_insert_with(|| json!({}));
         if let Value::Object(call) = call {
-            call.insert(name.to_owned(), value);
+            merge(call, Map::from_iter([(name.to_owned(), value)]));
         }
     }
 
@@ -58,6 +58,18 @@ impl Kept {
         }
         if !part.is_empty() {
             lane.part(&part, thoughts.map(|name| format!("/{name}")).as_deref(), out);
+        }
+    }
+}
+
+/// Adds members to an object, and those of objects within it to them.
+pub(super) fn merge(into: &mut Map<String, Value>, members: Map<String, Value>) {
+    for (name, value) in members {
+        match (into.get_mut(&name), value) {
+            (Some(Value::Object(into)), Value::Object(members)) => merge(into, members),
+            (_, value) => {
+                into.insert(name, value);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use capstan_agent::Turn;
 use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, NativeOrigin, Part, Role};
 use serde_json::{Map, Value, json};
 
-use super::kept::{CALLS, THOUGHTS};
+use super::kept::{CALLS, THOUGHTS, merge};
 use crate::native;
 use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
 
@@ -97,8 +97,7 @@ fn give_back(own: &mut Map<String, Value>, calls: &mut [Value]) {
     for call in calls.iter_mut().filter_map(Value::as_object_mut) {
         let id = call.get("id").and_then(Value::as_str).unwrap_or_default();
         if let Some(Value::Object(members)) = by_call.get(id) {
-            let members = members.clone();
-            call.extend(members);
+            merge(call, members.clone());
         }
     }
 }

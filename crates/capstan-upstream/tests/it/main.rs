@@ -4,6 +4,8 @@
 
 mod a2a;
 mod awkward;
+mod chat_answers;
+mod chat_requests;
 mod command;
 mod common;
 mod end_to_end;
