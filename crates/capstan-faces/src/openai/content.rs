@@ -1,5 +1,4 @@
-//! What a message holds: a text, or parts with pictures, sound and files among them, in the words
-//! of both APIs.
+//! The content of a message in both APIs: a text, or parts with text, pictures, sound and files.
 
 use std::fmt;
 
@@ -12,7 +11,7 @@ use crate::text_or::TextOr;
 
 pub(super) type Contents = TextOr<ContentPart>;
 
-/// A part of a message, of whatever type: its members are the types' own.
+/// A part of a message. It has the members of all types.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ContentPart {
@@ -98,7 +97,7 @@ impl Contents {
         }
     }
 
-    /// Its text alone: what a tool said.
+    /// The text without other parts, for the result of a tool.
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -148,7 +147,7 @@ fn uploaded(file_id: String, modality: Modality) -> Part {
     Part::File { file_id, modality, mime_type: None }
 }
 
-/// Bytes in a `data:` address, or elsewhere.
+/// Reads an address: the bytes themselves if it is a `data:` address.
 fn bytes_at(url: String, modality: Modality) -> Part {
     let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(','));
     match inline.and_then(|(kind, data)| Some((kind.strip_suffix(";base64")?, data))) {

@@ -51,7 +51,7 @@ impl Piece {
         calls.filter(is_custom).filter_map(id).collect()
     }
 
-    /// Whether calls are told as they were before there were tools.
+    /// Whether calls have the form `function_call`.
     pub(super) fn take_legacy_call(&mut self) -> bool {
         self.delta.remove("function_call").is_some()
     }

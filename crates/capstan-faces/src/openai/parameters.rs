@@ -1,6 +1,4 @@
-//! Tools and parameters, in the words of both APIs. What would change the shape of the answer and
-//! cannot be honoured is refused by name; what only steers a model reaches it, and other agents may
-//! ignore it.
+//! Tools and parameters of both APIs, for agents of any protocol.
 
 use capstan_agent::Work;
 use capstan_protocol::agui::Tool;
@@ -17,7 +15,7 @@ use crate::face::FaceContext;
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, invalid};
 
-/// A tool: its members stand under its type in Chat, beside `type` in Responses.
+/// A tool. Its members are in an object named like its type in Chat, and beside `type` in Responses.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolSpec {
     #[serde(rename = "type")]
@@ -38,7 +36,7 @@ pub(super) struct ToolSpec {
 pub(super) struct OfferedTool {
     pub(super) name: String,
     pub(super) namespace: Option<String>,
-    /// It takes a text and no object.
+    /// It takes a text instead of an object.
     pub(super) is_free_text: bool,
 }
 
@@ -94,9 +92,9 @@ struct Custom {
     format: Option<RawJson>,
 }
 
-/// The member of the function that a tool of free text becomes.
+/// The parameter of the function that replaces a tool of free text.
 pub(super) const INPUT: &str = "input";
-/// What stands between a namespace and the name of a tool in it.
+/// The separator between a namespace and the name of a tool in it.
 const IN: &str = "__";
 
 /// A function that the caller offers.
@@ -108,8 +106,8 @@ pub(super) struct Function {
     strict: Option<bool>,
 }
 
-/// The caller's tools, as every agent can be told of them. A provider's own tools are none: they
-/// reach agents of the same protocol as they came.
+/// The client's tools for any agent. A provider's own tools are left out: agents of the request's
+/// protocol get them with the request.
 pub(super) fn tools(specs: Vec<ToolSpec>) -> Result<Vec<Tool>, DecodeError> {
     let mut tools = Vec::with_capacity(specs.len());
     for (n, spec) in specs.into_iter().enumerate() {
@@ -139,7 +137,7 @@ fn add_tool(place: &str, spec: ToolSpec, tools: &mut Vec<Tool>) -> Result<(), De
     Ok(())
 }
 
-/// A tool that takes a free text, as a function of one text.
+/// Translates a tool of free text into a function with one parameter.
 fn free_text(place: &str, spec: ToolSpec) -> Result<Tool, DecodeError> {
     let missing = || DecodeError::value(format!("{place}.name"), "is missing");
     let custom = match spec.custom {
@@ -167,12 +165,12 @@ fn free_text(place: &str, spec: ToolSpec) -> Result<Tool, DecodeError> {
     })
 }
 
-/// The name of a tool, with its namespace.
+/// The name of a tool with its namespace.
 pub(super) fn name_within(namespace: Option<&str>, name: &str) -> String {
     namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}{IN}{name}"))
 }
 
-/// The arguments of the function that a tool of free text becomes.
+/// The arguments of the function that replaces a tool of free text.
 pub(super) fn free_text_call(input: &str) -> String {
     json!({ INPUT: input }).to_string()
 }
@@ -239,12 +237,12 @@ pub(super) fn tool_choice(
             let name = name.filter(|name| !name.is_empty());
             name.map(ToolChoice::Tool).map(Some).ok_or_else(wrong)
         }
-        // A provider's own tool, or a choice of several: for agents of the same protocol.
+        // A provider's own tool, or a choice of several, for agents of the request's protocol.
         _ => Ok(None),
     }
 }
 
-/// What the answer looks like; `place` is where the request says so.
+/// The form of the answer.
 #[derive(Debug, Deserialize)]
 pub(super) struct Format {
     #[serde(rename = "type")]
@@ -296,7 +294,7 @@ pub(super) fn effort(word: Option<String>, place: &str, foreign: &mut Foreign) -
     effort?.map_err(|error| foreign.add(DecodeError::value(place, error.to_string()))).ok()
 }
 
-/// A word at which the answer ends, or several.
+/// The words at which the answer ends.
 pub(super) fn stops(stop: TextOr<String>) -> Vec<String> {
     match stop {
         TextOr::Text(word) => vec![word],
@@ -304,7 +302,7 @@ pub(super) fn stops(stop: TextOr<String>) -> Vec<String> {
     }
 }
 
-/// Refuses what would change the answer's shape.
+/// The error for a member that would change the form of the answer.
 pub(super) fn refuse(place: &str, what: &str) -> DecodeError {
     DecodeError::value(place, format!("{what} is not supported here"))
 }

@@ -1,5 +1,5 @@
-//! What both APIs have in common on the way in: whether the answer is streamed stands in the body,
-//! never in `Accept`; the key of a request stands in a header.
+//! The request path of both APIs. The body says whether the answer is streamed, never `Accept`. The
+//! key of a request is in a header.
 
 use std::sync::{Arc, OnceLock};
 
@@ -72,19 +72,19 @@ pub(super) const EVENTS: Header = Header {
     schema: || json!({ "type": "string" }),
 };
 
-/// Whether events of our own are wanted.
+/// Whether the client wants events that OpenAI has no word for.
 pub(super) fn wants_all_events(parts: &Parts) -> bool {
     post::header_lists(&parts.headers, EVENTS.name, "all")
 }
 
-/// An SDK sends a request again that has a key and whose answer was to be whole, so it arms. Nobody
-/// comes back for any other run: there the gateway goes on by itself.
+/// Who starts the next attempt. An SDK retries a request that has a key and waits for one object, so
+/// the client does. No client comes back for another run, so the gateway does.
 pub(super) fn armed_by(parts: &Parts) -> ArmedBy {
     let has_key = parts.headers.contains_key(KEY.name);
     if has_key && wants(parts).is_collected() { ArmedBy::Client } else { ArmedBy::Gateway }
 }
 
-/// What the SDKs send from pages beside what every client does.
+/// Headers of the SDKs. Pages of other origins may send them.
 pub(super) const REQUEST_HEADERS: &[&str] = &[
     "idempotency-key",
     "x-capstan-events",

@@ -298,7 +298,7 @@ struct Part<'a> {
     thinking: Raw<'a>,
 }
 
-/// What a content that is no string says: parts with text, and parts with thoughts.
+/// The texts of a content that is a list: of parts with text, and of parts with thoughts.
 pub(super) struct Parts {
     pub(super) thoughts: String,
     pub(super) text: String,

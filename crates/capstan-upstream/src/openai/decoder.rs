@@ -1,4 +1,4 @@
-//! Chunks of a Chat Completions stream.
+//! Decodes the chunks of a Chat Completions stream into outputs.
 
 use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
@@ -22,14 +22,14 @@ use crate::wrapping::Wrapping;
 /// The sentinel after the last chunk.
 const SENTINEL: &str = "[DONE]";
 
-/// Reads one answer of Chat Completions.
+/// Decodes one answer of Chat Completions.
 #[derive(Debug, Default)]
 pub struct Decoder {
     secret: ApiKey,
     needs_no_finish: bool,
     has_model: bool,
     has_delta: bool,
-    has_said: bool,
+    has_content: bool,
     is_finished: bool,
     refusal: String,
     wrapping: Wrapping,
@@ -43,18 +43,17 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder at the beginning of an answer; the key is taken out of what it reports.
+    /// Creates a decoder for one answer. It removes the key from the errors that it reports.
     pub fn new(secret: ApiKey) -> Self {
         Self { secret, ..Self::default() }
     }
 
-    /// Says in the native lane what CAP has no word for.
+    /// Sends what CAP has no word for through the native lane.
     pub(crate) fn in_lane(self, lane: Lane) -> Self {
         Self { lane, ..self }
     }
 
-    /// For servers that never say why an answer ends: the sentinel is enough, if something was said
-    /// before it.
+    /// Accepts answers without a finish reason: the sentinel completes an answer that has content.
     #[must_use]
     pub fn without_finish(self) -> Self {
         Self { needs_no_finish: true, ..self }
@@ -65,7 +64,7 @@ impl Decoder {
             Ok(chunk) => chunk,
             Err(error) => return self.odd(data, &error),
         };
-        if let Some(error) = chunk.error.filter(|error| is_told(error)) {
+        if let Some(error) = chunk.error.filter(|error| has_text_in(error)) {
             return Err(self.failure(&value(error)));
         }
         if chunk.choices.is_none()
@@ -101,13 +100,13 @@ impl Decoder {
         })
     }
 
-    /// The text of a chunk that is as the last one in all but that.
+    /// The text of a chunk that differs from the last one in its text alone.
     fn repeated<'a>(&self, event: &str, data: &'a str) -> Option<&'a str> {
         let is_plain = !self.is_finished && self.halves.is_empty() && event != "error";
         self.wrapping.text(data).filter(|_| is_plain)
     }
 
-    /// What is no chunk: an error in another shape, or nothing that can be read.
+    /// The fault for a frame that is no chunk: an error of another form, or malformed.
     fn odd(&self, data: &str, error: &serde_json::Error) -> Result<Step, Fault> {
         let read = |data: &str| serde_json::from_str::<Value>(data).ok();
         let told = read(data)
@@ -123,7 +122,7 @@ impl Decoder {
         UpstreamFailure::from_error(error).to_fault(&self.secret)
     }
 
-    /// True if there is something of the answer in it.
+    /// Decodes a choice. Returns true if it has a piece of the answer.
     fn choice(&mut self, choice: &Choice<'_>, out: &mut Vec<Output>) -> bool {
         let before = out.len();
         let heard = match (&choice.delta, &choice.message) {
@@ -131,11 +130,11 @@ impl Decoder {
                 self.has_delta = true;
                 self.delta(delta, out)
             }
-            // After pieces of the answer it is the answer once more.
+            // After pieces of the answer, the message repeats them.
             (None, Some(message)) if !self.has_delta => self.delta(message, out),
             (None, _) => choice.text.is_some_and(|text| self.content(text, out)),
         };
-        self.has_said |= heard || out.len() > before;
+        self.has_content |= heard || out.len() > before;
         heard
     }
 
@@ -166,7 +165,7 @@ impl Decoder {
         heard
     }
 
-    /// Text, or parts of it. An empty piece is none: whoever sends nothing else is silent.
+    /// Decodes text, or a list of parts. Empty text is no sign of life.
     fn content(&mut self, content: &RawValue, out: &mut Vec<Output>) -> bool {
         if let Some(text) = self.halves.join(content.get()) {
             return self.say(&text, out);
@@ -183,7 +182,7 @@ impl Decoder {
             return false;
         }
         self.thoughts.flush(out);
-        // What is said after calls shows that they are whole.
+        // Text after calls shows that they are complete.
         self.tools.end_all(out);
         out.push(Output::Delta(text.to_owned()));
         true
@@ -209,7 +208,7 @@ impl Decoder {
             (None, Some(call @ Custom { name, others, .. })) => (name, call.input(), others, true),
             (None, None) => {
                 let id = self.tools.id_of(&place).map(str::to_owned);
-                self.keep_others(id, call, None);
+                self.record_others(id, call, None);
                 return false;
             }
         };
@@ -220,11 +219,11 @@ impl Decoder {
         if let Some(id) = sent_id.as_deref().filter(|_| is_custom) {
             self.mark(&json!({ "tool_calls": [{ "id": id, "type": "custom" }] }), before, out);
         }
-        self.keep_others(sent_id, call, Some(others));
+        self.record_others(sent_id, call, Some(others));
         name.is_some() || !arguments.is_empty()
     }
 
-    fn keep_others(
+    fn record_others(
         &mut self,
         id: Option<String>,
         call: &ToolCall<'_>,
@@ -245,7 +244,7 @@ impl Decoder {
         }
     }
 
-    /// Says before the beginning of a call, if it is among the last outputs, what it is.
+    /// Inserts the kind of a call before its beginning, if the call began in the last outputs.
     fn mark(&self, delta: &Value, before: usize, out: &mut Vec<Output>) {
         let begins = |output: &Output| matches!(output, Output::Event { kind, .. } if kind == "TOOL_CALL_START");
         if out.get(before..).is_some_and(|sent| sent.iter().any(begins)) {
@@ -255,7 +254,7 @@ impl Decoder {
         }
     }
 
-    /// The way of calling from before there were several at once.
+    /// Decodes `function_call`, the form of calls before `tool_calls`.
     fn function_call(&mut self, call: &RawValue, out: &mut Vec<Output>) -> bool {
         let Ok(function) = serde_json::from_str::<Function<'_>>(call.get()) else { return false };
         self.thoughts.flush(out);
@@ -300,12 +299,12 @@ impl Decode for Decoder {
     fn frame(&mut self, event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
         if let Some(text) = self.repeated(event, data) {
             let heard = self.say(text, out);
-            self.has_said |= heard;
+            self.has_content |= heard;
             return Ok(if heard { Step::Heard } else { Step::Quiet });
         }
         if data.trim() == SENTINEL {
             if !self.is_finished {
-                if !(self.needs_no_finish && self.has_said) {
+                if !(self.needs_no_finish && self.has_content) {
                     return Err(truncated());
                 }
                 self.finish("stop", None, out)?;
@@ -333,8 +332,8 @@ impl Decode for Decoder {
     }
 }
 
-/// An error that says something: some servers send it empty with each chunk.
-fn is_told(error: &RawValue) -> bool {
+/// Whether an error has content. Some servers send an empty one with each chunk.
+fn has_text_in(error: &RawValue) -> bool {
     !matches!(error.get(), "false" | "\"\"" | "{}" | "[]" | "0")
 }
 
@@ -343,7 +342,7 @@ pub(super) fn value(raw: &RawValue) -> Value {
     read(raw.get()).or_else(|| read(&mend(raw.get()))).unwrap_or_default()
 }
 
-/// Sources with an address, as every client can be told them.
+/// Sends sources with an address as citations, which every client understands.
 fn cite(notes: &RawValue, out: &mut Vec<Output>) -> bool {
     let before = out.len();
     let notes = value(notes);
@@ -355,7 +354,7 @@ fn cite(notes: &RawValue, out: &mut Vec<Output>) -> bool {
     out.len() > before
 }
 
-/// The provider's counts under the names that all agents use; none if there are none.
+/// The provider's counts under CAP's names. `None` if there are none.
 fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
     let counts = [
         ("input_tokens", "/prompt_tokens"),

@@ -1,4 +1,4 @@
-//! A chat request as a question.
+//! Decodes a chat request, in one pass.
 
 use std::sync::Arc;
 
@@ -313,6 +313,7 @@ mod tests {
             (1, &Some(ToolChoice::Tool("f".into())))
         );
         assert_eq!(parameters.response_format, Some(ResponseFormat::Json));
+        assert_eq!(asked.wants, Wants { stream: true, background: false, usage: false });
     }
 
     #[test]

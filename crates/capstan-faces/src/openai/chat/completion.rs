@@ -1,4 +1,4 @@
-//! The objects of Chat Completions: a whole answer, and the chunks of a streamed one.
+//! The objects of Chat Completions: a collected answer, and the chunks of a streamed one.
 
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
@@ -12,7 +12,7 @@ use super::super::native::Native;
 use super::super::output::{Call, Output, Usage};
 use crate::face::reader::Collected;
 
-/// A whole answer.
+/// A collected answer.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Completion<'a> {
     id: String,
@@ -41,7 +41,7 @@ struct Choice<'a> {
 struct Message<'a> {
     role: &'static str,
     content: Option<&'a str>,
-    /// What the model thought, if it says so.
+    /// The model's thoughts, if it sends them.
     #[serde(skip_serializing_if = "String::is_empty")]
     reasoning_content: String,
     refusal: Option<()>,
@@ -57,7 +57,7 @@ struct Message<'a> {
     more: Map<String, Value>,
 }
 
-/// A call that the caller is to answer, in its next request.
+/// A call that the client answers in its next request.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ToolCall<'a> {
     id: &'a str,
@@ -99,10 +99,10 @@ fn kind_of(is_custom: bool) -> &'static str {
     if is_custom { "custom" } else { "function" }
 }
 
-/// A piece of a call: the first one names it, those that follow have its arguments.
+/// A piece of a call. The first one has its name, the others have its arguments.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct CallPiece<'a> {
-    /// Its place among the calls.
+    /// The place of the call among the calls.
     index: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
@@ -267,7 +267,7 @@ impl<'a> Completion<'a> {
     }
 }
 
-/// One piece of a streamed answer.
+/// A chunk of a streamed answer.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Chunk<'a> {
     pub(super) id: &'a str,
@@ -275,7 +275,7 @@ pub(super) struct Chunk<'a> {
     pub(super) created: i64,
     pub(super) model: &'a str,
     pub(super) choices: Vec<ChunkChoice<'a>>,
-    /// Null in all chunks but the last, if it was asked for.
+    /// Null in all chunks except the last, if the request asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) usage: Option<Option<TokenUsage>>,
     /// What only the provider knows of the answer.
@@ -300,7 +300,7 @@ pub(super) struct Delta<'a> {
     pub(super) role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<&'a str>,
-    /// What the model thinks, if it says so.
+    /// The model's thoughts, if it sends them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_content: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -315,7 +315,7 @@ pub(super) struct Delta<'a> {
     pub(super) more: Map<String, Value>,
 }
 
-/// The id of an answer: the same whenever it is told.
+/// The id of an answer. It is the same in every response.
 pub(super) fn id_of(run: &Run) -> String {
     format!("chatcmpl-{}", run.stream_id.simple())
 }
@@ -324,7 +324,7 @@ pub(super) fn seconds(at: Timestamp) -> i64 {
     at.as_micros().div_euclid(1_000_000)
 }
 
-/// Why the answer ends here. A run that was stopped, or that asks, has no better word.
+/// The finish reason. OpenAI has no word for a run that was stopped or that asks a question.
 pub(super) fn finish_reason(close: Option<&Close>, has_calls: bool) -> &'static str {
     match close.map(Close::reason).as_deref() {
         Some("length") => "length",

@@ -1,4 +1,4 @@
-//! What the route of Chat Completions says of itself.
+//! The description of the route of Chat Completions.
 
 use capstan_protocol::FaultKind;
 use schemars::{Schema, SchemaGenerator, json_schema};

@@ -1,5 +1,5 @@
-//! A run as chunks. There is no way to take back a chunk, nor to read on: whoever comes again gets
-//! all of them.
+//! Writes a run as chunks. A chunk cannot be taken back, and a chat cannot be resumed: a client that
+//! comes back gets all chunks again.
 
 use bytes::Bytes;
 use capstan_journal::{Frames, JournalError, Run, RunState};
@@ -19,32 +19,32 @@ use crate::face::reader::{self, ViewerKind};
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
-/// Members of a chunk that OpenAI repeats in each one. Others are told once.
+/// Members that OpenAI repeats in each chunk. Others are sent once.
 const REPEATED: [&str; 2] = ["service_tier", "system_fingerprint"];
 
-/// One response.
+/// The writer of one response.
 pub(super) struct ChatWriter {
     run: Run,
     id: String,
     exposure: Exposure,
     wants_usage: bool,
-    /// What is left out.
+    /// Packets that are left out.
     taken_back: TakenBack,
-    /// The tools whose calls are told as they are written.
+    /// The tools whose calls are streamed.
     offered: Offered,
-    /// Such calls, each at its index.
+    /// The streamed calls, by their index.
     calls: Vec<StreamedCall>,
     text_chars: usize,
     native: NativeState,
 }
 
-/// A call that is told as it is written.
+/// A streamed call.
 struct StreamedCall {
     id: String,
     is_custom: bool,
 }
 
-/// What a provider of this protocol said beside the text and the calls.
+/// What a provider of this protocol sent beside text and calls.
 #[derive(Default)]
 struct NativeState {
     /// The piece that goes into the next chunk. It comes before what CAP says of the same chunk.
@@ -55,10 +55,10 @@ struct NativeState {
     finish: Option<String>,
     /// The ids of calls of tools that take a free text.
     custom: Vec<String>,
-    /// Whether calls are told as they were before there were tools.
+    /// Whether calls have the form `function_call`.
     is_legacy: bool,
-    /// The citations that annotations have told already.
-    told_citations: usize,
+    /// The citations that the provider's annotations contain already.
+    known_citations: usize,
 }
 
 const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -158,10 +158,10 @@ impl ChatWriter {
         self.call(CallPiece::more(index, more, is_custom), out);
     }
 
-    /// Writes sources, unless the provider's annotations have told them.
+    /// Writes sources, unless the provider's annotations contain them.
     fn cite(&mut self, sources: &[Source], out: &mut Vec<u8>) {
-        let known = sources.len().min(self.native.told_citations);
-        self.native.told_citations -= known;
+        let known = sources.len().min(self.native.known_citations);
+        self.native.known_citations -= known;
         let at = self.text_chars;
         let new = sources.iter().skip(known);
         let annotations: Vec<_> = new.map(|source| source.chat_annotation(at)).collect();
@@ -171,12 +171,12 @@ impl ChatWriter {
     }
 
     /// Takes a piece that only the provider understands. It waits for the next chunk.
-    fn take_piece(&mut self, mut piece: Piece, out: &mut Vec<u8>) {
+    fn add_piece(&mut self, mut piece: Piece, out: &mut Vec<u8>) {
         let native = &mut self.native;
         native.custom.extend(piece.take_custom_calls());
         native.is_legacy |= piece.take_legacy_call();
         native.finish = piece.take_finish().or(native.finish.take());
-        native.told_citations += piece.citations();
+        native.known_citations += piece.citations();
         native.usage.append(&mut piece.usage);
         for name in REPEATED {
             let value = piece.chunk.remove(name);
@@ -201,7 +201,7 @@ impl ChatWriter {
     }
 
     /// Takes frames up to the end of the answer, if it is among them.
-    fn tell(&mut self, frames: &Frames, out: &mut Vec<u8>) -> Option<End> {
+    fn write_packets(&mut self, frames: &Frames, out: &mut Vec<u8>) -> Option<End> {
         for packet in frames.iter().filter_map(sse::decode_packet) {
             if self.taken_back.has(packet.seq) {
                 continue;
@@ -214,15 +214,15 @@ impl ChatWriter {
                     Said::Call { id, name } => self.begin_call(id, &name, out),
                     Said::Arguments { id, more } => self.continue_call(&id, &more, out),
                     Said::Citations(sources) => self.cite(&sources, out),
-                    // What was said cannot be taken back.
+                    // A chunk cannot be taken back.
                     Said::Reset(_) => {
                         return Some(End::Failed(Fault::new(FaultKind::AttemptDiverged)));
                     }
-                    // Calls that the caller did not offer are told at the end: then it is known
-                    // which of them are the caller's to answer.
+                    // Calls of tools that were not offered are written at the end, when it is
+                    // known which of them the agent has not answered.
                     Said::Interrupt(_) | Said::End { .. } | Said::Result { .. } => {}
                     Said::Other => {
-                        Piece::of(&raw).into_iter().for_each(|piece| self.take_piece(piece, out));
+                        Piece::of(&raw).into_iter().for_each(|piece| self.add_piece(piece, out));
                     }
                 },
                 Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
@@ -264,7 +264,7 @@ impl ChatWriter {
     ) {
         // It came with the end.
         let last = self.native.pending.take();
-        self.tell_late(output, out);
+        self.write_late(output, out);
         self.native.pending = last;
         let word = finish_reason(Some(close), output.calls().next().is_some());
         let own = self.native.finish.take();
@@ -276,7 +276,7 @@ impl ChatWriter {
     }
 
     /// Writes the calls of tools that were not offered, and what the client has to bring back.
-    fn tell_late(&mut self, output: &Output, out: &mut Vec<u8>) {
+    fn write_late(&mut self, output: &Output, out: &mut Vec<u8>) {
         let native = &output.native;
         let brought = self.calls.iter().enumerate().map(|(n, call)| (n, native.of_call(&call.id)));
         let brought = brought.filter(|(_, members)| !members.is_empty());
@@ -293,7 +293,8 @@ impl ChatWriter {
         }
     }
 
-    /// No finish_reason before it: a client that saw one would take the answer for whole.
+    /// Writes an error, without a finish_reason before it: a client would take the answer for
+    /// complete.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         self.flush(out);
         event(&ErrorBody { error: ApiError::of(fault, self.exposure) }, out);
@@ -306,12 +307,12 @@ enum End {
     Failed(Fault),
 }
 
-/// As it stands in the journal: what was not to leave is not in it.
+/// The fault of an error packet. The journal contains only what clients may see.
 fn of_stream(error: StreamError) -> Fault {
     Fault::from(error)
 }
 
-/// No id and no name: the SDKs break at a frame that has one and no data.
+/// Writes a frame without id and name, because the SDKs fail on frames with one and no data.
 fn event(said: &impl serde::Serialize, out: &mut Vec<u8>) {
     sse::encode_json(None, None, &serde_json::to_string(said).unwrap_or_default(), out);
 }
@@ -333,7 +334,7 @@ impl FaceWriter for ChatWriter {
 
     fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
         let mut out = Vec::new();
-        match self.tell(&frames, &mut out) {
+        match self.write_packets(&frames, &mut out) {
             None => Emit::Now(BodyStep::Write(out.into())),
             Some(end) => Emit::Later(Box::pin(self.end(cx, end, out))),
         }
@@ -342,12 +343,12 @@ impl FaceWriter for ChatWriter {
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
-            // Its end would have been told.
+            // The end was written with its frames.
             RunState::Closed => BodyStep::Cut,
         }
     }
 
-    /// A clean end without a last word would be read as success.
+    /// Cuts the body: clients would read a clean end as success.
     fn closing(&mut self) -> BodyStep {
         BodyStep::Cut
     }
