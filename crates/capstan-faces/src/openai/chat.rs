@@ -1,5 +1,5 @@
-//! Chat Completions. A request contains the whole conversation. Only its key can bring a client back
-//! to an answer.
+//! Chat Completions. A request contains the whole conversation. Only its key can bring a client
+//! back to an answer.
 
 mod ask;
 mod completion;
@@ -32,8 +32,8 @@ use capstan_engine::resume::ResumePoint;
 /// The name of this face in the records of runs.
 const NAME: &str = "openai-chat";
 
-/// Paths of OpenAI's API beside Responses. Refusals there have OpenAI's form, also where the gateway
-/// has no route.
+/// Paths of OpenAI's API beside Responses. Refusals there have OpenAI's form, also where the
+/// gateway has no route.
 const ELSEWHERE: [&str; 18] = [
     "/v1/chat",
     "/v1/models",
@@ -128,7 +128,8 @@ impl Face for Chat {
         request::armed_by(parts)
     }
 
-    /// Without a key no client can come back, so a closed connection means that the run should stop.
+    /// Without a key no client can come back, so a closed connection means that the run should
+    /// stop.
     fn ends_unread(&self, run: &Run) -> bool {
         repeats::is_keyless(run)
     }

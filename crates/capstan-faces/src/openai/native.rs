@@ -143,8 +143,8 @@ fn join_members(into: &mut Members, next: Members) {
     }
 }
 
-/// Joins pieces as the SDKs do: texts and lists grow, objects are joined by member, anything else is
-/// replaced.
+/// Joins pieces as the SDKs do: texts and lists grow, objects are joined by member, anything else
+/// is replaced.
 fn join(into: &mut Value, next: Value) {
     match (into, next) {
         (Value::String(text), Value::String(more)) => text.push_str(&more),

@@ -1,5 +1,6 @@
-//! The answer of a run as OpenAI has it. Text and markdown are one message. A thought is an item, and
-//! so is a call that the client has to answer. Calls that the agent answers itself are left out.
+//! The answer of a run as OpenAI has it. Text and markdown are one message. A thought is an item,
+//! and so is a call that the client has to answer. Calls that the agent answers itself are left
+//! out.
 //!
 //! A call of a tool that the request offers belongs to the client and is streamed. For any other
 //! call, only the end of the run shows whether the agent has answered it.
@@ -170,8 +171,8 @@ impl Output {
         }
     }
 
-    /// Adds a question to a person as a call whose output is the answer. It replaces the agent's own
-    /// call that it is about.
+    /// Adds a question to a person as a call whose output is the answer. It replaces the agent's
+    /// own call that it is about.
     fn ask(&mut self, seq: u64, interrupt: &Interrupt) {
         for call in
             self.calls.iter_mut().filter(|call| Some(&call.id) == interrupt.tool_call_id.as_ref())

@@ -15,7 +15,8 @@ use crate::face::FaceContext;
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, invalid};
 
-/// A tool. Its members are in an object named like its type in Chat, and beside `type` in Responses.
+/// A tool. Its members are in an object named like its type in Chat, and beside `type` in
+/// Responses.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolSpec {
     #[serde(rename = "type")]

@@ -1,8 +1,8 @@
-//! Routes of OpenAI's API that start no run (embeddings, files, audio, …). The gateway forwards them
-//! unchanged to the provider of an agent that passes them on, and stores nothing.
+//! Routes of OpenAI's API that start no run (embeddings, files, audio, …). The gateway forwards
+//! them unchanged to the provider of an agent that passes them on, and stores nothing.
 //!
-//! Keys, scopes, rates and open responses of the tenant count as everywhere. Bodies are streamed both
-//! ways. Only JSON is read first, for the model that it names.
+//! Keys, scopes, rates and open responses of the tenant count as everywhere. Bodies are streamed
+//! both ways. Only JSON is read first, for the model that it names.
 
 mod model;
 mod rows;

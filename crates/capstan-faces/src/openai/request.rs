@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::face::Face;
 use crate::face::FaceContext;
 use crate::face::post::{self, Posted};
-use crate::face::repeats::{ReaderGuardSlot, KEY};
+use crate::face::repeats::{KEY, ReaderGuardSlot};
 use crate::identity::caller::Caller;
 use crate::openapi::Header;
 use crate::refusal::Refusal;
@@ -77,8 +77,8 @@ pub(super) fn wants_all_events(parts: &Parts) -> bool {
     post::header_lists(&parts.headers, EVENTS.name, "all")
 }
 
-/// Who starts the next attempt. An SDK retries a request that has a key and waits for one object, so
-/// the client does. No client comes back for another run, so the gateway does.
+/// Who starts the next attempt. An SDK retries a request that has a key and waits for one object,
+/// so the client does. No client comes back for another run, so the gateway does.
 pub(super) fn armed_by(parts: &Parts) -> ArmedBy {
     let has_key = parts.headers.contains_key(KEY.name);
     if has_key && wants(parts).is_collected() { ArmedBy::Client } else { ArmedBy::Gateway }

@@ -1,5 +1,5 @@
-//! Collects the members of an answer that its server needs back in the next turn: reasoning that only
-//! it can read, and signatures of calls.
+//! Collects the members of an answer that its server needs back in the next turn: reasoning that
+//! only it can read, and signatures of calls.
 
 use capstan_agent::Output;
 use serde_json::{Map, Value, json};

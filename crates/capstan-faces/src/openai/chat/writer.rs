@@ -1,5 +1,5 @@
-//! Writes a run as chunks. A chunk cannot be taken back, and a chat cannot be resumed: a client that
-//! comes back gets all chunks again.
+//! Writes a run as chunks. A chunk cannot be taken back, and a chat cannot be resumed: a client
+//! that comes back gets all chunks again.
 
 use bytes::Bytes;
 use capstan_journal::{Frames, JournalError, Run, RunState};
