@@ -299,6 +299,7 @@ impl Relay {
         turn.parameters = Arc::clone(&extras.parameters);
         turn.payload = Arc::clone(&extras.payload);
         turn.dialect = extras.dialect;
+        turn.untranslatable.clone_from(&extras.untranslatable);
         Ok(turn)
     }
 

@@ -4,22 +4,24 @@ use std::sync::Arc;
 
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Dialect, Effort, Fault, Parameters, Part, RawJson,
-    RawObject, Role, decode,
+    Arguments, ChatMessage, DecodeError, Dialect, Fault, Parameters, Part, RawJson, RawObject,
+    Role, decode,
 };
 use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::content::Contents;
-use super::super::members::{self, Is};
+use super::super::foreign::Foreign;
+use super::super::members::{self, Metadata, Object, Text as AnyText};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
 use super::{stream_of, unknown_previous, unstored};
 use crate::text_or::TextOr;
-use capstan_engine::ask::{Ask, Extras, invalid};
+use capstan_engine::ask::{Ask, Extras, Wants, invalid};
 use capstan_engine::interrupts;
 
 #[derive(Deserialize)]
+#[expect(dead_code, reason = "some members are only checked")]
 struct ResponseRequest {
     model: Option<String>,
     input: Option<TextOr<Item>>,
@@ -34,8 +36,17 @@ struct ResponseRequest {
     max_output_tokens: Option<u64>,
     text: Option<Text>,
     reasoning: Option<Reasoning>,
+    stream: Option<bool>,
     background: Option<bool>,
     store: Option<bool>,
+    max_tool_calls: Option<u64>,
+    truncation: Option<String>,
+    metadata: Option<Metadata>,
+    prompt_cache_key: Option<AnyText>,
+    safety_identifier: Option<AnyText>,
+    service_tier: Option<AnyText>,
+    stream_options: Option<Object>,
+    user: Option<AnyText>,
     // What would change the answer's shape.
     n: Option<u64>,
     include: Option<Vec<String>>,
@@ -46,17 +57,19 @@ struct ResponseRequest {
 #[derive(Deserialize)]
 struct Text {
     format: Option<Format>,
-    verbosity: Option<RawJson>,
+    verbosity: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Reasoning {
-    effort: Option<Effort>,
-    summary: Option<RawJson>,
+    effort: Option<String>,
+    summary: Option<String>,
 }
 
 /// How a model may sum up what it thought.
-const SUMMARY: Is = Is::Word(&["auto", "concise", "detailed"]);
+const SUMMARY: &[&str] = &["auto", "concise", "detailed"];
+/// What a server may do with an input that is too long.
+const TRUNCATION: &[&str] = &["auto", "disabled"];
 
 /// What is said, called or brought, of whatever type: its members are the types' own.
 #[derive(Deserialize)]
@@ -95,10 +108,12 @@ impl ResponseRequest {
 
     fn into_ask(self, payload: RawObject) -> Result<Ask, DecodeError> {
         self.check_shape()?;
+        let wants = self.wants();
+        let mut foreign = Foreign::default();
         let session = conversation(self.conversation)?;
         let mut input = self.input;
         let more_tools = tools_among(&mut input);
-        let (messages, answers) = messages(input)?;
+        let (messages, answers) = messages(input, &mut foreign)?;
         let format = self.text.and_then(|text| text.format);
         let parameters = Parameters {
             temperature: self.temperature,
@@ -106,11 +121,18 @@ impl ResponseRequest {
             seed: None,
             max_tokens: self.max_output_tokens,
             stop: Vec::new(),
-            tool_choice: parameters::tool_choice(self.tool_choice)?,
+            tool_choice: parameters::tool_choice(self.tool_choice, &mut foreign)?,
             parallel_tool_calls: self.parallel_tool_calls,
-            response_format: parameters::response_format(format, "text.format")?,
-            effort: self.reasoning.and_then(|reasoning| reasoning.effort),
+            response_format: parameters::response_format(format, "text.format", &mut foreign)?,
+            effort: parameters::effort(
+                self.reasoning.and_then(|reasoning| reasoning.effort),
+                "reasoning.effort",
+                &mut foreign,
+            ),
         };
+        if let Some(error) = foreign.into_first() {
+            return Err(error);
+        }
         let specs = self.tools.into_iter().chain(more_tools).flatten().collect();
         let extras = Extras {
             tools: parameters::tools(specs)?.into(),
@@ -126,6 +148,7 @@ impl ResponseRequest {
         Ok(Ask {
             agent,
             chat,
+            wants,
             extras,
             ..Ask::new(String::new(), session.unwrap_or_default(), messages)
         })
@@ -165,18 +188,25 @@ impl ResponseRequest {
 }
 
 impl ResponseRequest {
-    /// What is only looked at, inside other members.
+    /// Checks the bounds and the words of members.
     fn check_inner(&self) -> Result<(), DecodeError> {
-        let verbosity = self.text.as_ref().and_then(|text| text.verbosity.as_ref());
-        let summary = self.reasoning.as_ref().and_then(|reasoning| reasoning.summary.as_ref());
-        for (said, is, place) in [
-            (verbosity, members::VERBOSITY, "text.verbosity"),
-            (summary, SUMMARY, "reasoning.summary"),
-        ] {
-            said.map_or(Ok(()), |said| is.check(said.get()))
-                .map_err(|what| DecodeError::value(place, what))?;
+        let verbosity = self.text.as_ref().and_then(|text| text.verbosity.as_deref());
+        let summary = self.reasoning.as_ref().and_then(|reasoning| reasoning.summary.as_deref());
+        members::check_word("text.verbosity", verbosity, members::VERBOSITY)?;
+        members::check_word("reasoning.summary", summary, SUMMARY)?;
+        members::check_word("truncation", self.truncation.as_deref(), TRUNCATION)?;
+        members::check_range("temperature", self.temperature, members::TEMPERATURE)?;
+        members::check_range("top_p", self.top_p, members::TOP_P)?;
+        members::check_limit("max_output_tokens", self.max_output_tokens)?;
+        members::check_limit("max_tool_calls", self.max_tool_calls)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants {
+            stream: self.stream.unwrap_or_default(),
+            background: self.background.unwrap_or_default(),
+            usage: true,
         }
-        Ok(())
     }
 }
 
@@ -206,6 +236,7 @@ fn tools_among(input: &mut Option<TextOr<Item>>) -> Vec<Vec<ToolSpec>> {
 /// What is said, and what answers a question of an earlier run.
 fn messages(
     input: Option<TextOr<Item>>,
+    foreign: &mut Foreign,
 ) -> Result<(Vec<ChatMessage>, Vec<ResumeEntry>), DecodeError> {
     let items = match input {
         Some(TextOr::Text(text)) => return Ok((vec![ChatMessage::user(text)], Vec::new())),
@@ -219,7 +250,7 @@ fn messages(
             answers.extend(item.into_answer());
             continue;
         }
-        let Some(message) = item.into_message(n)? else { continue };
+        let Some(message) = item.into_message(n, foreign)? else { continue };
         match messages.last_mut() {
             // A text and the calls after it are one message to an agent.
             Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
@@ -252,7 +283,11 @@ impl Item {
     }
 
     /// As every agent can be told it; nothing if only an agent of the same protocol can.
-    fn into_message(self, n: usize) -> Result<Option<ChatMessage>, DecodeError> {
+    fn into_message(
+        self,
+        n: usize,
+        foreign: &mut Foreign,
+    ) -> Result<Option<ChatMessage>, DecodeError> {
         let place = |member: &str| format!("input[{n}].{member}");
         let missing = |member: &str| DecodeError::value(place(member), "is missing");
         let message = match self.kind.as_deref().unwrap_or("message") {
@@ -268,7 +303,7 @@ impl Item {
                         ));
                     }
                 };
-                let parts = self.content.into_parts(&place("content"))?;
+                let parts = self.content.into_parts(&place("content"), foreign)?;
                 if parts.is_empty() && role == Role::User {
                     return Err(DecodeError::value(place("content"), "is empty"));
                 }

@@ -7,7 +7,7 @@ use http::request::Parts;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::super::{members, request};
+use super::super::request;
 use super::{Responses, references, repeat_hash, resume};
 use crate::face::FaceContext;
 use crate::face::post;
@@ -30,14 +30,14 @@ pub(super) async fn answer(
     if let Some(resumed) = resume::find(&face, &cx, &caller, &parts, &read.body).await {
         (read.body, read.hash) = (resumed.body, Some(resumed.hash));
         parts.extensions.insert(resumed.place);
-        return request::answer(face, members::RESPONSES, cx, caller, parts, read).await;
+        return request::answer(face, cx, caller, parts, read).await;
     }
     let key = repeats::key_of(&parts);
     read.hash = repeat_hash::of(&parts, &read.body);
     let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;
     let followed = followed
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))?;
-    request::answer(face, members::RESPONSES, cx, caller, parts, followed).await
+    request::answer(face, cx, caller, parts, followed).await
 }
 
 /// The body of such a request.

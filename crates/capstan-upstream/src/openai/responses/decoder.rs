@@ -126,6 +126,11 @@ impl Decoder {
                 self.thoughts.push(thought.as_deref().unwrap_or_default(), out);
                 return Ok(heard(thought.is_some()));
             }
+            // The parts of a summary are paragraphs.
+            Some("response.reasoning_summary_part.added") if self.thought.contains(&index) => {
+                self.thoughts.push("\n\n", out);
+                return Ok(Step::Quiet);
+            }
             Some("response.output_item.added") => {
                 self.open.insert(index);
                 return Ok(self.begin(index, &value(event.item), out));
