@@ -14,10 +14,11 @@ use uuid::Uuid;
 use crate::Console;
 use crate::settings::ContentRule;
 use capstan_engine::faults::journal_fault;
+use capstan_engine::ports::{self, Requester};
 use capstan_engine::tenant_scheduler::TaskSlot;
 use capstan_kit::access::{self, bearer};
 use capstan_kit::accounted_body::Payer;
-use capstan_kit::identity::audit::{Actor, Target};
+use capstan_kit::identity::audit::Actor;
 use capstan_kit::identity::caller::{Caller, LOCAL};
 use capstan_kit::identity::operators::{EVERY_TENANT, Operator, Right};
 use capstan_kit::identity::scopes::Operation;
@@ -260,10 +261,26 @@ impl Visitor {
         may.then_some(()).ok_or_else(|| forbidden("You may look, but neither stop nor erase."))
     }
 
-    /// Notes what was done.
-    pub(crate) fn did(&self, console: &Console, act: Act, tenant: &str, to: Target<'_>) {
-        console.access.audit.console_did(&self.actor(), act.word(), tenant, to);
-        console.count(act.word());
+    /// Names the visitor to the engine, which reports each act that is done.
+    pub(crate) fn requester<'a>(&self, console: &'a Console) -> ConsoleRequester<'a> {
+        ConsoleRequester { console, actor: self.actor() }
+    }
+}
+
+/// A visitor who stops or erases something. The audit records the act, and a metric counts it.
+pub(crate) struct ConsoleRequester<'a> {
+    console: &'a Console,
+    actor: Actor,
+}
+
+impl Requester for ConsoleRequester<'_> {
+    fn acted(&self, done: &ports::Act<'_>) {
+        let what = match done {
+            ports::Act::Stopped(_) => Act::Stop,
+            ports::Act::PurgedStream(_) | ports::Act::PurgedSession { .. } => Act::Purge,
+        };
+        self.console.access.audit.console_did(&self.actor, what.word(), done);
+        self.console.count(what.word());
     }
 }
 

@@ -12,7 +12,6 @@ use crate::asset::Asset;
 use crate::face::passthrough::Passthrough;
 use crate::face::{self, FaceContext};
 use crate::faces;
-use crate::identity::audit::Audit;
 use crate::metrics::Metrics;
 use crate::replica_forwarding::{Forwarding, ReplicaForwarder};
 use crate::routes::health::Monitor;
@@ -170,13 +169,11 @@ impl Gateway {
             .tenants(settings.tenants.clone())
             .before_work(courier.clone());
         let engine = agents.into_iter().fold(engine, EngineBuilder::registered).build();
-        let audit = Arc::new(Audit::default());
         let cx = FaceContext::new(face::Shared {
             engine: engine.clone(),
             site: settings.site(),
             tenants: settings.tenants.clone(),
             passthrough: self.passthrough.into(),
-            audit: audit.clone(),
             observer: metrics.clone(),
             can_deliver,
         });
@@ -187,7 +184,7 @@ impl Gateway {
             jwt: settings.jwt,
             operators: settings.operators,
             metrics_key: settings.metrics_key,
-            audit,
+            audit: Arc::default(),
             is_open: settings.open,
             cors_origins: settings.cors_origins,
             cors: CorsHeaders::new(&faces),

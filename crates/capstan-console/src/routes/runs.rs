@@ -19,7 +19,6 @@ use crate::visitor::{Act, Look, Visitor};
 use crate::{find as search, frames as telling, marks as packets};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::{purge as erase, stopping};
-use capstan_kit::identity::audit::Target;
 use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 use capstan_kit::query::Query;
 use capstan_kit::refusal::Refusal;
@@ -384,10 +383,7 @@ pub(crate) async fn stop(
 ) -> Result<Json<StoppedRun>, Refusal> {
     let run = visitor.run(&console, &id).await?;
     visitor.check_act(&console, Act::Stop, &run.tenant)?;
-    let (was_open, run) = (run.is_open(), stopping::stop(&console.engine, run).await?);
-    if was_open {
-        visitor.did(&console, Act::Stop, &run.tenant, Target::Stream(run.stream_id));
-    }
+    let run = stopping::stop(&console.engine, run, &visitor.requester(&console)).await?;
     Ok(Json(StoppedRun { state: Status::of(&run), reason: run.reason }))
 }
 
@@ -410,8 +406,7 @@ pub(crate) async fn purge(
 ) -> Result<StatusCode, Refusal> {
     let run = visitor.run(&console, &id).await?;
     visitor.check_act(&console, Act::Purge, &run.tenant)?;
-    let run = erase::stream(&console.engine, run).await?;
-    visitor.did(&console, Act::Purge, &run.tenant, Target::Stream(run.stream_id));
+    erase::stream(&console.engine, run, &visitor.requester(&console)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

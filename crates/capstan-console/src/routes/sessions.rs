@@ -16,7 +16,6 @@ use crate::visitor::{Act, Look, Visitor};
 use capstan_engine::purge as erase;
 use capstan_kit::accounted_body;
 use capstan_kit::answers::SessionTurn;
-use capstan_kit::identity::audit::Target;
 use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 use capstan_kit::query::Query;
 use capstan_kit::refusal::Refusal;
@@ -152,7 +151,6 @@ pub(crate) async fn purge(
 ) -> Result<StatusCode, Refusal> {
     check_session(&console, &visitor, &tenant, &session).await?;
     visitor.check_act(&console, Act::Purge, &tenant)?;
-    erase::session(&console.engine, &tenant, &session).await?;
-    visitor.did(&console, Act::Purge, &tenant, Target::Session(&session));
+    erase::session(&console.engine, &tenant, &session, &visitor.requester(&console)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

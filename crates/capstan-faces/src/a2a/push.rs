@@ -24,6 +24,8 @@ use crate::identity::tenants;
 use crate::webhook::Webhook;
 use capstan_engine::ask::invalid;
 use capstan_engine::faults::journal_fault;
+use capstan_engine::ports::ByGateway;
+use capstan_engine::purge;
 
 /// Of one task.
 const MOST: usize = 8;
@@ -79,7 +81,7 @@ pub(super) async fn delete(
 ) -> Result<(), Fault> {
     for run in deliveries(cx, tenant, task).await? {
         if of_run(cx, &run).await?.is_some_and(|delivery| delivery.config.id == id) {
-            capstan_engine::purge::stream(&cx.engine, run).await?;
+            purge::stream(&cx.engine, run, &ByGateway).await?;
         }
     }
     Ok(())

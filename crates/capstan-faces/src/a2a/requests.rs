@@ -224,7 +224,7 @@ impl Asked<'_> {
         let Some(run) = runs.pop() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
         let stopped = match run.state {
             RunState::Running | RunState::Waiting => {
-                Some(stopping::stop(&self.cx.engine, run).await?)
+                Some(stopping::stop(&self.cx.engine, run, self.caller).await?)
             }
             RunState::Closed => {
                 let task = runs.first().unwrap_or(&run).stream_id.to_string();
@@ -234,7 +234,6 @@ impl Asked<'_> {
             }
         };
         let Some(stopped) = stopped else { return Ok(Err(Wrong::not_cancelable())) };
-        self.cx.audit.stopped(self.caller, &stopped);
         runs.push(stopped);
         task::of_runs(self.cx, self.call.version, &runs).await.map(Ok)
     }

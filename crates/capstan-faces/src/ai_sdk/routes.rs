@@ -322,11 +322,7 @@ async fn stop(
     let stopped = async {
         let run = chat.newest(cx, &caller.tenant).await?;
         let run = run.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
-        let was_open = run.state != RunState::Closed;
-        let run = stopping::stop(&cx.engine, run).await?;
-        if was_open {
-            cx.audit.stopped(caller, &run);
-        }
+        stopping::stop(&cx.engine, run, caller).await?;
         Ok(StatusCode::NO_CONTENT.into_response())
     };
     stopped.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))

@@ -7,7 +7,6 @@ use capstan_engine::Engine;
 use capstan_protocol::FaultKind;
 
 use crate::face::passthrough::Passthroughs;
-use crate::identity::audit::Audit;
 use crate::identity::tenants::Tenants;
 
 /// What faces share. Cheap to clone.
@@ -21,7 +20,6 @@ pub struct Shared {
     pub tenants: Tenants,
     /// Agents that pass on what is no run.
     pub passthrough: Passthroughs,
-    pub audit: Arc<Audit>,
     pub observer: Arc<dyn FaceObserver>,
     /// Whether the gateway can post webhooks and push notifications.
     pub can_deliver: bool,
@@ -71,7 +69,6 @@ impl FaceContext {
             site: Site::default(),
             tenants: Tenants::default(),
             passthrough: Passthroughs::default(),
-            audit: Arc::default(),
             observer: Arc::new(()),
             can_deliver: false,
         })
