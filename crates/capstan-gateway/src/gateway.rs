@@ -17,12 +17,12 @@ use crate::replica_forwarding::{Forwarding, ReplicaForwarder};
 use crate::routes::health::Monitor;
 use crate::routes::page::Pages;
 use crate::run_log::RunLog;
+use crate::run_spans::{RunSpans, TraceCollector};
 use crate::services::Services;
 use crate::settings::Settings;
 use crate::webhook::WebhookSender;
 use crate::webhooks::DeliveryAgent;
 use capstan_console::{self as console, Console, Memory};
-use capstan_engine::traces::TraceCollector;
 use capstan_engine::{Engine, EngineBuilder, Registered};
 use capstan_kit::CorsHeaders;
 
@@ -161,7 +161,7 @@ impl Gateway {
             .settings(settings.for_engine())
             .internal_agent(courier.registered())
             .clock(clock)
-            .traces(self.traces)
+            .tracer(self.traces.map(|collector| Arc::new(RunSpans::new(collector)) as _))
             .observer(metrics.clone())
             .observer(Arc::new(RunLog(settings.exposure)))
             .observer(memory.clone())

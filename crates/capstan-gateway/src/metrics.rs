@@ -14,6 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 
 use crate::face::{FaceObserver, Faces};
 use capstan_engine::Engine;
@@ -300,12 +301,13 @@ impl RunObserver for Metrics {
     fn observe(&self, RunEvent { run, agent, what, .. }: &RunEvent) {
         match what {
             Happened::Attached => drop(self.attached.inc()),
-            Happened::TakenUp => drop(self.active_runs.inc()),
+            Happened::TakenUp { .. } => drop(self.active_runs.inc()),
             Happened::LetGo => drop(self.active_runs.dec()),
             Happened::AttemptBegan => self.attempt_began(agent),
             Happened::FirstPacket { after } => self.first_packet(agent, *after),
-            Happened::CallEnded { call, output_tokens } => {
-                self.routes.call_ended(agent, call, *output_tokens)
+            Happened::CallEnded { call, usage, .. } => {
+                let tokens = usage.as_ref().and_then(|usage| usage.get("output_tokens"));
+                self.routes.call_ended(agent, call, tokens.and_then(Value::as_u64));
             }
             Happened::AttemptFailed { fault } => self.fault(fault.kind(), agent),
             Happened::JournalRefused { kind } => self.fault(*kind, agent),
@@ -317,7 +319,12 @@ impl RunObserver for Metrics {
                 self.run_ended(run.reason.as_deref().unwrap_or_default(), agent);
                 self.tokens(agent, run.tokens);
             }
-            Happened::Started | Happened::Retried | Happened::Waiting | Happened::Resumed => {}
+            Happened::Started
+            | Happened::CallBegan { .. }
+            | Happened::AttemptEnded { .. }
+            | Happened::Retried
+            | Happened::Waiting
+            | Happened::Resumed => {}
         }
     }
 }

@@ -3,7 +3,6 @@
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use capstan_journal::RunState;
 use capstan_protocol::{Fault, FaultKind, Profile, sse};
 use http::StatusCode;
 use schemars::JsonSchema;
