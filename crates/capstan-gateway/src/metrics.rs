@@ -108,13 +108,13 @@ impl Metrics {
         let passed_on = Family::<Passed, Counter>::default();
         registry.register(
             "cluster_passed_on",
-            "Requests that another process had to answer, by outcome",
+            "Requests forwarded to another process, by outcome",
             passed_on.clone(),
         );
         let dropped_events = Family::<Label, Counter<u64, AtomicU64>>::default();
         registry.register(
             "dropped_events",
-            "Events of runs that an observer was too slow for, by observer",
+            "Events of runs dropped because an observer was too slow, by observer",
             dropped_events.clone(),
         );
         let by_op = Family::<Label, Counter>::default();
@@ -135,7 +135,7 @@ impl Metrics {
         let face_errors = Family::<FaceLabel, Counter>::default();
         registry.register(
             "face_errors",
-            "Errors told in a face's own words, by face and code",
+            "Errors sent in a face's own format, by face and code",
             face_errors.clone(),
         );
         let attempts = Family::<Label, Counter>::default();
@@ -145,23 +145,22 @@ impl Metrics {
             registry.register(name, help, counter.clone());
             counter
         };
-        let resumes = counter("resumes", "Readers that came with a cursor");
-        let replayed = counter("replayed_packets", "Packets served from behind the tail");
-        let attached = counter("attached_duplicates", "Requests that attached to a known run");
+        let resumes = counter("resumes", "Requests that resumed at a cursor");
+        let replayed = counter("replayed_packets", "Packets sent to readers that had missed them");
+        let attached = counter("attached_duplicates", "Requests that attached to an existing run");
         let undelivered = counter(
             "undelivered",
-            "Webhooks and push notifications that were not noted, because too many are under way",
+            "Webhooks and push notifications dropped because too many were open",
         );
         let stalled_readers =
-            counter("stalled_readers", "Connections that were cut because nothing was read");
+            counter("stalled_readers", "Connections cut because the client read nothing");
         let damaged_reads =
-            counter("damaged_reads", "Readers that met a damaged place of the journal");
-        let clock_steps =
-            counter("clock_steps", "Times that the clock was set while the server ran");
+            counter("damaged_reads", "Readers that reached a damaged place in the journal");
+        let clock_steps = counter("clock_steps", "Steps of the system clock while the server ran");
         let console = Family::<Label, Counter>::default();
         registry.register(
             "console",
-            "What the console showed of what was said, and did, by what",
+            "Content shown and actions done in the console, by kind",
             console.clone(),
         );
         let journal = JournalMetrics::new(&mut registry);
@@ -171,13 +170,17 @@ impl Metrics {
             registry.register(name, help, gauge.clone());
             gauge
         };
-        let active_runs = gauge("active_runs", "Runs at work");
+        let active_runs = gauge("active_runs", "Running runs");
         let active_readers = gauge("active_readers", "Open responses");
         let append_seconds = Histogram::new(exponential_buckets(0.000_02, 2.0, 18));
-        registry.register("append_seconds", "From a packet to its commit", append_seconds.clone());
+        registry.register(
+            "append_seconds",
+            "Time from a packet to its commit",
+            append_seconds.clone(),
+        );
         let first_packet_seconds: Family<Label, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_5, 2.0, 18)));
-        let help = "From a run's start to its first packet, by agent";
+        let help = "Time from a run's start to its first packet, by agent";
         registry.register("first_packet_seconds", help, first_packet_seconds.clone());
         Self {
             registry,
