@@ -13,7 +13,7 @@ use capstan_kit::refusal::Refusal;
 
 pub(crate) const EVENTS: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "What happens, as it happens",
+    summary: "Follow events of runs",
     says: "Server-sent events of this process, for those in sight: `run` when one began, failed \
      in an attempt, waits, was armed or closed; \
         `refused`; `state` at the beginning and when the server drains; `lagged` if some were \

@@ -115,7 +115,7 @@ fn section(tag: &Value, groups: &[Vec<Operation<'_>>]) -> String {
 }
 
 fn article(group: &[Operation<'_>]) -> String {
-    // Use the longest path, which has parameters.
+    // Use the route with the most parameters.
     let fullest = |operation: &&Operation<'_>| operation.parameters().count();
     let (Some(first), Some(full)) = (group.first(), group.iter().max_by_key(fullest)) else {
         return String::new();
