@@ -307,14 +307,14 @@ fn faces(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub(crate) const FRAMES: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Read the frames of a run",
-    says: "As it was sent, up to the last packet there is; it does not wait for more. Of a closed \
-     run it is what `capstan replay` serves \
-        again. It takes the right `content`, and is noted.",
+    says: "The events that `GET /v1/streams/{id}` sends, up to the last packet that exists; it does \
+     not wait for more. For a closed run this is what `capstan replay` serves again. It needs the \
+     right `content`, and leaves an audit line.",
     places: &[&openapi::STREAM],
     query: Some(FrameParams::json_schema),
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
-        ..Answer::ok("The frames.", &[Content::Events(capstan_faces::events_of_any_face)])
+        ..Answer::ok("The frames.", &[Content::Text("text/event-stream")])
     }],
     faults: OF_ONE,
     ..Row::NONE
@@ -390,9 +390,8 @@ pub(crate) async fn stop(
 pub(crate) const PURGE: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Erase a run",
-    says: "It is stopped, then its packets, its body, its record and its turn are erased for \
-     good; its key stays taken. It takes the \
-        right `act`, and is noted.",
+    says: "Stops the run, then erases its packets, its body, its record and its turn for good. Its \
+     key stays taken. It needs the right `act`, and leaves an audit line.",
     places: &[&openapi::STREAM],
     answers: &[Answer { status: 204, ..Answer::ok("The run is erased.", &[]) }],
     faults: OF_ONE,

@@ -1,4 +1,4 @@
-//! What the routes say of themselves.
+//! The descriptions of A2A's routes.
 
 use capstan_protocol::FaultKind;
 use capstan_protocol::fault::Entry;
@@ -11,34 +11,34 @@ use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Refusals,
 
 const TAG: Tag = Tag { name: "A2A", says: "The same runs as tasks, for agents of other makers." };
 
-/// What a stream says: one of these.
+/// An event of a stream.
 #[derive(JsonSchema)]
 #[schemars(rename = "A2aStreamEvent", rename_all = "camelCase")]
 #[expect(dead_code, reason = "for the description: events are written member by member")]
 pub(super) struct StreamEvent {
-    /// The task as it stands: the first event.
+    /// The task, which is the first event.
     #[schemars(skip_serializing_if = "Option::is_none")]
     task: Option<Value>,
-    /// A piece of the artifact, added to it or in its place.
+    /// A piece of the artifact, appended to it or replacing it.
     #[schemars(skip_serializing_if = "Option::is_none")]
     artifact_update: Option<Value>,
-    /// Where the task stands; the last event has a state that is final.
+    /// The status of the task. The last event has a final state.
     #[schemars(skip_serializing_if = "Option::is_none")]
     status_update: Option<Value>,
 }
 
-/// What a stream says to a call.
+/// The response events of a JSON-RPC call.
 #[derive(JsonSchema)]
 #[schemars(rename = "A2aStreamResult")]
 #[expect(dead_code, reason = "for the description: events are written member by member")]
 struct StreamResult {
     jsonrpc: String,
-    /// That of the call.
+    /// The id of the call.
     id: Value,
-    /// An event in the words of the version that was asked for.
+    /// An event in the form of the requested version.
     #[schemars(skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
-    /// Why there are no more.
+    /// The error that ends the stream.
     #[schemars(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
 }
@@ -78,7 +78,7 @@ const TASK: PathParameter = PathParameter {
     example: "0198b0d5-6a2e-7c31-9f4e-2f1d3c5b7a90",
 };
 
-/// The same where nothing else is served.
+/// The same for routes without another answer.
 const TASK_TO_ACT_ON: PathParameter =
     PathParameter { example: "0198b0d5-6a2e-7c31-9f4e-2f1d3c5b7a90:subscribe", ..TASK };
 
