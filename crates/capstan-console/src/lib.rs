@@ -164,7 +164,7 @@ impl RunObserver for Memory {
                 self.rollups.ended(run, agent);
                 self.feed.run(What::Closed, run);
             }
-            Happened::TakenUp { .. } => drop(self.at_work.fetch_add(1, Ordering::Relaxed)),
+            Happened::TakenUp => drop(self.at_work.fetch_add(1, Ordering::Relaxed)),
             Happened::LetGo => drop(self.at_work.fetch_sub(1, Ordering::Relaxed)),
             Happened::Attached
             | Happened::AttemptBegan

@@ -31,12 +31,7 @@ pub enum Happened {
     /// A request attached to a run that existed already.
     Attached,
     /// This process has started a relay for the run.
-    TakenUp {
-        /// The agent's description.
-        about: About,
-        /// The trace of the request that started the relay.
-        request: Option<TraceParent>,
-    },
+    TakenUp,
     /// The relay of this process has left the run.
     LetGo,
     /// An attempt begins.
@@ -112,6 +107,10 @@ pub trait RunObserver: Send + Sync + 'static {
 pub trait RunTracer: Send + Sync + 'static {
     /// Handles an event of a run.
     fn observe(&self, event: &RunEvent);
+
+    /// A relay of this process begins to work on a run. `request` is the trace of the request that
+    /// started it.
+    fn begin_run(&self, run: &Run, about: &About, request: Option<&TraceParent>);
 
     /// An attempt begins. Returns the trace context for the agent's calls.
     fn begin_attempt(&self, run: &Run) -> Option<TraceParent>;

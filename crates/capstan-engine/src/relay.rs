@@ -109,8 +109,7 @@ pub fn spawn(
     ready: Option<Instant>,
 ) {
     let (sender, stop) = mpsc::channel(1);
-    let taken_up = Happened::TakenUp { about: agent.agent.about(), request: request.clone() };
-    let (at_work, tenant) = (AtWork::new(engine, &run, sender, taken_up), run.tenant.clone());
+    let (at_work, tenant) = (AtWork::new(engine, &run, sender), run.tenant.clone());
     let cluster = engine.journal.store().cluster_of(run.stream_id);
     let (tasks, lease_epoch) = (engine.tasks.clone(), cluster.map(Cluster::lease_epoch));
     let work = async move {
@@ -167,6 +166,10 @@ async fn work(
         (run.stream_id, Arc::clone(&agent.name), engine.settings.timeouts.run);
     let record = run.clone();
     let packets = PacketWriter::new(&engine, &run);
+    let about = agent.agent.about();
+    if let Some(tracer) = &engine.tracer {
+        tracer.begin_run(&run, &about, request.as_ref());
+    }
     let here = engine.clone();
     let started = Instant::now();
     let facts = engine.live.of(&run);
@@ -215,11 +218,11 @@ struct AtWork {
 }
 
 impl AtWork {
-    fn new(engine: &Engine, run: &Run, stop: StopSender, taken_up: Happened) -> Self {
+    fn new(engine: &Engine, run: &Run, stop: StopSender) -> Self {
         let facts = engine.live.of(run);
         facts.is_at_work.store(true, Ordering::Relaxed);
         engine.relays.register(run.stream_id, stop);
-        engine.emit(run, taken_up);
+        engine.emit(run, Happened::TakenUp);
         Self { engine: engine.clone(), run: run.clone(), facts }
     }
 }

@@ -304,7 +304,7 @@ impl RunObserver for Metrics {
     fn observe(&self, RunEvent { run, agent, what, .. }: &RunEvent) {
         match what {
             Happened::Attached => drop(self.attached.inc()),
-            Happened::TakenUp { .. } => drop(self.active_runs.inc()),
+            Happened::TakenUp => drop(self.active_runs.inc()),
             Happened::LetGo => drop(self.active_runs.dec()),
             Happened::AttemptBegan => self.attempt_began(agent),
             Happened::FirstPacket { after } => self.first_packet(agent, *after),

@@ -68,21 +68,6 @@ impl RunSpans {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Continues the span of a run that waited, or begins a new one in the trace of the request.
-    fn taken_up(&self, run: &Run, about: &About, request: Option<&TraceParent>) {
-        let mut runs = self.lock();
-        let trace = runs.entry(run.stream_id).or_insert_with(|| {
-            let span = run_span(run, about);
-            if let Some(context) = request {
-                self.collector.continue_from(&span, context);
-            }
-            RunTrace::new(span, about)
-        });
-        trace.is_resumed = trace.relays > 0 || trace.waiting.take().is_some();
-        trace.request = request.cloned();
-        trace.relays += 1;
-    }
-
     /// A run without a relay stays only while it waits.
     fn let_go(&self, stream: Uuid) {
         let mut runs = self.lock();
@@ -102,7 +87,6 @@ impl RunTracer for RunSpans {
             self.lock().get_mut(&run.stream_id).map(act).unwrap_or_default();
         };
         match &event.what {
-            Happened::TakenUp { about, request } => self.taken_up(run, about, request.as_ref()),
             Happened::LetGo => self.let_go(run.stream_id),
             Happened::AttemptEnded { code, model, usage } => with(&|trace| {
                 trace.end_attempt(code.as_deref(), model.as_deref(), usage.as_ref());
@@ -125,6 +109,7 @@ impl RunTracer for RunSpans {
             }
             Happened::Started
             | Happened::Attached
+            | Happened::TakenUp
             | Happened::AttemptBegan
             | Happened::FirstPacket { .. }
             | Happened::AttemptFailed { .. }
@@ -132,6 +117,22 @@ impl RunTracer for RunSpans {
             | Happened::Retried
             | Happened::Resumed => {}
         }
+    }
+
+    /// Continues the span of a run that waited, or begins a new one in the trace of the request.
+    fn begin_run(&self, run: &Run, about: &About, request: Option<&TraceParent>) {
+        let mut runs = self.lock();
+        let trace = runs.entry(run.stream_id).or_insert_with(|| {
+            let span = run_span(run, about);
+            if let Some(context) = request {
+                self.collector.continue_from(&span, context);
+            }
+            RunTrace::new(span, about)
+        });
+        let has_waited = trace.waiting.take().is_some();
+        trace.is_resumed = has_waited || trace.relays > 0;
+        trace.request = request.cloned();
+        trace.relays += 1;
     }
 
     fn begin_attempt(&self, run: &Run) -> Option<TraceParent> {
