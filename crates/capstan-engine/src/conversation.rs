@@ -59,31 +59,77 @@ fn is_call(part: &Part) -> bool {
     matches!(part, Part::ToolCall { .. })
 }
 
-/// A conversation with the parts that only their provider understands, each before the answer whose
-/// calls it led to. Clients that tell the whole conversation do not know them.
+/// Adds to a client's conversation the parts that only their provider understands. The client does
+/// not know them.
+///
+/// An answer that the session remembers replaces the client's, if both say the same: then each part
+/// is in its place. Otherwise the parts stand before the answer whose calls they led to.
 fn with_native(messages: &Messages, stored: &[Arc<PastTurn>]) -> Messages {
     let mut by_call = native_by_call(stored);
     if by_call.is_empty() {
         return messages.clone();
     }
-    let mut all: Vec<Arc<ChatMessage>> = messages.iter().cloned().map(Arc::new).collect();
-    let mut begun = None;
-    for at in 0..all.len() {
-        let Some(message) = all.get(at).cloned() else { break };
-        // A text and the calls after it may be messages of their own, and are one answer.
-        begun = (message.role == Role::Assistant).then_some(begun.unwrap_or(at));
-        let ids = message.parts.iter().filter_map(called);
-        let native: Vec<Part> = ids.filter_map(|id| by_call.remove(id)).flatten().collect();
-        if let Some(first) =
-            begun.and_then(|begun| all.get_mut(begun)).filter(|_| !native.is_empty())
-        {
-            Arc::make_mut(first).parts.splice(0..0, native);
+    let answers = answers_by_call(stored);
+    let all: Vec<Arc<ChatMessage>> = messages.iter().cloned().map(Arc::new).collect();
+    let mut out = Vec::with_capacity(all.len());
+    // A text and the calls after it may be messages of their own, and are one answer.
+    let is_answer = |message: &Arc<ChatMessage>| message.role == Role::Assistant;
+    for group in all.chunk_by(|a, b| is_answer(a) && is_answer(b)) {
+        let calls = || group.iter().flat_map(|message| &message.parts).filter_map(called);
+        let native: Vec<Part> = calls().filter_map(|id| by_call.remove(id)).flatten().collect();
+        let answer = calls().next().and_then(|id| answers.get(id));
+        match answer.filter(|answer| !native.is_empty() && says(group) == says(&[answer])) {
+            Some(answer) => out.push(Arc::clone(answer)),
+            None => out.extend(behind(native, group)),
         }
     }
-    all.into()
+    out.into()
 }
 
-/// What a model thought before each call; what stands behind the last one belongs to it.
+/// The messages of an answer, with these parts at its beginning.
+fn behind(native: Vec<Part>, group: &[Arc<ChatMessage>]) -> Vec<Arc<ChatMessage>> {
+    let mut group = group.to_vec();
+    if let Some(first) = group.first_mut().filter(|_| !native.is_empty()) {
+        Arc::make_mut(first).parts.splice(0..0, native);
+    }
+    group
+}
+
+/// The text of an answer without white space, which clients change, and its calls.
+fn says<M: AsRef<ChatMessage>>(messages: &[M]) -> (String, Vec<(&str, Value)>) {
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    for part in messages.iter().flat_map(|message| &message.as_ref().parts) {
+        match part {
+            Part::Text { content } => text.extend(content.chars().filter(|c| !c.is_whitespace())),
+            Part::ToolCall { id, arguments, .. } => {
+                let arguments = match arguments {
+                    Arguments::Object(object) => object.get(),
+                    Arguments::Text(text) => text,
+                };
+                let arguments = serde_json::from_str(arguments).unwrap_or_default();
+                calls.push((id.as_deref().unwrap_or_default(), arguments));
+            }
+            Part::Blob { .. }
+            | Part::File { .. }
+            | Part::Uri { .. }
+            | Part::ToolCallResponse { .. }
+            | Part::Reasoning { .. }
+            | Part::Native(_) => {}
+        }
+    }
+    (text, calls)
+}
+
+/// The stored answers, by the ids of their first calls.
+fn answers_by_call(stored: &[Arc<PastTurn>]) -> HashMap<&str, &Arc<ChatMessage>> {
+    let messages = stored.iter().flat_map(|turn| &turn.messages);
+    messages
+        .filter(|message| message.role == Role::Assistant)
+        .filter_map(|message| Some((message.parts.iter().find_map(called)?, message)))
+        .collect()
+}
+
+/// The native parts before each call. Those behind the last call belong to it.
 fn native_by_call(stored: &[Arc<PastTurn>]) -> HashMap<&str, Vec<Part>> {
     let mut by_call: HashMap<&str, Vec<Part>> = HashMap::new();
     for message in stored.iter().flat_map(|turn| &turn.messages) {
@@ -474,5 +520,38 @@ mod tests {
             (1, 2),
             "nobody answered the call"
         );
+    }
+
+    #[test]
+    fn stored_answer_replaces_the_clients_if_both_say_the_same() {
+        let native = |n: u32| {
+            let part = json!({ "type": "native", "dialect": "anthropic-messages",
+                "provider": "p", "model": "m", "part": { "n": n } });
+            serde_json::from_value::<Part>(part).unwrap()
+        };
+        let text = |content: &str| Part::Text { content: content.into() };
+        let call = |arguments: &str| Part::ToolCall {
+            id: Some("c".into()),
+            name: "f".into(),
+            arguments: Arguments::Text(arguments.into()),
+        };
+        let answer = |parts: Vec<Part>| ChatMessage { role: Role::Assistant, parts, name: None };
+        let stored = answer(vec![native(1), text("I "), text("look."), native(2), call("{}")]);
+        let said = TurnRecord::new([ChatMessage::user("q"), stored.clone()].iter(), false);
+        let turn = Arc::new(PastTurn::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0))));
+        let told = |content: &str, arguments: &str| {
+            let messages = vec![
+                ChatMessage::user("q"),
+                answer(vec![text(content)]),
+                answer(vec![call(arguments)]),
+                ChatMessage::tool("c", "42"),
+            ];
+            let ask = Ask { is_whole: true, ..Ask::new("k".into(), "s".into(), messages) };
+            whole(&ask, &[Arc::clone(&turn)]).unwrap().messages.iter().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(told("I look.\n", "{ }")[1..], [stored, ChatMessage::tool("c", "42")]);
+        let edited = [answer(vec![native(1), native(2), text("No.")]), answer(vec![call("{}")])];
+        assert_eq!(told("No.", "{}")[1..3], edited, "the client's own text has the last word");
+        assert_eq!(told("I look.", r#"{"a":1}"#)[2], answer(vec![call(r#"{"a":1}"#)]));
     }
 }
