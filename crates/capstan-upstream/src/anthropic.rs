@@ -6,6 +6,7 @@ mod content;
 mod decoder;
 mod event;
 mod head;
+mod reasoning;
 
 use capstan_agent::{About, Output, Turn};
 use capstan_protocol::{Dialect, Fault, NativeOrigin};
@@ -99,7 +100,8 @@ impl Anthropic {
         }
         let (_, earlier) = content::told(turn.remembered(), &self.origin())?;
         let mut messages: Vec<Raw> = earlier.iter().map(raw).collect();
-        messages.extend(request.list("messages").into_iter().filter_map(content::own_thinking));
+        let own = |message| reasoning::own(message, &self.origin());
+        messages.extend(request.list("messages").into_iter().filter_map(own));
         body.set("messages", &messages);
         Ok(())
     }
@@ -166,6 +168,10 @@ impl call::Dialect for Anthropic {
 
     fn models(&self) -> Option<Url> {
         Some(self.0.models.clone())
+    }
+
+    fn maker(&self) -> Option<NativeOrigin> {
+        Some(self.origin())
     }
 
     fn about(&self) -> About {

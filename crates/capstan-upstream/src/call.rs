@@ -10,7 +10,7 @@ use capstan_agent::{
     Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
-use capstan_protocol::{DecodeError, ErrorSeverity, Fault, FaultKind, sse};
+use capstan_protocol::{DecodeError, ErrorSeverity, Fault, FaultKind, NativeOrigin, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response};
 use serde::Deserialize;
@@ -97,6 +97,11 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 
     /// How tokens are counted without an answer, if the upstream does that.
     fn counting(&self, _turn: &Turn) -> Option<Result<Counting, Fault>> {
+        None
+    }
+
+    /// Whose reasoning its answers hold, if the protocol is a provider's.
+    fn maker(&self) -> Option<NativeOrigin> {
         None
     }
 
@@ -465,6 +470,10 @@ impl<D: Dialect> Agent for HttpAgent<D> {
 
     fn endpoint(&self) -> Option<Endpoint> {
         Some(http::endpoint(self.dialect.url(), &self.secret))
+    }
+
+    fn origin(&self) -> Option<NativeOrigin> {
+        self.dialect.maker()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use capstan_agent::{Output, Turn};
+use capstan_agent::{Output, Turn, sealed};
 use capstan_protocol::{
     Dialect, ErrorSeverity, Fault, FaultKind, NATIVE, NativeEvent, NativeOrigin, NativePart,
     RawJson,
@@ -29,6 +29,11 @@ pub(crate) fn request(turn: &Turn, dialect: Dialect) -> Option<RequestBody> {
 /// The part, if this upstream made it. Nobody else may see it, or could read it.
 pub(crate) fn own(part: &NativePart, origin: Option<&NativeOrigin>) -> Option<Value> {
     (Some(&part.origin) == origin).then(|| part.to_value())
+}
+
+/// The parts of a sealed text that this upstream made.
+pub(crate) fn unsealed(text: &str, origin: &NativeOrigin) -> Vec<Value> {
+    sealed::open(text).iter().filter_map(|part| own(part, Some(origin))).collect()
 }
 
 /// What a decoder says that CAP cannot say.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use capstan_agent::sealed;
 use capstan_protocol::{DecodeError, Modality, Part};
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
@@ -141,6 +142,12 @@ impl ContentPart {
         };
         part.map(Some)
     }
+}
+
+/// The sealed parts that a client brings back in a field, if it does.
+pub(super) fn opened(text: Option<&str>) -> Vec<Part> {
+    let parts = text.map(sealed::open).unwrap_or_default();
+    parts.into_iter().map(|part| Part::Native(Box::new(part))).collect()
 }
 
 fn uploaded(file_id: String, modality: Modality) -> Part {

@@ -3,8 +3,9 @@
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
+use capstan_agent::sealed::Sealer;
 use capstan_engine::Engine;
-use capstan_protocol::FaultKind;
+use capstan_protocol::{Dialect, FaultKind};
 
 use crate::face::passthrough::Passthroughs;
 use crate::identity::audit::Audit;
@@ -80,6 +81,11 @@ impl FaceContext {
     /// For what the engine itself holds.
     pub fn downgrade(&self) -> WeakContext {
         WeakContext(Arc::downgrade(&self.0))
+    }
+
+    /// What seals reasoning for a client that carries it itself.
+    pub fn sealer(&self, client: Dialect) -> Sealer {
+        Sealer::new(client, self.engine.agents().filter_map(|agent| agent.agent.origin()))
     }
 
     /// Whether there are no tenants: then everything belongs to one.

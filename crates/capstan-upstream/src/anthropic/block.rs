@@ -11,6 +11,8 @@ use crate::native::without;
 pub(super) enum Block {
     /// Reasoning: its members but for the text, its signature among them.
     Thinking(Map<String, Value>),
+    /// A call, with the input that its beginning already has.
+    Call(Value),
     /// CAP says all of it.
     Known,
     /// Of a type that CAP has no word for.
@@ -31,9 +33,10 @@ impl Blocks {
         self.was_text = kind == "text";
         let open = match kind {
             "thinking" => Block::Thinking(without(block, &["thinking"])),
-            "text" | "redacted_thinking" | "tool_use" | "server_tool_use" | "mcp_tool_use" => {
-                Block::Known
+            "tool_use" | "server_tool_use" | "mcp_tool_use" => {
+                Block::Call(block.get("input").cloned().unwrap_or_default())
             }
+            "text" | "redacted_thinking" => Block::Known,
             kind if kind.ends_with("tool_result") => Block::Known,
             kind => Block::Unknown(kind.to_owned()),
         };
@@ -54,7 +57,7 @@ impl Blocks {
     pub(super) fn unknown(&self, index: u64) -> Option<&str> {
         match self.open.get(&index)? {
             Block::Unknown(kind) => Some(kind),
-            Block::Thinking(_) | Block::Known => None,
+            Block::Thinking(_) | Block::Call(_) | Block::Known => None,
         }
     }
 

@@ -38,29 +38,6 @@ pub(super) fn system(configured: Option<&str>, request: &RequestBody) -> Option<
     Some(raw(&blocks))
 }
 
-/// A client's message without thinking that nobody signed: another agent of this gateway thought
-/// it, and the provider would refuse it. Nothing if nothing else was said.
-pub(super) fn own_thinking(message: Raw) -> Option<Raw> {
-    let has_thinking = message.get().contains("\"thinking\"");
-    let Some(mut read) = has_thinking.then(|| serde_json::from_str::<Value>(message.get()).ok())
-    else {
-        return Some(message);
-    };
-    let content = read.as_mut().and_then(|read| read.get_mut("content")?.as_array_mut());
-    let Some(content) = content else { return Some(message) };
-    let before = content.len();
-    content.retain(|block| {
-        let is_signed =
-            block.get("signature").and_then(Value::as_str).is_some_and(|s| !s.is_empty());
-        is_signed || block.get("type").is_none_or(|kind| kind != "thinking")
-    });
-    match (content.len(), before) {
-        (0, 1..) => None,
-        (after, before) if after == before => Some(message),
-        _ => Some(raw(&read)),
-    }
-}
-
 /// What the system says, and what the others do, of some messages with their places.
 pub(super) fn told<'a>(
     conversation: impl Iterator<Item = (usize, &'a ChatMessage)>,
@@ -217,21 +194,6 @@ mod tests {
         assert_eq!((&own[0], own.len()), (&thinking, 2));
         assert_eq!(blocks(0, &message, Some(&origin("n"))).unwrap().len(), 1);
         assert_eq!(blocks(0, &message, None).unwrap().len(), 1);
-    }
-
-    #[test]
-    fn thinking_that_nobody_signed_is_left_out_of_a_clients_message() {
-        let message = |content: Value| raw(&json!({ "role": "assistant", "content": content }));
-        let thought = |signature: &str| {
-            let kind = "thinking";
-            json!({ "type": kind, "thinking": "Hm.", "signature": signature })
-        };
-        let text = json!({ "type": "text", "text": "a" });
-        let signed = message(json!([thought("s"), text]));
-        assert_eq!(own_thinking(signed.clone()).unwrap().get(), signed.get());
-        let kept = own_thinking(message(json!([thought(""), text]))).unwrap();
-        assert_eq!(kept.get(), message(json!([text])).get());
-        assert!(own_thinking(message(json!([thought("")]))).is_none());
     }
 
     fn turn(parts: Vec<Part>) -> Turn {

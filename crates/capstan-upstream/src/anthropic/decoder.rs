@@ -117,8 +117,15 @@ impl Decoder {
     /// The end of a block. Reasoning is sent with what proves it.
     fn stop(&mut self, index: u64, out: &mut Vec<Output>) {
         self.thoughts.flush(out);
+        let block = self.blocks.end(index);
+        // Some servers send the whole input with the beginning, and no pieces of it.
+        if let Some(Block::Call(Value::Object(input))) = &block
+            && !(input.is_empty() || self.tools.has_arguments(index))
+        {
+            self.tools.arguments(index, &Value::Object(input.clone()).to_string(), out);
+        }
         self.tools.end(index, out);
-        match self.blocks.end(index) {
+        match block {
             Some(Block::Thinking(mut block)) => {
                 block.insert("thinking".into(), Value::Null);
                 self.lane.part(&block, Some("/thinking"), out);
@@ -127,7 +134,7 @@ impl Decoder {
                 let stop = json!({ "type": "content_block_stop", "index": index });
                 self.lane.unknown(&kind, &stop, out);
             }
-            Some(Block::Known) | None => {}
+            Some(Block::Call(_) | Block::Known) | None => {}
         }
     }
 

@@ -13,6 +13,7 @@ use super::super::content::Contents;
 use super::super::foreign::Foreign;
 use super::super::members::{self, Metadata, Object, Text};
 use super::super::parameters::{self, Format, Function, ToolSpec, refuse};
+use super::carried;
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, Extras, Wants, invalid};
 
@@ -65,6 +66,7 @@ struct Message {
     tool_calls: Option<Vec<Call>>,
     tool_call_id: Option<String>,
     function_call: Option<RawJson>,
+    reasoning_details: Option<RawJson>,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +76,7 @@ struct Call {
     kind: Option<String>,
     function: Option<FunctionCall>,
     custom: Option<FreeText>,
+    extra_content: Option<RawJson>,
 }
 
 /// A call of a tool that takes a free text.
@@ -240,9 +243,11 @@ impl Message {
             foreign
                 .add(refuse(&format!("{place}.function_call"), "what `tool_calls` has replaced"));
         }
-        let mut parts = self.content.into_parts(&format!("{place}.content"), foreign)?;
+        let mut parts = carried::of_message(self.reasoning_details.as_ref());
+        parts.extend(self.content.into_parts(&format!("{place}.content"), foreign)?);
         for (nth, call) in self.tool_calls.into_iter().flatten().enumerate() {
             let place = format!("{place}.tool_calls[{nth}]");
+            parts.extend(carried::of_call(call.extra_content.as_ref()));
             parts.extend(call.into_part(&place, foreign));
         }
         Ok(ChatMessage { role, parts, name: self.name })

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::content::Contents;
+use super::super::content::{Contents, opened};
 use super::super::foreign::Foreign;
 use super::super::members::{self, Metadata, Object, Text as AnyText};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
@@ -85,6 +85,7 @@ struct Item {
     input: Option<String>,
     /// Whose tool is called.
     namespace: Option<String>,
+    encrypted_content: Option<String>,
     #[serde(default)]
     output: Contents,
     tools: Option<Vec<ToolSpec>>,
@@ -331,7 +332,13 @@ impl Item {
                 return Err(DecodeError::value(place("id"), "names no item that is kept"));
             }
             // What only a model of OpenAI understands: it reaches one as it came.
-            _ => return Ok(None),
+            _ => {
+                let parts = opened(self.encrypted_content.as_deref());
+                if parts.is_empty() {
+                    return Ok(None);
+                }
+                ChatMessage { role: Role::Assistant, parts, name: None }
+            }
         };
         Ok(Some(message))
     }
