@@ -31,7 +31,7 @@ use crate::timeouts::CallTimeouts;
 
 pub(crate) use content::blocks;
 
-/// Its row.
+/// The row of this kind.
 pub(crate) const KIND: Kind = Kind {
     name: "anthropic",
     what: "a server of Anthropic's Messages",
@@ -51,15 +51,15 @@ pub(crate) const DEFAULTS: Defaults = Defaults {
     key_header: "x-api-key",
     ours: &["model", "messages", "stream", "system", "anthropic_version", "anthropic_beta"],
 };
-/// The protocol insists on a limit; this one holds a long answer.
+/// The default limit. The protocol requires one, and this one holds a long answer.
 const MAX_TOKENS: u32 = 8192;
 
 const DIALECT: Dialect = Dialect::AnthropicMessages;
 const VERSION: &str = "2023-06-01";
-/// Uploaded files are behind this switch.
+/// The beta that uploaded files need.
 const FILES_BETA: &str = "files-api-2025-04-14";
 
-/// What tokens are counted in; other members would be refused.
+/// The members of a request to count tokens. The provider refuses others.
 const COUNTED: [&str; 6] = ["model", "messages", "system", "tools", "tool_choice", "thinking"];
 
 struct Anthropic(Provider);
@@ -72,12 +72,12 @@ fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError
 }
 
 impl Anthropic {
-    /// Whose reasoning comes back.
+    /// Returns the maker of this agent's reasoning.
     fn origin(&self) -> NativeOrigin {
         native::origin(DIALECT, &self.0.url, &self.0.model)
     }
 
-    /// The conversation in the words of Messages.
+    /// Adds the conversation, translated to Messages.
     fn fill(&self, body: &mut RequestBody, turn: &Turn) -> Result<(), Fault> {
         let origin = self.origin();
         let (system, messages) = content::messages(turn, self.0.system.as_deref(), &origin)?;
@@ -88,7 +88,7 @@ impl Anthropic {
         Ok(())
     }
 
-    /// The conversation as the client wrote it, behind what it does not tell.
+    /// Adds the conversation as the client wrote it, after the stored messages.
     fn fill_native(
         &self,
         body: &mut RequestBody,

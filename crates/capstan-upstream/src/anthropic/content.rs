@@ -12,7 +12,7 @@ use crate::request_body::{Raw, RequestBody, raw};
 const PICTURES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 const PDF: &str = "application/pdf";
 
-/// The system prompt and the messages.
+/// Returns the system prompt and the messages.
 pub(super) fn messages(
     turn: &Turn,
     system: Option<&str>,
@@ -25,7 +25,7 @@ pub(super) fn messages(
     Ok((system, messages))
 }
 
-/// The system prompt of a request in Messages' own words, with the configured one before it.
+/// Returns the system prompt of a request of Messages, after the configured one.
 pub(super) fn system(configured: Option<&str>, request: &RequestBody) -> Option<Raw> {
     let asked = request.get("system").filter(|system| system.get() != "null");
     let Some(configured) = configured else { return asked.map(ToOwned::to_owned) };
@@ -38,7 +38,8 @@ pub(super) fn system(configured: Option<&str>, request: &RequestBody) -> Option<
     Some(raw(&blocks))
 }
 
-/// What the system says, and what the others do, of some messages with their places.
+/// Returns the text of the system messages, and the other messages. Each message comes with its
+/// place.
 pub(super) fn told<'a>(
     conversation: impl Iterator<Item = (usize, &'a ChatMessage)>,
     origin: &NativeOrigin,
@@ -66,7 +67,7 @@ pub(super) fn told<'a>(
     Ok((instructions, messages))
 }
 
-/// The blocks of one message. Reasoning goes back only to whoever signed it.
+/// Returns the blocks of one message. Reasoning goes back only to the model that made it.
 pub(crate) fn blocks(
     index: usize,
     message: &ChatMessage,
@@ -77,7 +78,7 @@ pub(crate) fn blocks(
         match part {
             Part::Native(part) => blocks.extend(native::own(part, origin)),
             Part::Reasoning { .. } => {}
-            // The provider refuses an empty text, which says nothing.
+            // The provider refuses an empty text.
             Part::Text { content } if content.is_empty() => {}
             Part::Text { .. }
             | Part::Blob { .. }
@@ -132,7 +133,7 @@ fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
         Part::ToolCall { name, arguments, id } => {
             let input = match arguments {
                 Arguments::Object(object) => Value::Object(object.to_map()),
-                // A call without arguments has no text at all.
+                // The arguments of a call may be empty.
                 Arguments::Text(text) if text.trim().is_empty() => json!({}),
                 Arguments::Text(text) => serde_json::from_str(text).unwrap_or_default(),
             };

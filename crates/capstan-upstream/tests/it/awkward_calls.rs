@@ -41,3 +41,55 @@ async fn tool_input_in_the_start_event_is_sent() {
         assert_eq!(ends, 1, "{}", told.raw);
     }
 }
+
+/// An answer with nothing but a status.
+async fn refusing(code: u16, body: &'static str) -> Provider {
+    Provider::start(move |_| status(code, &[], body)).await
+}
+
+#[tokio::test]
+async fn an_unknown_address_says_to_check_the_url() {
+    let page = r#"{"detail":"Not Found"}"#;
+    let file = r#"{"error":{"type":"not_found_error","message":"File not found"}}"#;
+    for (body, is_named) in [(page, true), ("<h1>404</h1>", true), (file, false)] {
+        let provider = refusing(404, body).await;
+        let config = json!({ "model": "m", "url": provider.url });
+        let (status, told) = ask_json(&provider.gateway("openai", config).await, "Hi").await;
+        assert_eq!(told.to_string().contains("Check the agent's url"), is_named, "{told}");
+        assert!(status >= 500, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_server_gets_the_limit_that_all_servers_read() {
+    for preset in [None, Some("openai")] {
+        let provider = Provider::start(|_| answer()).await;
+        let mut config = json!({ "model": "m", "url": format!("{}/v1", provider.url) });
+        config.as_object_mut().unwrap().extend(preset.map(|name| ("preset".into(), name.into())));
+        let url = provider.gateway("openai", config).await + "/v1/messages";
+        let asks = json!({ "max_tokens": 5, "messages": [{ "role": "user", "content": "Hi" }] });
+        let told = client().post(url).json(&asks).send().await.unwrap();
+        assert_eq!(told.status(), 200);
+        let body = provider.seen()[0].body.clone();
+        let expected = if preset.is_some() { "max_completion_tokens" } else { "max_tokens" };
+        let sent: Vec<&str> = ["max_tokens", "max_completion_tokens"]
+            .into_iter()
+            .filter(|name| body[*name] == 5)
+            .collect();
+        assert_eq!(sent, [expected], "{body}");
+    }
+}
+
+#[tokio::test]
+async fn agents_that_are_no_models_get_their_headers() {
+    for kind in ["ag-ui", "a2a", "cap"] {
+        let provider = refusing(500, "{}").await;
+        let mut config = json!({ "url": provider.url, "headers": { "x-team": "blue" } });
+        if kind == "a2a" {
+            config["protocol"] = json!("1.0");
+        }
+        ask_json(&provider.gateway(kind, config).await, "Hi").await;
+        let head = provider.seen()[0].head.clone();
+        assert!(head.contains("x-team: blue"), "{kind}: {head}");
+    }
+}

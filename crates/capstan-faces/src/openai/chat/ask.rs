@@ -9,7 +9,7 @@ use capstan_protocol::{
 use serde::Deserialize;
 use serde_json::Number;
 
-use super::super::content::Contents;
+use super::super::content::{Contents, pictures_behind_results};
 use super::super::foreign::Foreign;
 use super::super::members::{self, Metadata, Object, Text};
 use super::super::parameters::{self, Format, Function, ToolSpec, refuse};
@@ -67,6 +67,7 @@ struct Message {
     tool_call_id: Option<String>,
     function_call: Option<RawJson>,
     reasoning_details: Option<RawJson>,
+    refusal: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -154,7 +155,7 @@ impl ChatRequest {
             agent,
             wants,
             extras,
-            ..Ask::new(String::new(), String::new(), messages)
+            ..Ask::new(String::new(), String::new(), pictures_behind_results(messages))
         })
     }
 
@@ -228,7 +229,7 @@ impl Message {
             "tool" => {
                 let missing = || DecodeError::value(format!("{place}.tool_call_id"), "is missing");
                 let id = self.tool_call_id.ok_or_else(missing)?;
-                return Ok(ChatMessage::tool(id, self.content.into_text()));
+                return self.content.into_result(id, &format!("{place}.content"), foreign);
             }
             other => {
                 let what = format!("{other:?} is none: system, developer, user, assistant, tool");
@@ -245,6 +246,8 @@ impl Message {
         }
         let mut parts = carried::of_message(self.reasoning_details.as_ref());
         parts.extend(self.content.into_parts(&format!("{place}.content"), foreign)?);
+        let refusal = self.refusal.filter(|text| !text.is_empty());
+        parts.extend(refusal.map(|content| Part::Text { content }));
         for (nth, call) in self.tool_calls.into_iter().flatten().enumerate() {
             let place = format!("{place}.tool_calls[{nth}]");
             parts.extend(carried::of_call(call.extra_content.as_ref()));

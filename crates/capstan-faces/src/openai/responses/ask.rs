@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::content::{Contents, opened};
+use super::super::content::{Contents, opened, pictures_behind_results};
 use super::super::foreign::Foreign;
 use super::super::members::{self, Metadata, Object, Text as AnyText};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
@@ -260,7 +260,7 @@ fn messages(
             _ => messages.push(message),
         }
     }
-    Ok((messages, answers))
+    Ok((pictures_behind_results(messages), answers))
 }
 
 impl Item {
@@ -325,7 +325,7 @@ impl Item {
             }
             "function_call_output" | "custom_tool_call_output" => {
                 let id = self.call_id.ok_or_else(|| missing("call_id"))?;
-                ChatMessage::tool(id, self.output.into_text())
+                self.output.into_result(id, &place("output"), foreign)?
             }
             "item_reference" => {
                 // Those that were found stand in the request by now.
