@@ -270,7 +270,8 @@ fn is_empty(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.is_empty(),
         Value::Object(members) => members.is_empty(),
-        value => value.is_null(),
+        Value::Null => true,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
