@@ -214,7 +214,7 @@ async fn every_preset_satisfies_its_strict_server() {
 #[tokio::test]
 async fn without_its_preset_a_server_gets_the_usual_members() {
     // The others have an address, a key or members of their own.
-    let usual = ["deepseek", "llama-cpp", "ollama", "openrouter", "vllm"];
+    let usual = ["deepseek", "llama-cpp", "ollama", "vllm"];
     for server in SERVERS.iter().filter(|server| server.preset != "openai") {
         let provider = server.start().await;
         let url = format!("{}/v1", provider.url);
