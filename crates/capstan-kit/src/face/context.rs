@@ -3,8 +3,9 @@
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
+use capstan_agent::sealed::Sealer;
 use capstan_engine::Engine;
-use capstan_protocol::FaultKind;
+use capstan_protocol::{Dialect, FaultKind};
 
 use crate::face::passthrough::Passthroughs;
 use crate::identity::tenants::Tenants;
@@ -77,6 +78,11 @@ impl FaceContext {
     /// A weak reference, for values that the engine holds.
     pub fn downgrade(&self) -> WeakContext {
         WeakContext(Arc::downgrade(&self.0))
+    }
+
+    /// Seals reasoning for a client that carries it itself.
+    pub fn sealer(&self, client: Dialect) -> Sealer {
+        Sealer::new(client, self.engine.agents().filter_map(|agent| agent.agent.origin()))
     }
 
     /// Whether there are no tenants. Then everything belongs to one tenant.

@@ -4,17 +4,23 @@
 //! the same. What only OpenAI's models know (ids, encrypted reasoning, calls of built-in tools)
 //! comes in the native lane and is told as it came.
 
+use capstan_agent::sealed::Sealer;
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    Close, Dialect, Event, NATIVE, NativeEvent, Payload, RawObject, StreamError, StreamPacket,
+    Close, Dialect, Event, NATIVE, NativeEvent, NativeOrigin, Payload, RawObject, StreamError,
+    StreamPacket,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::super::native::ends_attempt;
 use super::super::output::{INTERRUPT, Said, Source, block};
 use crate::face::reader::Fold;
 
+/// The protocol of these answers.
+const DIALECT: Dialect = Dialect::OpenaiResponses;
+
 /// The items of a response, and how it ended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Answer {
     pub(super) items: Vec<Entry>,
     /// The text and the thoughts that are being said.
@@ -27,6 +33,26 @@ pub(super) struct Answer {
     pub(super) more: Map<String, Value>,
     pub(super) error: Option<Box<StreamError>>,
     pub(super) close: Option<Close>,
+    sealer: Sealer,
+    /// Another attempt has begun, and nothing new came of it yet.
+    is_repeating: bool,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            message: None,
+            reasoning: None,
+            template: Template::default(),
+            has_text: false,
+            more: Map::new(),
+            error: None,
+            close: None,
+            sealer: Sealer::new(DIALECT, []),
+            is_repeating: false,
+        }
+    }
 }
 
 /// An item.
@@ -69,11 +95,13 @@ pub(super) struct Template {
     pub(super) members: Map<String, Value>,
     /// Where its text belongs.
     pub(super) text_at: Option<String>,
+    /// Who made it.
+    pub(super) origin: Option<NativeOrigin>,
 }
 
 impl Template {
     fn new(members: Map<String, Value>) -> Self {
-        Self { members, text_at: None }
+        Self { members, ..Self::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -149,7 +177,10 @@ impl Answer {
         match &packet.payload {
             Payload::Delta(text) => self.say(seq, text, changes),
             Payload::Event(raw) => self.event(seq, raw, changes),
-            Payload::Error(error) => self.error = Some(error.clone()),
+            Payload::Error(error) => {
+                self.error = Some(error.clone());
+                self.is_repeating |= !self.items.is_empty() && ends_attempt(error);
+            }
             Payload::Close(close) => self.close = Some(close.clone()),
         }
     }
@@ -158,6 +189,7 @@ impl Answer {
         match Said::of(raw) {
             Said::Block(content) => self.say(seq, &block(&content, self.has_text), changes),
             Said::Thought(text) => {
+                self.sealer.thought(&text);
                 let at =
                     self.reasoning.unwrap_or_else(|| self.begin(seq, What::Reasoning, changes));
                 self.reasoning = Some(at);
@@ -231,6 +263,7 @@ impl Answer {
     }
 
     fn push(&mut self, seq: u64, what: What, native: Template, changes: &mut Vec<Change>) -> usize {
+        self.is_repeating = false;
         if !matches!(what, What::Reasoning) {
             self.end_reasoning(seq, changes);
         }
@@ -243,6 +276,7 @@ impl Answer {
 
     fn add(&mut self, at: usize, seq: u64, text: &str, changes: &mut Vec<Change>) {
         let Some(entry) = self.items.get_mut(at).filter(|_| !text.is_empty()) else { return };
+        self.is_repeating = false;
         changes.push(Change::Text(at, entry.text.len()));
         entry.text.push_str(text);
         entry.marks.push((seq, entry.text.len()));
@@ -306,15 +340,31 @@ impl Answer {
     /// What comes in the native lane.
     fn native(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
         let Ok(said) = serde_json::from_value::<NativeEvent>(Event::of(raw).data) else { return };
-        if said.origin.dialect != Dialect::OpenaiResponses {
-            return;
+        if said.origin.dialect != DIALECT {
+            return self.foreign(seq, said, changes);
         }
-        if let Some(Value::Object(part)) = said.part.map(|part| part.to_value()) {
-            self.part(seq, Template { members: part, text_at: said.text_at }, changes);
+        if let Some(Value::Object(members)) = said.part.map(|part| part.to_value()) {
+            let (text_at, origin) = (said.text_at, Some(said.origin));
+            self.part(seq, Template { members, text_at, origin }, changes);
         }
         if let Some(Value::Object(event)) = said.event.map(|event| event.to_value()) {
             self.native_event(seq, event, changes);
         }
+    }
+
+    /// A part of another protocol: reasoning that the client carries, sealed. A later attempt may
+    /// bring it again.
+    fn foreign(&mut self, seq: u64, said: NativeEvent, changes: &mut Vec<Change>) {
+        let Some(sealed) = self.sealer.seal(said).filter(|_| !self.is_repeating) else { return };
+        let has_text = self.reasoning.is_some();
+        let summary = match has_text {
+            true => json!([{ "type": "summary_text", "text": null }]),
+            false => json!([]),
+        };
+        let item = json!({ "type": "reasoning", "summary": summary, "encrypted_content": sealed });
+        let Value::Object(members) = item else { return };
+        let text_at = has_text.then(|| "/summary/0/text".to_owned());
+        self.part(seq, Template { members, text_at, origin: None }, changes);
     }
 
     fn part(&mut self, seq: u64, part: Template, changes: &mut Vec<Change>) {
@@ -388,7 +438,6 @@ impl Fold for Answer {
 #[cfg(test)]
 mod tests {
     use capstan_protocol::{Timestamp, event};
-    use serde_json::json;
     use uuid::Uuid;
 
     use super::*;

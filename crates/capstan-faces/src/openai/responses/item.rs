@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use capstan_agent::sealed::{self, Sealer};
+use capstan_protocol::NativePart;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -10,6 +12,7 @@ use uuid::Uuid;
 use super::super::output::Offered;
 use super::super::parameters::INPUT;
 use super::answer::{Answer, Entry, What};
+use super::object::Echo;
 
 /// One thing in an answer.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -97,13 +100,13 @@ impl<'a> Summary<'a> {
 pub(super) fn items<'a>(
     stream: Uuid,
     answer: &'a Answer,
-    offered: &'a Offered,
+    echo: &'a Echo,
     status: &'static str,
 ) -> Vec<Item<'a>> {
     let all = answer.items.iter();
-    let early = all.clone().filter(|entry| is_streamed(entry, offered));
-    let late = all.filter(|entry| is_late(entry, offered));
-    early.chain(late).map(|entry| item(stream, entry, offered, status)).collect()
+    let early = all.clone().filter(|entry| is_streamed(entry, &echo.offered));
+    let late = all.filter(|entry| is_late(entry, &echo.offered));
+    early.chain(late).map(|entry| item(stream, entry, echo, status)).collect()
 }
 
 /// Whether an item is told as it is made. A call is if the caller offers its tool.
@@ -126,14 +129,16 @@ pub(super) fn is_late(entry: &Entry, offered: &Offered) -> bool {
 pub(super) fn item<'a>(
     stream: Uuid,
     entry: &'a Entry,
-    offered: &'a Offered,
+    echo: &'a Echo,
     status: &'static str,
 ) -> Item<'a> {
     let status = status_of(entry, status);
     match &entry.what {
         What::Message => message(stream, entry, status),
-        What::Reasoning => reasoning(stream, entry),
-        What::Call { id, name, .. } => call(Place { stream, entry, status }, id, name, offered),
+        What::Reasoning => reasoning(stream, entry, echo.sealer.as_ref()),
+        What::Call { id, name, .. } => {
+            call(Place { stream, entry, status }, id, name, &echo.offered)
+        }
         What::Native => Item::Native(entry.native.members.clone()),
     }
 }
@@ -163,7 +168,7 @@ fn message<'a>(stream: Uuid, entry: &'a Entry, status: &'static str) -> Item<'a>
     Item::Native(members)
 }
 
-fn reasoning(stream: Uuid, entry: &Entry) -> Item<'_> {
+fn reasoning<'a>(stream: Uuid, entry: &'a Entry, sealer: Option<&Sealer>) -> Item<'a> {
     if entry.native.is_empty() {
         let is_begun = !entry.text.is_empty();
         let summary = if is_begun { vec![Summary::new(&entry.text)] } else { Vec::new() };
@@ -174,8 +179,23 @@ fn reasoning(stream: Uuid, entry: &Entry) -> Item<'_> {
     if let Some(place) = place {
         *place = entry.text.as_str().into();
     }
-    let Value::Object(members) = members else { return Item::Native(Map::new()) };
+    if let Some(sealed) = sealer.and_then(|sealer| sealed_by_maker(entry, &members, sealer)) {
+        members = sealed;
+    }
+    let Value::Object(mut members) = members else { return Item::Native(Map::new()) };
+    members.insert("id".into(), id_of_entry("rs", stream, entry).into());
     Item::Native(members)
+}
+
+/// A reasoning item of OpenAI's that another agent could get in the next turn. Its id would mean
+/// nothing there either.
+fn sealed_by_maker(entry: &Entry, item: &Value, sealer: &Sealer) -> Option<Value> {
+    let origin = entry.native.origin.clone().filter(|origin| sealer.seals(origin))?;
+    let (part, text_at, text) = (item.clone().into(), None, String::new());
+    let sealed = sealed::seal(&NativePart { origin, part, text_at, text });
+    let mut item = item.clone();
+    item.as_object_mut()?.insert("encrypted_content".into(), sealed.into());
+    Some(item)
 }
 
 /// Where a call stands, and how.

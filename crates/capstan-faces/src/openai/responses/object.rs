@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use capstan_agent::sealed::Sealer;
 use capstan_journal::{Run, RunState};
-use capstan_protocol::{Close, Exposure, Fault, FaultKind, RawJson, Timestamp, decode};
+use capstan_protocol::{Close, Dialect, Exposure, Fault, FaultKind, RawJson, Timestamp, decode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,6 +17,7 @@ use super::answer::Answer;
 use super::id_of;
 use super::item::{Item, items};
 use super::seen::Seen;
+use crate::face::FaceContext;
 use crate::face::reader::Collected;
 
 /// What a request said that its answer repeats, as it was said.
@@ -46,12 +48,15 @@ pub(super) struct Echo {
     input: Option<RawJson>,
     #[serde(skip)]
     pub(super) offered: Offered,
+    #[serde(skip)]
+    pub(super) sealer: Option<Sealer>,
 }
 
 impl Echo {
     /// Of a body; of another face's, nothing.
-    pub(super) fn of(body: &str) -> Self {
+    pub(super) fn of(cx: &FaceContext, body: &str) -> Self {
         let mut echo: Self = decode::from_str(body).unwrap_or_default();
+        echo.sealer = Some(cx.sealer(Dialect::OpenaiResponses));
         echo.find_offered();
         echo
     }
@@ -227,7 +232,7 @@ impl<'a> ResponseObject<'a> {
         let status = Status::of(whole);
         let mut told = Self::begun(run, echo);
         told.status = status;
-        told.output = items(run.stream_id, answer, &echo.offered, status.of_items());
+        told.output = items(run.stream_id, answer, echo, status.of_items());
         told.more = unknown(&answer.more);
         if status == Status::Failed {
             let fault = whole.fault().unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError));

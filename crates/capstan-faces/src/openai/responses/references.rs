@@ -136,8 +136,8 @@ pub(super) async fn items_of_run(
     let whole = reader::collect_so_far::<Answer>(cx, run).await?;
     let body =
         cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
-    let offered = Echo::of(&String::from_utf8_lossy(&body)).offered;
-    let said = items(stream, &whole.transcript, &offered, "completed");
+    let echo = Echo::of(cx, &String::from_utf8_lossy(&body));
+    let said = items(stream, &whole.transcript, &echo, "completed");
     let said = said
         .iter()
         .filter_map(|item| Some((item.id().to_owned(), serde_json::to_string(item).ok()?)));

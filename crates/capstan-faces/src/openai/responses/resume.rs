@@ -139,8 +139,8 @@ async fn told(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
         if it.transcript.more.get("end_turn").is_some_and(|ends| *ends == false) {
             return None;
         }
-        let offered = Echo::of(std::str::from_utf8(&body).ok()?).offered;
-        let told = items(run.stream_id, &it.transcript, &offered, "completed");
+        let echo = Echo::of(cx, std::str::from_utf8(&body).ok()?);
+        let told = items(run.stream_id, &it.transcript, &echo, "completed");
         let told: Vec<Value> =
             told.iter().filter_map(|item| serde_json::to_value(item).ok()).collect();
         let is_told = |seen: &Value| told.iter().any(|told| is_same(told, seen));

@@ -208,7 +208,7 @@ impl ResponsesWriter {
         }
         let Some(entry) = self.answer.items.get(at).map(Entry::begun) else { return };
         let echo = std::mem::take(&mut self.echo);
-        let item = item(self.run.stream_id, &entry, &echo.offered, "in_progress");
+        let item = item(self.run.stream_id, &entry, &echo, "in_progress");
         let body = OfItem { output_index: index, item: &item };
         self.tell("response.output_item.added", &body, out);
         if matches!(entry.what, What::Message) {
@@ -230,7 +230,7 @@ impl ResponsesWriter {
     ) {
         let (answer, echo) = (std::mem::take(&mut self.answer), std::mem::take(&mut self.echo));
         if let Some(entry) = answer.items.get(at) {
-            tell(self, entry, &item(self.run.stream_id, entry, &echo.offered, status));
+            tell(self, entry, &item(self.run.stream_id, entry, &echo, status));
         }
         (self.answer, self.echo) = (answer, echo);
     }
