@@ -350,6 +350,9 @@ impl<D: Dialect> HttpAgent<D> {
         loop {
             let (limit, patience) = match heard_at {
                 None => (Timer::FirstToken, began + times.first_token),
+                Some(at) if reading.decoder.is_thinking() => {
+                    (Timer::Thinking, at + times.thinking.max(times.idle))
+                }
                 Some(at) => (Timer::Idle, at + times.idle),
             };
             let (limit, until) =
@@ -363,15 +366,15 @@ impl<D: Dialect> HttpAgent<D> {
                     return Ok(());
                 }
                 Step::Ending => return self.usage(reading, out).await,
-                Step::Heard => {
+                // Of a hidden thought nothing comes but pings and empty pieces.
+                Step::Quiet if !reading.decoder.is_thinking() => {}
+                Step::Heard | Step::Quiet => {
                     heard_at = Some(Instant::now());
+                    out.begin_answer().await?;
                     if is_mute {
-                        // Arguments of a call, or a thought that is not whole yet.
                         out.alive()?;
                     }
                 }
-                // A ping, an empty piece: the connection lives, but nobody knows of the answer.
-                Step::Quiet => {}
             }
         }
     }

@@ -355,6 +355,13 @@ impl Telling {
             }
             "content_block_delta" => {
                 let delta = event.get("delta").cloned().unwrap_or_default();
+                // How much was thought. It says nothing of where the answer is.
+                if type_of(&delta) == "thinking_delta" {
+                    if self.blocks.is_open(&Kind::Thinking) {
+                        self.blocks.add(Piece::Raw(delta), sink);
+                    }
+                    return;
+                }
                 self.spend_template(sink);
                 if self.blocks.add(Piece::Raw(delta), sink) {
                     (self.last, self.is_repeating) = (seq, false);
@@ -378,6 +385,14 @@ impl Telling {
     fn native_block(&mut self, seq: u64, block: &Value, sink: &mut impl Sink) {
         self.spend_template(sink);
         let kind = type_of(block);
+        // A thought may stay hidden for minutes: its client is to see that it has begun.
+        if kind == "thinking" && !self.is_repeating {
+            self.shows(seq, sink);
+            let mut start = block.clone();
+            put(&mut start, "thinking", "".into());
+            put(&mut start, "signature", "".into());
+            return self.blocks.open(Kind::Thinking, start, sink);
+        }
         let waits = kind == "thinking"
             || kind.ends_with("tool_use")
             || kind.ends_with("_tool_result") && block.get("content").is_none();

@@ -152,7 +152,9 @@ fn add_raw(block: &mut Map<String, Value>, delta: &Value) {
         }
         return;
     }
-    for (name, value) in delta.as_object().into_iter().flatten().filter(|(name, _)| *name != "type")
+    // How much was thought is no part of the thought.
+    let is_piece = |name: &str| !matches!(name, "type" | "estimated_tokens");
+    for (name, value) in delta.as_object().into_iter().flatten().filter(|(name, _)| is_piece(name))
     {
         if let Value::String(text) = value {
             append(block, name, text);

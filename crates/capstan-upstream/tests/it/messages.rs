@@ -1,12 +1,12 @@
 //! Anthropic's Messages through the gateway to a server of Anthropic's: the request as it came, the
 //! answer in its provider's own events, and cuts that nobody notices.
 
-use capstan_agent::Clock;
+use capstan_agent::{Clock, Timer};
 use capstan_fake_provider::{Answer, Condition, FakeProvider, Script, ToolCall};
 use capstan_protocol::Exposure;
 use serde_json::{Map, Value, json};
 
-use crate::common::{agent_by, client, gateway_by};
+use crate::common::{Do, Provider, agent_by, chunk, client, gateway_by, stream_head};
 
 /// Thinks, speaks and calls; with the call's result it is done.
 fn thoughtful() -> Script {
@@ -215,6 +215,71 @@ async fn a_cut_below_the_gateway_is_noticed_by_nobody() {
             assert!(provider.calls().len() <= 3, "{rule}");
         }
     }
+}
+
+/// An answer whose first block is a thought of which nothing is shown.
+fn hidden_thought() -> Vec<Do> {
+    let start = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [], "usage": { "input_tokens": 3, "output_tokens": 1 } });
+    let block = json!({ "type": "thinking", "thinking": "", "signature": "" });
+    let events = [
+        json!({ "type": "message_start", "message": start }),
+        json!({ "type": "content_block_start", "index": 0, "content_block": block }),
+        json!({ "type": "ping" }),
+        json!({ "type": "content_block_delta", "index": 0,
+            "delta": { "type": "thinking_delta", "thinking": "", "estimated_tokens": 50 } }),
+    ];
+    std::iter::once(stream_head()).chain(events.iter().map(chunk)).collect()
+}
+
+#[tokio::test]
+async fn a_client_sees_at_once_that_a_hidden_thought_has_begun() {
+    let provider = Provider::start(|_| [hidden_thought(), vec![Do::Hang]].concat()).await;
+    let config = json!({ "model": "claude-m", "url": provider.url });
+    let url = provider.gateway("anthropic", config).await;
+    let mut answer = post(&url, "/v1/messages", &asked()).await;
+    let mut told = String::new();
+    while !told.contains("estimated_tokens") {
+        told += std::str::from_utf8(&answer.chunk().await.unwrap().unwrap()).unwrap();
+    }
+    assert!(told.contains("content_block_start") && told.contains("msg_1"), "{told}");
+    assert_eq!(provider.clock.asked(Timer::Idle), []);
+    assert!(
+        !provider.clock.asked(Timer::Thinking).is_empty(),
+        "its silence has a limit of its own"
+    );
+}
+
+#[tokio::test]
+async fn a_hidden_thought_is_one_call_and_keeps_its_signature() {
+    let rest = [
+        json!({ "type": "content_block_delta", "index": 0,
+            "delta": { "type": "signature_delta", "signature": "c2ln" } }),
+        json!({ "type": "content_block_stop", "index": 0 }),
+        json!({ "type": "content_block_start", "index": 1,
+            "content_block": { "type": "text", "text": "" } }),
+        json!({ "type": "content_block_delta", "index": 1,
+            "delta": { "type": "text_delta", "text": "Yes." } }),
+        json!({ "type": "content_block_stop", "index": 1 }),
+        json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" },
+            "usage": { "output_tokens": 60 } }),
+    ];
+    let script = move |nth| {
+        let cut = if nth == 0 { vec![] } else { rest.iter().map(chunk).collect() };
+        [hidden_thought(), cut].concat()
+    };
+    let provider = Provider::start(script).await;
+    let config = json!({ "model": "claude-m", "url": provider.url });
+    let url = provider.gateway("anthropic", config).await;
+    // The first call breaks off within the thought.
+    let told = events(&url, &asked()).await;
+    let thought = json!({ "type": "thinking", "thinking": "", "signature": "c2ln" });
+    let content = json!([thought, { "type": "text", "text": "Yes." }]);
+    assert_eq!((message(&told)["content"].clone(), provider.calls()), (content.clone(), 2));
+    let mut whole = asked();
+    whole["stream"] = false.into();
+    let whole: Value = post(&url, "/v1/messages", &whole).await.json().await.unwrap();
+    assert_eq!(whole["content"], content);
 }
 
 #[tokio::test]

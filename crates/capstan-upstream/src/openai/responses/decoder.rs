@@ -52,6 +52,8 @@ pub struct Decoder {
     has_calls: bool,
     /// Items that have begun and are not whole yet.
     open: BTreeSet<u64>,
+    /// The item of them that is reasoning.
+    reasoning: Option<u64>,
     is_finished: bool,
     refusal: String,
     /// Items of which text has come.
@@ -137,6 +139,7 @@ impl Decoder {
             }
             Some("response.output_item.done") => {
                 self.open.remove(&index);
+                self.reasoning.take_if(|open| *open == index);
                 return Ok(self.end(index, &value(event.item), out));
             }
             Some("response.output_text.annotation.added") => {
@@ -217,7 +220,11 @@ impl Decoder {
                 }
                 Step::Quiet
             }
-            Some("reasoning") | None => Step::Quiet,
+            Some("reasoning") => {
+                self.reasoning = Some(index);
+                Step::Heard
+            }
+            None => Step::Quiet,
             Some(_) => {
                 self.thoughts.flush(out);
                 self.lane.event(&json!({ "type": ADDED, "item": item }), out);
@@ -354,6 +361,11 @@ impl Decode for Decoder {
             self.end(index, item, out);
         }
         Some(self.finish(&response, out))
+    }
+
+    /// Without summaries reasoning is silent.
+    fn is_thinking(&self) -> bool {
+        self.reasoning.is_some()
     }
 
     /// Whether the answer counts as complete although its body broke off: it ends behind a complete
