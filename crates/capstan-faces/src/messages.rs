@@ -7,12 +7,14 @@ mod begun;
 mod blocks;
 mod content;
 mod count_tokens;
+mod cut_sessions;
 mod errors;
 mod event;
 mod parameters;
 mod request;
 mod resume;
 mod routes;
+mod session_run;
 mod telling;
 mod tools;
 mod whole;
@@ -30,7 +32,9 @@ use capstan_journal::{ArmedBy, Run};
 use capstan_protocol::{DecodeError, Dialect, Fault, ResponseFormat};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
+use serde_json::Value;
 
+use self::cut_sessions::CutSessions;
 use self::event::Event;
 use self::request::Wants;
 use self::resume::Place;
@@ -38,9 +42,10 @@ use self::telling::{End, Telling};
 use self::whole::Packets;
 use self::writer::MessagesWriter;
 use crate::face::FaceContext;
+use crate::face::models;
 use crate::face::post;
 use crate::face::reader;
-use crate::face::repeats::{self, KEY};
+use crate::face::repeats::{self, KEY, MayRepeat};
 use crate::face::sent_answers::SentAnswers;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
@@ -63,6 +68,7 @@ const ASKERS: [&str; 3] =
 #[derive(Default)]
 pub(crate) struct Messages {
     sent_answers: SentAnswers,
+    cut_sessions: CutSessions,
 }
 
 #[async_trait]
@@ -108,7 +114,7 @@ impl Face for Messages {
         _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
-        let is_foreign = |name: &&str| cx.engine.agent(name).is_none() && is_anthropics(name);
+        let is_foreign = |name: &&str| cx.engine.agent(name).is_none() && models::is_anthropics_name(name);
         if ask.agent.as_deref().filter(is_foreign).is_some() {
             ask.agent = None;
         }
@@ -120,9 +126,16 @@ impl Face for Messages {
         if let Some(place) = parts.extensions.get::<Place>() {
             return Ok(place.key.clone());
         }
-        let may_repeat = |run: &Run| self.sent_answers.may_repeat(run, parts);
-        let repeats = repeats::is_repeat(parts) || has_session(parts);
-        repeats::key(cx, request, NAME, repeats.then_some(&may_repeat)).await
+        let max_tokens = request.ask.extras.parameters.max_tokens;
+        let may_repeat = |run: &Run| self.may_repeat(run, parts, max_tokens);
+        if !has_session(parts) || parts.headers.contains_key(KEY.name) {
+            let may_repeat: MayRepeat<'_> = &may_repeat;
+            let may_repeat = Some(may_repeat).filter(|_| repeats::is_repeat(parts));
+            return repeats::key(cx, request, NAME, may_repeat).await;
+        }
+        let Request { tenant, hash, .. } = *request;
+        let found = repeats::repeated(cx, tenant, parts, hash, NAME, &may_repeat).await?;
+        Ok(found.map_or_else(|| session_run::key(max_tokens), |run| run.key))
     }
 
     /// There is no place in an answer from which one could read on.
@@ -150,6 +163,11 @@ impl Face for Messages {
     /// it stopped.
     fn ends_unread(&self, run: &Run) -> bool {
         repeats::is_keyless(run)
+    }
+
+    /// Claude Code does. It tries for minutes.
+    fn asks_for_rest(&self, run: &Run) -> bool {
+        session_run::is_of_session(run)
     }
 
     async fn collected(
@@ -200,9 +218,10 @@ impl Face for Messages {
         let telling = telling(cx, run, opening.posted, opening.parts);
         let taken_back = TakenBack::read(cx, run).await?;
         let sent_answer = self.sent_answers.answer(run.stream_id, opening.parts);
+        let watch = self.cut_sessions.watch(opening.parts);
         let exposure = cx.engine.settings.exposure;
         let id = request_id(opening.parts).map(str::to_owned);
-        Ok(Box::new(MessagesWriter::new(telling, taken_back, exposure, id, sent_answer)))
+        Ok(Box::new(MessagesWriter::new(telling, taken_back, exposure, id, sent_answer, watch)))
     }
 
     async fn headers(
@@ -217,6 +236,12 @@ impl Face for Messages {
 }
 
 impl Messages {
+    /// Whether a request may have this run, which has the same meaning.
+    fn may_repeat(&self, run: &Run, parts: &Parts, max_tokens: Option<u64>) -> bool {
+        let may_repeat = self.sent_answers.may_repeat(run, parts);
+        may_repeat && !session_run::is_too_short(run, max_tokens)
+    }
+
     async fn message(
         &self,
         cx: &FaceContext,
@@ -249,16 +274,20 @@ async fn start(
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))?;
     parts.extensions.insert(wants);
     parts.extensions.insert(repeats::ReaderGuardSlot::default());
+    let size = posted.body.len();
+    let is_known = ASKERS.iter().any(|name| parts.headers.contains_key(*name));
+    let read = || serde_json::from_slice::<Value>(&posted.body).ok();
+    let value = if is_known { cpu_offload::run(size, read) } else { None };
     if has_session(&parts)
-        && let Some(resumed) = resume::find(&face, &cx, &caller, &parts, &posted.body).await
+        && let Some(value) = &value
+        && let Some(resumed) = resume::find(&face, &cx, &caller, &parts, value).await
     {
         (posted.body, posted.hash) = (with_head(&resumed.body, &parts), Some(resumed.hash));
         parts.extensions.insert(resumed.place);
         return post::answer(&cx, &caller, &*face, None, &parts, posted).await;
     }
-    let size = posted.body.len();
     (posted.hash, posted.body) = cpu_offload::run(size, || {
-        let hash = repeat_hash(&parts.headers, &posted.body);
+        let hash = repeat_hash(&parts.headers, value.as_ref(), &posted.body);
         (Some(hash), with_head(&posted.body, &parts))
     });
     post::answer(&cx, &caller, &*face, None, &parts, posted).await
@@ -268,12 +297,12 @@ fn with_head(body: &Bytes, parts: &Parts) -> Bytes {
     request::with_head(body, &parts.headers)
 }
 
-/// By what a repeat is known: who asks, and what.
-fn repeat_hash(headers: &HeaderMap, body: &[u8]) -> [u8; 32] {
+/// By what a repeat is known: who asks, and what. The body's value is known if the asker is.
+fn repeat_hash(headers: &HeaderMap, value: Option<&Value>, body: &[u8]) -> [u8; 32] {
     let askers = ASKERS.map(|name| headers.get(name).map_or(&b""[..], HeaderValue::as_bytes));
     let is_known = askers.iter().any(|asker| !asker.is_empty());
     let asker = askers.map(String::from_utf8_lossy).join("\u{b7}");
-    let meaning = if is_known { request::meaning(body) } else { None };
+    let meaning = value.filter(|_| is_known).and_then(request::meaning);
     match meaning {
         Some(members) => decoded_body_hash(&members, Some(&asker), NAME),
         None => body_hash(body, is_known.then_some(&asker), NAME),
@@ -295,11 +324,6 @@ fn telling(cx: &FaceContext, run: &Run, posted: Option<&Ask>, parts: &Parts) -> 
 /// So many blocks of the answer the client has.
 fn behind(parts: &Parts) -> usize {
     parts.extensions.get::<Place>().map_or(0, |place| place.blocks)
-}
-
-/// Names of Anthropic's models, as its clients have them built in.
-fn is_anthropics(name: &str) -> bool {
-    name == "default" || name.starts_with("claude") || name.starts_with("anthropic")
 }
 
 fn offered(ask: &Ask) -> HashSet<String> {

@@ -1,13 +1,14 @@
 //! Faults in Anthropic's words. Its clients decide by status, by `error.type`, and by single words
 //! of the message what they do next; so an error of the provider keeps its own.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use capstan_protocol::fault::Entry;
 use capstan_protocol::{Close, Exposure, Fault, FaultKind};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -34,7 +35,7 @@ pub(super) struct ErrorBody {
 pub(super) struct ApiError {
     /// Anthropic's word.
     #[serde(rename = "type")]
-    pub(super) kind: &'static str,
+    pub(super) kind: Cow<'static, str>,
     /// For people; some clients look for words in it.
     message: String,
     /// The kind of fault in the gateway's own catalogue, at `/v1/errors`.
@@ -49,7 +50,7 @@ pub(super) struct ApiError {
 /// How a fault is told.
 struct Told {
     status: u16,
-    kind: &'static str,
+    kind: Cow<'static, str>,
 }
 
 /// Anthropic's words, and the status that each has.
@@ -76,6 +77,8 @@ const TOO_LONG: &str = "prompt is too long";
 
 /// The detail in which an adapter hands on what a provider said about the caller's own request.
 const UPSTREAM_MESSAGE: &str = "upstream_message";
+/// The detail with the headers of an error that is handed on as its provider wrote it.
+const UPSTREAM_HEADERS: &str = "upstream_headers";
 
 impl ErrorBody {
     pub(super) fn of(fault: &Fault, exposure: Exposure) -> Self {
@@ -88,7 +91,7 @@ impl ErrorBody {
             message: message_of(fault, kind),
             code: fault.code().to_owned(),
             retryable: may_be_repeated(fault, kind),
-            details: fault.to_problem(exposure).details.unwrap_or_default(),
+            details: details_of(fault, exposure),
         };
         Self { kind: "error", error, request_id: None }
     }
@@ -97,7 +100,7 @@ impl ErrorBody {
     /// ask again by himself.
     pub(super) fn stopped() -> Self {
         let error = ApiError {
-            kind: INVALID,
+            kind: INVALID.into(),
             message: "The run was stopped.".into(),
             code: Close::CANCELLED.into(),
             retryable: false,
@@ -110,7 +113,7 @@ impl ErrorBody {
     /// what was taken back.
     pub(super) fn again(fault: &Fault, exposure: Exposure) -> Self {
         let mut body = Self::of(fault, exposure);
-        body.error.kind = OVERLOADED;
+        body.error.kind = OVERLOADED.into();
         body.error.retryable = true;
         body
     }
@@ -161,29 +164,71 @@ fn told_by_kind(kind: FaultKind) -> Told {
         true => own,
         false => WORDS.iter().find(|(known, _)| *known == word).map_or(500, |(_, status)| *status),
     };
-    Told { status, kind: word }
+    Told { status, kind: word.into() }
 }
 
 fn told(fault: &Fault, kind: FaultKind) -> Told {
     own_word(fault).unwrap_or_else(|| told_by_kind(kind))
 }
 
+/// What is known beyond the error itself.
+fn details_of(fault: &Fault, exposure: Exposure) -> Map<String, Value> {
+    let mut details = fault.to_problem(exposure).details.unwrap_or_default();
+    // They are the message and the headers.
+    if details.remove(UPSTREAM_HEADERS).is_some() {
+        details.remove(UPSTREAM_MESSAGE);
+    }
+    details
+}
+
+/// The status of the provider's error response.
+fn upstream_status(fault: &Fault) -> Option<u16> {
+    let status = fault.details().get("upstream_status").and_then(Value::as_u64);
+    status.and_then(|status| u16::try_from(status).ok()).filter(|status| *status >= 400)
+}
+
+/// Whether the error is told as its provider wrote it: status, type, message and headers.
+fn is_handed_on(fault: &Fault) -> bool {
+    fault.details().contains_key(UPSTREAM_HEADERS)
+}
+
+/// The type and the status of an error that is handed on. Only 401 is another: the caller's key is
+/// right.
+fn handed_on(fault: &Fault) -> Option<Told> {
+    let word = fault.details().get("upstream_error").and_then(Value::as_str)?.to_owned();
+    let known = WORDS.iter().find(|(known, _)| *known == word);
+    // A server that is compatible may have another protocol's words.
+    if known.is_none() && !word.ends_with("_error") {
+        return None;
+    }
+    let usual = known.map_or(500, |(_, usual)| *usual);
+    Some(match upstream_status(fault).unwrap_or(usual) {
+        401 => Told { status: 500, kind: API.into() },
+        status => Told { status, kind: word.into() },
+    })
+}
+
 /// A provider's own word for its failure, if it speaks this protocol. Whose key was refused is
 /// told in ours: the caller's was not.
 fn own_word(fault: &Fault) -> Option<Told> {
+    if let Some(told) = handed_on(fault).filter(|_| is_handed_on(fault)) {
+        return Some(told);
+    }
     if matches!(fault.kind(), FaultKind::UpstreamAuth | FaultKind::UpstreamQuota) {
         return None;
     }
-    let told = fault.details().get("upstream_status").and_then(Value::as_u64);
-    let status = told.and_then(|status| u16::try_from(status).ok()).filter(|s| *s >= 400);
+    let status = upstream_status(fault);
     let word = fault.details().get("upstream_error").and_then(Value::as_str);
     if let Some((kind, usual)) = WORDS.iter().find(|(known, _)| Some(*known) == word) {
-        return Some(Told { status: status.unwrap_or(*usual), kind });
+        return Some(Told { status: status.unwrap_or(*usual), kind: (*kind).into() });
     }
     // Another protocol's provider about the client's own request.
     let status = status.filter(|_| fault.details().contains_key(UPSTREAM_MESSAGE))?;
     let row = WORDS.iter().find(|(_, usual)| *usual == status);
-    Some(row.map_or(Told { status: 400, kind: INVALID }, |(kind, _)| Told { status, kind }))
+    Some(row.map_or(Told { status: 400, kind: INVALID.into() }, |(kind, _)| Told {
+        status,
+        kind: (*kind).into(),
+    }))
 }
 
 /// Whether a new request may succeed. One that is wrong does not, whatever its kind allows.
@@ -196,6 +241,9 @@ fn may_be_repeated(fault: &Fault, kind: FaultKind) -> bool {
 fn message_of(fault: &Fault, kind: FaultKind) -> String {
     let own = fault.details().get(UPSTREAM_MESSAGE).and_then(Value::as_str);
     let message = own.unwrap_or(fault.message());
+    if is_handed_on(fault) {
+        return message.to_owned();
+    }
     if kind == FaultKind::ContextLengthExceeded && !message.contains(TOO_LONG) {
         return format!("{TOO_LONG}: {message}");
     }
@@ -226,8 +274,12 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
     let mut response = (status, Json(body)).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let should_retry = if may_be_repeated(fault, kind) { "true" } else { "false" };
-    headers.insert(SHOULD_RETRY.name, HeaderValue::from_static(should_retry));
+    let is_own = hand_on_headers(fault, headers);
+    // About what a provider says, its clients judge by themselves.
+    if !is_own || upstream_status(fault) == Some(401) {
+        let should_retry = if may_be_repeated(fault, kind) { "true" } else { "false" };
+        headers.insert(SHOULD_RETRY.name, HeaderValue::from_static(should_retry));
+    }
     if let Some(seconds) = fault.retry_after() {
         // A client waits as it is told, and the run that it repeats must still be there.
         if let Some(caller) = asker.parts().and_then(|parts| parts.extensions.get::<Caller>()) {
@@ -236,6 +288,18 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
+}
+
+/// Copies the headers of an error that is handed on. False if it is none.
+fn hand_on_headers(fault: &Fault, headers: &mut HeaderMap) -> bool {
+    let given = fault.details().get(UPSTREAM_HEADERS).and_then(Value::as_object);
+    for (name, value) in given.into_iter().flatten() {
+        let value = value.as_str().and_then(|value| HeaderValue::from_str(value).ok());
+        if let (Ok(name), Some(value)) = (HeaderName::try_from(name.as_str()), value) {
+            headers.insert(name, value);
+        }
+    }
+    given.is_some()
 }
 
 /// The answer to one who waits for a run that somebody stopped.

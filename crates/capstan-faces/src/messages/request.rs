@@ -170,8 +170,8 @@ fn spliced(body: &Bytes, members: Map<String, Value>) -> Option<Bytes> {
 /// What a body asks, without what a client changes when it asks the same once more: where caches
 /// are to end, whether a text stands in a list and ends its line, whether and how long the answer
 /// comes in one piece.
-pub(super) fn meaning(body: &[u8]) -> Option<Map<String, Value>> {
-    let mut members: Map<String, Value> = serde_json::from_slice(body).ok()?;
+pub(super) fn meaning(body: &Value) -> Option<Map<String, Value>> {
+    let mut members = body.as_object()?.clone();
     for name in ["stream", "max_tokens", "cache_control"] {
         members.remove(name);
     }

@@ -6,6 +6,7 @@ use capstan_journal::{Frames, RunState};
 use capstan_protocol::{Exposure, sse};
 use serde::Serialize;
 
+use super::cut_sessions::Watch;
 use super::errors::ErrorBody;
 use super::event::{Event, Sink};
 use super::telling::{End, Telling};
@@ -23,6 +24,8 @@ pub(super) struct MessagesWriter {
     exposure: Exposure,
     request_id: Option<String>,
     sent_answer: SentAnswer,
+    /// Its connection may break off.
+    watch: Watch,
 }
 
 const PING: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\n";
@@ -34,8 +37,9 @@ impl MessagesWriter {
         exposure: Exposure,
         request_id: Option<String>,
         sent_answer: SentAnswer,
+        watch: Watch,
     ) -> Self {
-        Self { telling, taken_back, exposure, request_id, sent_answer }
+        Self { telling, taken_back, exposure, request_id, sent_answer, watch }
     }
 
     /// Takes frames up to the end of the answer, if it is among them.
@@ -89,6 +93,7 @@ impl FaceWriter for MessagesWriter {
         let Some(end) = self.tell(&frames, &mut out) else {
             return Emit::Now(BodyStep::Write(out.0.into()));
         };
+        self.watch.end();
         match end {
             End::Whole => self.sent_answer.record(),
             End::Failed(fault) => self.fail(ErrorBody::of(&fault, self.exposure), &mut out),
