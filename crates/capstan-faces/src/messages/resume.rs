@@ -7,10 +7,10 @@ use bytes::Bytes;
 use http::request::Parts;
 use serde_json::{Value, json};
 
+use super::answer_events::AnswerEvents;
 use super::blocks::is_thought;
+use super::collected::{self, Packets};
 use super::request;
-use super::telling::Telling;
-use super::whole::{self, Packets};
 use super::{DIALECT, Messages, NAME, offered, repeat_hash};
 use crate::face::FaceContext;
 use crate::face::reader;
@@ -90,7 +90,7 @@ impl Lookup<'_> {
         let found = repeats::repeated(cx, tenant, self.parts, hash, NAME, &may_repeat).await;
         let run = found.ok()??;
         let is_all = seen.is_empty() && wanted != Wanted::Calls;
-        if !is_all && !self.has_told(&run, &bytes, seen, wanted).await {
+        if !is_all && !self.has_blocks(&run, &bytes, seen, wanted).await {
             // Somebody else may have it.
             self.parts.extensions.get().map(ReaderGuardSlot::release);
             return None;
@@ -101,15 +101,15 @@ impl Lookup<'_> {
 
     /// Whether these are the run's first blocks. Behind results of its first calls it must have
     /// more calls; so it is read to its end.
-    async fn has_told(&self, run: &Run, body: &[u8], seen: &[Value], wanted: Wanted) -> bool {
+    async fn has_blocks(&self, run: &Run, body: &[u8], seen: &[Value], wanted: Wanted) -> bool {
         let Ok(ask) = request::from_body(body) else { return false };
         let read = match wanted {
             Wanted::Calls => reader::collect_to_end::<Packets>(self.cx, run).await,
             Wanted::Rest | Wanted::All => reader::collect_so_far::<Packets>(self.cx, run).await,
         };
         let Ok(read) = read else { return false };
-        let telling = Telling::new(run, offered(&ask), 0, self.cx.sealer(DIALECT));
-        let told = read.encode(|it| whole::blocks(&it.transcript, telling));
+        let events = AnswerEvents::new(run, offered(&ask), 0, self.cx.sealer(DIALECT));
+        let told = read.encode(|it| collected::blocks(&it.transcript, events));
         let is_beginning =
             told.len() >= seen.len() && told.iter().zip(seen).all(|(told, own)| is_same(told, own));
         let more = told.get(seen.len()..).unwrap_or_default();
