@@ -55,11 +55,11 @@ struct HeldCall {
 #[derive(Debug)]
 pub(super) enum End {
     /// All of it was sent.
-    Whole,
+    Complete,
     Failed(Fault),
     /// A later attempt took back thoughts, and nothing else was sent. The client repeats its
     /// request and gets the run without these thoughts.
-    Again(Fault),
+    Repeat(Fault),
     /// The run was stopped.
     Stopped,
 }
