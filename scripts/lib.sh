@@ -208,8 +208,8 @@ venv() {
   printf '%s\n' "$stamp" >.venv/stamp
 }
 
-# have_idle SERVER...: succeeds if the servers exist, or could be installed. Debian would start them,
-# now and at every boot; tests need the programs only.
+# have_idle SERVER...: succeeds if the servers exist, or could be installed. Debian would start
+# them, now and at every boot; tests need the programs only.
 have_idle() {
   local server missing=() policy=/usr/sbin/policy-rc.d
   for server in "$@"; do
