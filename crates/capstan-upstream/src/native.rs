@@ -47,6 +47,11 @@ impl Lane {
         Self { origin: Some(origin), is_followed, left_out: BTreeSet::new() }
     }
 
+    /// Whether the client speaks the same protocol.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.is_followed
+    }
+
     /// An event, or the rest of one, for a client of the same protocol.
     pub(crate) fn event(&self, event: &impl Serialize, out: &mut Vec<Output>) {
         if let Some(origin) = self.origin.as_ref().filter(|_| self.is_followed) {

@@ -13,21 +13,22 @@ const bin = (name) => fileURLToPath(new URL(`../node_modules/.bin/${name}`, impo
 /** Longer than any turn takes, shorter than what a CLI waits for a silent server. */
 const LONGEST = 60_000;
 
-const config = (url, model) => `model = "${model}"
+const config = (url, model, hasSocket) => `model = "${model}"
 model_provider = "it"
 [model_providers.it]
 name = "it"
 base_url = "${url}/v1"
 wire_api = "responses"
+supports_websockets = ${hasSocket}
 `;
 
-/** How each is started without Capstan's help: what it takes to send it to a server. */
+/** How each is started without Capstan's help: the settings that send it to a server. */
 export const clis = {
   claude: {
     model: "claude-opus-5-5",
     flags: ["--private"],
-    start: (url, home, said) => ({
-      command: [bin("claude"), "-p", said, "--allowedTools", "Write", "--output-format", "json"],
+    start: ({ url, prompt }) => ({
+      command: [bin("claude"), "-p", prompt, "--allowedTools", "Write", "--output-format", "json"],
       env: {
         ANTHROPIC_BASE_URL: url,
         ANTHROPIC_AUTH_TOKEN: "sk-local",
@@ -39,11 +40,13 @@ export const clis = {
   codex: {
     model: "gpt-5.5",
     flags: [],
-    start: (url, home, said) => {
-      mkdirSync(join(home, ".codex"));
-      writeFileSync(join(home, ".codex", "config.toml"), config(url, clis.codex.model));
+    start: ({ url, home, prompt, hasSocket = false, resumes = false }) => {
+      const folder = join(home, ".codex");
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(join(folder, "config.toml"), config(url, clis.codex.model, hasSocket));
       const free = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"];
-      return { command: [bin("codex"), "exec", ...free, said], env: {} };
+      const how = resumes ? ["resume", ...free, "--last"] : free;
+      return { command: [bin("codex"), "exec", ...how, prompt], env: {} };
     },
     answer: (output) => output.trim(),
   },
@@ -65,7 +68,7 @@ export function room() {
   };
 }
 
-/** The CLI as `capstan` starts it: nothing but its own arguments is left to say. */
+/** The CLI as `capstan` starts it, with the CLI's own arguments behind `--`. */
 const byCapstan = (cli, url, [program, ...args]) => ({
   command: [capstan, cli, "--url", url, "--program", program, ...clis[cli].flags, "--", ...args],
   env: {},
@@ -73,12 +76,13 @@ const byCapstan = (cli, url, [program, ...args]) => ({
 
 /**
  * One turn of a CLI against a server.
- * @param {{ cli: "claude" | "codex", url: string, room: ReturnType<typeof room>, by?: "capstan" }}
- * options
+ * @param {{ cli: "claude" | "codex", url: string, room: ReturnType<typeof room>, by?: "capstan",
+ * hasSocket?: boolean, resumes?: boolean }} options
  */
-export async function turn({ cli, url, room, by }) {
+export async function turn({ cli, url, room, by, hasSocket, resumes }) {
   const { start, answer } = clis[cli];
-  const own = start(url, room.home, "Write a greeting into note.txt");
+  const prompt = "Write a greeting into note.txt";
+  const own = start({ url, home: room.home, prompt, hasSocket, resumes });
   const { command, env } = by === "capstan" ? byCapstan(cli, url, own.command) : own;
   // A proxy that is not there: nothing leaves this machine.
   const away = { HTTPS_PROXY: "http://127.0.0.1:9", NO_PROXY: "127.0.0.1" };
@@ -91,10 +95,10 @@ export async function turn({ cli, url, room, by }) {
     ...env,
   });
   const seconds = (performance.now() - began) / 1000;
-  return { code, answer: told(answer, stdout), stderr, seconds };
+  return { code, answer: read(answer, stdout), stderr, seconds };
 }
 
-function told(answer, stdout) {
+function read(answer, stdout) {
   try {
     return answer(stdout);
   } catch {

@@ -1,49 +1,58 @@
-// A turn of a CLI behind whatever stands between it and the model, and what the turn cost.
+// A turn of a CLI, with or without Capstan between it and the model, and the calls that it costs.
 import assert from "node:assert/strict";
 
 import { room, turn } from "./cli.mjs";
-import { places, startCutter } from "./cutter.mjs";
+import { places, placesOfText, startCutter } from "./cutter.mjs";
 import { startCapstan, startPair } from "./gateway.mjs";
 import { ANSWER, CONTENT, startModel } from "./provider.mjs";
 
 /**
  * @param {import("node:test").TestContext} t
  * @param {{ cli: "claude" | "codex", faults?: string[], capstan?: false | "pair",
- * cutter?: string, during?: Function, slow?: boolean, by?: "capstan" }} options
+ * cutter?: string, answer?: 1 | 2, during?: Function, slow?: boolean, by?: "capstan",
+ * tool?: "patch", hasSocket?: boolean, again?: boolean }} options `cutter` names the place in which
+ * the CLI's connection breaks, in this `answer` of the model; `again` resumes the session for a
+ * second turn
  */
-export async function play(t, { cli, faults, capstan, cutter, during, slow, by }) {
+export async function play(t, options) {
+  const { cli, faults, capstan, cutter, answer = 1, during, slow, by, tool, hasSocket } = options;
   const here = room();
   t.after(here.clear);
-  const model = await startModel({ cli, file: here.file, faults, slow });
+  const model = await startModel({ cli, tool, file: here.file, faults, slow });
   t.after(model.stop);
   const start = capstan === "pair" ? startPair : startCapstan;
   const gateway = capstan === false ? undefined : await start({ cli, model: model.url });
   if (gateway) t.after(gateway.stop);
   let url = gateway?.url ?? model.url;
-  if (cutter) {
-    const proxy = await startCutter(url, places[cli][cutter]);
+  const cut = answer === 1 ? places[cli][cutter] : placesOfText[cutter];
+  const proxy = cutter || hasSocket ? await startCutter(url, cut ?? ["", -1], answer) : undefined;
+  if (proxy) {
     t.after(proxy.stop);
     ({ url } = proxy);
   }
-  const [told] = await Promise.all([turn({ cli, url, room: here, by }), during?.(model, gateway)]);
+  const played = { cli, url, room: here, by, hasSocket };
+  let [result] = await Promise.all([turn(played), during?.(model, gateway)]);
+  if (options.again) result = await turn({ ...played, resumes: true });
   const calls = await model.calls();
   const complaints = calls.map((call) => call.complaint).filter(Boolean);
-  assert.deepEqual(complaints, [], "thinking came back as it was");
-  return { ...told, calls: calls.length, written: here.written() };
+  assert.deepEqual(complaints, [], "thinking came back unchanged");
+  if (cutter) assert.ok(proxy.wasCut(), "the connection was cut");
+  if (hasSocket) assert.ok(proxy.upgrades() > 0, "there was a WebSocket");
+  return { ...result, calls: calls.length, bodies: calls.map((call) => call.body), written: here.written() };
 }
 
-/** When the model has said something, but not all. */
+/** Waits until the model has written a part of an answer. */
 async function half(model) {
   while (!(await model.calls()).some((call) => call.tokens > 6))
     await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
-/** It ended as if nothing had happened. */
-export function holds(told, calls) {
+/** The turn ended as if nothing had happened, after so many calls. */
+export function holds(result, calls) {
   assert.deepEqual(
-    { code: told.code, answer: told.answer, written: told.written, calls: told.calls },
+    { code: result.code, answer: result.answer, written: result.written, calls: result.calls },
     { code: 0, answer: ANSWER, written: CONTENT, calls },
-    told.stderr,
+    result.stderr,
   );
 }
 

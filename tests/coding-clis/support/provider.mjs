@@ -2,7 +2,7 @@
 // in which calls, is a line of `capstan fake-provider --fault`.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 
 import { startFakeProvider } from "../../../web/testing/gateway.mjs";
 
@@ -18,6 +18,11 @@ const tools = {
   codex: {
     offers: "exec_command",
     arguments: (file) => ({ cmd: `printf '${CONTENT.replace("\n", "\\n")}' > '${file}'` }),
+  },
+  // Codex with its own tool for files, which takes a text.
+  patch: {
+    offers: "apply_patch",
+    input: (file) => `*** Begin Patch\n*** Add File: ${basename(file)}\n+${CONTENT}*** End Patch\n`,
   },
 };
 
@@ -35,7 +40,7 @@ signed = true
 text = "I write the file that you asked for."
 [[replies.answer.tool_calls]]
 name = "${tool.offers}"
-arguments = ${inline(tool.arguments(file))}
+${tool.input ? `input = ${JSON.stringify(tool.input(file))}` : `arguments = ${inline(tool.arguments(file))}`}
 `;
 
 /** An inline table: its strings are JSON's. */
@@ -45,16 +50,17 @@ const inline = (object) =>
     .join(", ")} }`;
 
 /**
- * Starts one for a CLI that is to write `file`.
- * @param {{ cli: "claude" | "codex", file: string, faults?: string[], slow?: boolean }} options
+ * Starts one for a CLI that is to write `file`, by its usual tool or by another.
+ * @param {{ cli: "claude" | "codex", tool?: "patch", file: string, faults?: string[],
+ * slow?: boolean }} options
  */
-export async function startModel({ cli, file, faults = [], slow = false }) {
+export async function startModel({ cli, tool = cli, file, faults = [], slow = false }) {
   const folder = mkdtempSync(join(tmpdir(), "capstan-model-"));
   const path = join(folder, "script.toml");
-  writeFileSync(path, script(tools[cli], file, slow));
+  writeFileSync(path, script(tools[tool], file, slow));
   const flags = faults.flatMap((fault) => ["--fault", fault]);
   const provider = await startFakeProvider(["--script", path, ...flags]);
-  /** The calls of a model: what it was asked, and what became of it. */
+  /** The calls of a model, with their requests and ends. */
   const calls = async () => {
     const response = await fetch(`${provider.url}/fake/calls`);
     return (await response.json()).calls.filter((call) => call.model !== undefined);

@@ -1,10 +1,9 @@
-// A table of what each turn cost, for people: on standard error, when all of it is there.
+// A table of what each turn cost, for people: on standard error, when all rows are complete.
 export class Table {
-  #columns = ["without Capstan", "with Capstan"];
   #rows = new Map();
 
-  constructor(name) {
-    this.name = name;
+  constructor(name, columns = ["without Capstan", "with Capstan"]) {
+    Object.assign(this, { name, columns });
   }
 
   set(row, column, { calls, seconds, code }) {
@@ -16,9 +15,9 @@ export class Table {
   print() {
     const line = (cells) => `| ${cells.join(" | ")} |\n`;
     const rows = [...this.#rows].map(([row, cells]) =>
-      line([row, ...this.#columns.map((column) => cells[column] ?? "–")]),
+      line([row, ...this.columns.map((column) => cells[column] ?? "–")]),
     );
-    const head = [this.name, ...this.#columns];
+    const head = [this.name, ...this.columns];
     process.stderr.write(`\n${line(head)}${line(head.map(() => "---"))}${rows.join("")}\n`);
   }
 }

@@ -6,6 +6,7 @@ mod ask;
 mod compact;
 mod conversations;
 mod create;
+mod fold;
 mod input_tokens;
 mod item;
 mod items;
@@ -15,6 +16,7 @@ mod repeat_hash;
 mod resume;
 mod routes;
 mod seen;
+mod thought_part;
 mod unstored;
 mod websocket;
 mod writer;
@@ -29,7 +31,6 @@ use capstan_protocol::{DecodeError, Fault};
 use http::request::Parts;
 use uuid::Uuid;
 
-use self::answer::Answer;
 use self::object::{Echo, ResponseObject};
 use self::resume::Place;
 use self::writer::{Manner, ResponseEvent, ResponsesWriter, StartingAfter};
@@ -37,7 +38,6 @@ use super::request::{self, Wants};
 use super::{errors, parameters};
 use crate::face::FaceContext;
 use crate::face::heard::Heard;
-use crate::face::reader;
 use crate::face::repeats;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
@@ -163,9 +163,9 @@ impl Face for Responses {
             // Whoever does not wait is told how it stands, be it failed; else a failure is a
             // status.
             let whole = if wants.background {
-                reader::so_far::<Answer>(cx, run).await?
+                fold::so_far(cx, run, &echo.offered).await?
             } else {
-                let whole = reader::follow::<Answer>(cx, run).await?;
+                let whole = fold::follow(cx, run, &echo.offered).await?;
                 let whole = whole.fault().map_or(Ok(whole), Err)?;
                 self.heard.note(run.stream_id, request.parts).take();
                 whole

@@ -3,6 +3,7 @@
 
 mod asked;
 mod decoder;
+mod event;
 mod input;
 
 use capstan_agent::{About, Output, Turn};

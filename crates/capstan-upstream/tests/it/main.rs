@@ -17,6 +17,7 @@ mod operators;
 mod presets;
 mod providers;
 mod repeated_chunks;
+mod responses;
 mod routes;
 mod stop;
 mod turns;

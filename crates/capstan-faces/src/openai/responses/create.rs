@@ -8,7 +8,8 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::super::{members, request};
-use super::{Responses, references, repeat_hash, resume};
+use super::resume::Question;
+use super::{Responses, references, resume};
 use crate::face::FaceContext;
 use crate::face::post;
 use crate::face::repeats::{self, Held};
@@ -16,6 +17,7 @@ use crate::face::{self, RefusalTarget};
 use crate::identity::caller::Caller;
 use crate::openapi::Body;
 use crate::refusal::Refusal;
+use capstan_engine::cpu_offload;
 
 /// Answers a request for a response, however it came.
 pub(super) async fn answer(
@@ -27,13 +29,19 @@ pub(super) async fn answer(
 ) -> Result<Response, Refusal> {
     let mut read = post::read(&cx, &caller, &*face, &parts, body).await?;
     parts.extensions.insert(Held::default());
-    if let Some(resumed) = resume::find(&face, &cx, &caller, &parts, &read.body).await {
+    let size = read.body.len();
+    let question = cpu_offload::run(size, || Question::read(&parts, &read.body));
+    let (hash, resumed) = match question {
+        Some(question) => resume::find(&face, &cx, &caller, &parts, question).await,
+        None => (None, None),
+    };
+    if let Some(resumed) = resumed {
         (read.body, read.hash) = (resumed.body, Some(resumed.hash));
         parts.extensions.insert(resumed.place);
         return request::answer(face, members::RESPONSES, cx, caller, parts, read).await;
     }
     let key = repeats::key_of(&parts);
-    read.hash = repeat_hash::of(&parts, &read.body);
+    read.hash = hash;
     let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;
     let followed = followed
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;

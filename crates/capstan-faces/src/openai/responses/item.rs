@@ -1,10 +1,11 @@
 //! The items of a response as JSON: ours, or in the provider's own words.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::super::output::Offered;
@@ -65,16 +66,35 @@ pub(super) struct TextPart<'a> {
     kind: &'static str,
     text: &'a str,
     annotations: Vec<&'a Value>,
-    logprobs: [(); 0],
+    logprobs: &'a Value,
+    /// Members that only the provider knows.
+    #[serde(flatten)]
+    more: BTreeMap<&'a str, &'a Value>,
 }
 
+/// No probabilities of tokens.
+pub(super) static NO_LOGPROBS: Value = Value::Array(Vec::new());
+
 impl<'a> TextPart<'a> {
-    pub(super) fn new(text: &'a str, annotations: Vec<&'a Value>) -> Self {
-        Self { kind: "output_text", text, annotations, logprobs: [] }
+    /// A part without text yet.
+    pub(super) fn empty() -> Self {
+        let (annotations, more) = (Vec::new(), BTreeMap::new());
+        Self { kind: "output_text", text: "", annotations, logprobs: &NO_LOGPROBS, more }
     }
 
     pub(super) fn of(entry: &'a Entry) -> Self {
-        Self::new(&entry.text, entry.sources().collect())
+        let more = entry.part_members.iter().filter(|(name, _)| *name != "logprobs");
+        Self {
+            text: &entry.text,
+            annotations: entry.sources().collect(),
+            logprobs: entry.part_members.get("logprobs").unwrap_or(&NO_LOGPROBS),
+            more: more.map(|(name, value)| (name.as_str(), value)).collect(),
+            ..Self::empty()
+        }
+    }
+
+    pub(super) fn logprobs(&self) -> &'a Value {
+        self.logprobs
     }
 }
 
@@ -92,15 +112,10 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// All items in the order of their indices: as they began, then the calls of which it is known at
-/// the end only whose they are to answer.
-pub(super) fn items<'a>(
-    stream: Uuid,
-    answer: &'a Answer,
-    offered: &'a Offered,
-    status: &'static str,
-) -> Vec<Item<'a>> {
-    let all = answer.items.iter();
+/// All items in the order of their indices: first the ones in a stream, as they began. Then the
+/// calls of other tools, because only the end shows that the agent has not answered them.
+pub(super) fn items<'a>(stream: Uuid, answer: &'a Answer, status: &'static str) -> Vec<Item<'a>> {
+    let (all, offered) = (answer.items.iter(), &*answer.offered);
     let early = all.clone().filter(|entry| is_streamed(entry, offered));
     let late = all.filter(|entry| is_late(entry, offered));
     early.chain(late).map(|entry| item(stream, entry, offered, status)).collect()
@@ -165,8 +180,8 @@ fn message<'a>(stream: Uuid, entry: &'a Entry, status: &'static str) -> Item<'a>
 
 fn reasoning(stream: Uuid, entry: &Entry) -> Item<'_> {
     if entry.native.is_empty() {
-        let is_begun = !entry.text.is_empty();
-        let summary = if is_begun { vec![Summary::new(&entry.text)] } else { Vec::new() };
+        let parts = entry.thoughts.texts(&entry.text);
+        let summary = parts.map(|(_, text)| Summary::new(text)).collect();
         return Item::Reasoning { id: item_id("rs", stream, entry.seq), summary };
     }
     let mut members = Value::Object(entry.native.members.clone());
@@ -174,8 +189,25 @@ fn reasoning(stream: Uuid, entry: &Entry) -> Item<'_> {
     if let Some(place) = place {
         *place = entry.text.as_str().into();
     }
-    let Value::Object(members) = members else { return Item::Native(Map::new()) };
+    let Value::Object(mut members) = members else { return Item::Native(Map::new()) };
+    if !entry.native.is_whole {
+        add_thoughts(entry, &mut members);
+    }
     Item::Native(members)
+}
+
+/// The thoughts of an item whose complete form has not come.
+fn add_thoughts(entry: &Entry, members: &mut Map<String, Value>) {
+    for (part, text) in entry.thoughts.texts(&entry.text) {
+        let (name, kind) = match part.is_summary() {
+            true => ("summary", "summary_text"),
+            false => ("content", "reasoning_text"),
+        };
+        let parts = members.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(parts) = parts {
+            parts.push(json!({ "type": kind, "text": text }));
+        }
+    }
 }
 
 /// Where a call stands, and how.

@@ -1,12 +1,13 @@
 //! A response: the object that its events and every answer about it hold.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use capstan_journal::{Run, RunState};
 use capstan_protocol::{Close, Exposure, Fault, FaultKind, RawJson, Timestamp, decode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::super::errors::ApiError;
@@ -35,17 +36,20 @@ pub(super) struct Echo {
     user: Option<RawJson>,
     parallel_tool_calls: Option<RawJson>,
     conversation: Option<RawJson>,
+    frequency_penalty: Option<RawJson>,
     max_tool_calls: Option<RawJson>,
+    presence_penalty: Option<RawJson>,
     prompt_cache_key: Option<RawJson>,
     prompt_cache_retention: Option<RawJson>,
     safety_identifier: Option<RawJson>,
     service_tier: Option<RawJson>,
+    top_logprobs: Option<RawJson>,
     store: Option<bool>,
     background: Option<bool>,
     /// Looked through for tools, and not kept.
     input: Option<RawJson>,
     #[serde(skip)]
-    pub(super) offered: Offered,
+    pub(super) offered: Arc<Offered>,
 }
 
 impl Echo {
@@ -67,7 +71,7 @@ impl Echo {
         let specs: Option<Vec<ToolSpec>> =
             self.tools.as_ref().and_then(|tools| tools.decode().ok());
         let more = items.into_iter().flatten().flat_map(|item| item.tools);
-        self.offered = Offered::of(specs.into_iter().flatten().chain(more));
+        self.offered = Offered::of(specs.into_iter().flatten().chain(more)).into();
     }
 }
 
@@ -84,7 +88,6 @@ pub(super) struct ResponseObject<'a> {
     incomplete_details: Option<Incomplete>,
     instructions: Option<&'a RawJson>,
     max_output_tokens: Option<&'a RawJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     max_tool_calls: Option<&'a RawJson>,
     metadata: RawOr<'a>,
     /// The agent.
@@ -92,36 +95,41 @@ pub(super) struct ResponseObject<'a> {
     output: Vec<Item<'a>>,
     parallel_tool_calls: RawOr<'a>,
     previous_response_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     prompt_cache_key: Option<&'a RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_cache_retention: Option<&'a RawJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     safety_identifier: Option<&'a RawJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    service_tier: Option<&'a RawJson>,
+    service_tier: RawOr<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     conversation: Option<Conversation<'a>>,
+    frequency_penalty: RawOr<'a>,
+    presence_penalty: RawOr<'a>,
     reasoning: RawOr<'a>,
     store: bool,
-    temperature: Option<&'a RawJson>,
+    temperature: RawOr<'a>,
     text: RawOr<'a>,
     tool_choice: RawOr<'a>,
     tools: RawOr<'a>,
-    top_p: Option<&'a RawJson>,
+    top_logprobs: RawOr<'a>,
+    top_p: RawOr<'a>,
     truncation: RawOr<'a>,
-    usage: Option<TokenUsage>,
+    usage: Option<TokenUsage<'a>>,
     user: Option<&'a RawJson>,
     /// What only the provider knows of it.
     #[serde(flatten)]
     more: BTreeMap<&'a str, &'a Value>,
 }
 
-/// Members of a provider's response that are not told in our own words.
-fn unknown(members: &Map<String, Value>) -> BTreeMap<&str, &Value> {
-    let known = |name: &str| KNOWN.contains(&name);
-    let unknown = members.iter().filter(|(name, value)| !known(name) && !value.is_null());
-    unknown.map(|(name, value)| (name.as_str(), value)).collect()
+/// The members of a provider's response that [`ResponseObject`] does not have.
+fn others<'a>(
+    members: Option<&'a Map<String, Value>>,
+    known: &[&str],
+) -> BTreeMap<&'a str, &'a Value> {
+    let is_other = |name: &str| !known.contains(&name);
+    let all = members.into_iter().flatten();
+    all.filter(|(name, value)| is_other(name) && !value.is_null())
+        .map(|(name, value)| (name.as_str(), value))
+        .collect()
 }
 
 /// The members of [`ResponseObject`].
@@ -134,13 +142,20 @@ const KNOWN: &[&str] = &[
     "background",
     "error",
     "incomplete_details",
+    "frequency_penalty",
     "instructions",
     "max_output_tokens",
+    "max_tool_calls",
     "metadata",
     "model",
     "output",
     "parallel_tool_calls",
+    "presence_penalty",
     "previous_response_id",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
     "conversation",
     "reasoning",
     "store",
@@ -148,22 +163,35 @@ const KNOWN: &[&str] = &[
     "text",
     "tool_choice",
     "tools",
+    "top_logprobs",
     "top_p",
     "truncation",
     "usage",
     "user",
 ];
 
-/// What was said, or what goes without saying.
+/// The request's value, or the provider's or the default one.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 enum RawOr<'a> {
-    Said(&'a RawJson),
-    Usual(Value),
+    Request(&'a RawJson),
+    Other(Value),
 }
 
-fn raw_or<'a>(said: Option<&'a RawJson>, usual: Value) -> RawOr<'a> {
-    said.filter(|said| said.get() != "null").map_or(RawOr::Usual(usual), RawOr::Said)
+fn raw_or<'a>(request: Option<&'a RawJson>, default: Value) -> RawOr<'a> {
+    request.filter(|value| value.get() != "null").map_or(RawOr::Other(default), RawOr::Request)
+}
+
+/// The request's object, with the members that it lacks.
+fn with_members<'a>(request: Option<&'a RawJson>, default: Value) -> RawOr<'a> {
+    let said = request.map(RawJson::to_value);
+    match (said, default) {
+        (Some(Value::Object(said)), Value::Object(mut members)) => {
+            members.extend(said);
+            RawOr::Other(members.into())
+        }
+        (_, default) => raw_or(request, default),
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -190,32 +218,53 @@ struct Incomplete {
 
 /// Tokens; all zero where the agent counts none.
 #[derive(Debug, Serialize, JsonSchema)]
-struct TokenUsage {
+struct TokenUsage<'a> {
     input_tokens: u64,
-    input_tokens_details: InputDetails,
+    input_tokens_details: InputDetails<'a>,
     output_tokens: u64,
-    output_tokens_details: OutputDetails,
+    output_tokens_details: OutputDetails<'a>,
     total_tokens: u64,
+    /// Members that only the provider knows, of its last call.
+    #[serde(flatten)]
+    more: BTreeMap<&'a str, &'a Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct InputDetails {
+struct InputDetails<'a> {
     cached_tokens: u64,
+    #[serde(flatten)]
+    more: BTreeMap<&'a str, &'a Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct OutputDetails {
+struct OutputDetails<'a> {
     reasoning_tokens: u64,
+    #[serde(flatten)]
+    more: BTreeMap<&'a str, &'a Value>,
 }
 
-impl From<Usage> for TokenUsage {
-    fn from(usage: Usage) -> Self {
+impl<'a> TokenUsage<'a> {
+    /// The run's counts, and the provider's object with whatever else it counts.
+    fn new(usage: Usage, provider: Option<&'a Value>) -> Self {
+        let object = |value: Option<&'a Value>| value.and_then(Value::as_object);
+        let more = |name: &str, known: &[&str]| {
+            let details = provider.and_then(|usage| usage.get(name));
+            others(object(if name.is_empty() { provider } else { details }), known)
+        };
+        let (input, output) = ("input_tokens_details", "output_tokens_details");
         Self {
             input_tokens: usage.input,
-            input_tokens_details: InputDetails { cached_tokens: usage.cached },
+            input_tokens_details: InputDetails {
+                cached_tokens: usage.cached,
+                more: more(input, &["cached_tokens"]),
+            },
             output_tokens: usage.output,
-            output_tokens_details: OutputDetails { reasoning_tokens: usage.reasoning },
+            output_tokens_details: OutputDetails {
+                reasoning_tokens: usage.reasoning,
+                more: more(output, &["reasoning_tokens"]),
+            },
             total_tokens: usage.total(),
+            more: more("", &["input_tokens", input, "output_tokens", output, "total_tokens"]),
         }
     }
 }
@@ -227,8 +276,9 @@ impl<'a> ResponseObject<'a> {
         let status = Status::of(whole);
         let mut told = Self::begun(run, echo);
         told.status = status;
-        told.output = items(run.stream_id, answer, &echo.offered, status.of_items());
-        told.more = unknown(&answer.more);
+        told.output = items(run.stream_id, answer, status.of_items());
+        told.more = others(Some(&answer.more), KNOWN);
+        told.take_from_provider(&answer.more);
         if status == Status::Failed {
             let fault = whole.fault().unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError));
             told.error = Some(ApiError::of(&fault, exposure));
@@ -237,12 +287,27 @@ impl<'a> ResponseObject<'a> {
             .then(|| Incomplete { reason: incomplete(answer.close.as_ref()) });
         if status != Status::InProgress {
             told.completed_at = run.closed_at.filter(|_| status == Status::Completed).map(seconds);
-            told.usage = Some(Usage::of(run.usage.as_ref()).into());
+            let usage = Usage::of(run.usage.as_ref());
+            told.usage = Some(TokenUsage::new(usage, answer.more.get("usage")));
         }
         told
     }
 
-    /// A run of which nothing was said yet.
+    /// Values that the provider decides, whatever the request asks for.
+    fn take_from_provider(&mut self, response: &Map<String, Value>) {
+        for (name, place) in [
+            ("service_tier", &mut self.service_tier),
+            ("frequency_penalty", &mut self.frequency_penalty),
+            ("presence_penalty", &mut self.presence_penalty),
+            ("top_logprobs", &mut self.top_logprobs),
+        ] {
+            if let Some(value) = response.get(name).filter(|value| !value.is_null()) {
+                *place = RawOr::Other(value.clone());
+            }
+        }
+    }
+
+    /// A run without output yet.
     pub(super) fn begun(run: &'a Run, echo: &'a Echo) -> Self {
         let previous =
             run.previous_response.as_deref().and_then(|stream| stream.parse::<Uuid>().ok());
@@ -259,7 +324,7 @@ impl<'a> ResponseObject<'a> {
             instructions: echo.instructions.as_ref(),
             max_output_tokens: echo.max_output_tokens.as_ref(),
             max_tool_calls: echo.max_tool_calls.as_ref(),
-            metadata: raw_or(echo.metadata.as_ref(), Value::Object(serde_json::Map::new())),
+            metadata: raw_or(echo.metadata.as_ref(), json!({})),
             model: &run.agent,
             output: Vec::new(),
             parallel_tool_calls: raw_or(echo.parallel_tool_calls.as_ref(), true.into()),
@@ -267,18 +332,21 @@ impl<'a> ResponseObject<'a> {
             prompt_cache_key: echo.prompt_cache_key.as_ref(),
             prompt_cache_retention: echo.prompt_cache_retention.as_ref(),
             safety_identifier: echo.safety_identifier.as_ref(),
-            service_tier: echo.service_tier.as_ref(),
+            service_tier: raw_or(echo.service_tier.as_ref(), "default".into()),
             conversation: conversation.map(|_| Conversation { id: &run.session }),
-            reasoning: raw_or(
+            frequency_penalty: raw_or(echo.frequency_penalty.as_ref(), 0.0.into()),
+            presence_penalty: raw_or(echo.presence_penalty.as_ref(), 0.0.into()),
+            reasoning: with_members(
                 echo.reasoning.as_ref(),
-                serde_json::json!({ "effort": null, "summary": null }),
+                json!({ "effort": null, "summary": null }),
             ),
             store: echo.store.unwrap_or(true),
-            temperature: echo.temperature.as_ref(),
-            text: raw_or(echo.text.as_ref(), serde_json::json!({ "format": { "type": "text" } })),
+            temperature: raw_or(echo.temperature.as_ref(), 1.0.into()),
+            text: with_members(echo.text.as_ref(), json!({ "format": { "type": "text" } })),
             tool_choice: raw_or(echo.tool_choice.as_ref(), "auto".into()),
             tools: raw_or(echo.tools.as_ref(), Value::Array(Vec::new())),
-            top_p: echo.top_p.as_ref(),
+            top_logprobs: raw_or(echo.top_logprobs.as_ref(), 0.into()),
+            top_p: raw_or(echo.top_p.as_ref(), 1.0.into()),
             truncation: raw_or(echo.truncation.as_ref(), "disabled".into()),
             usage: None,
             user: echo.user.as_ref(),
@@ -289,12 +357,11 @@ impl<'a> ResponseObject<'a> {
     /// The events of an answer that is complete with nothing in it.
     pub(super) fn warm_up(mut self) -> [String; 2] {
         let event = |number: u64, kind: &str, response: &Self| {
-            serde_json::json!({ "type": kind, "sequence_number": number, "response": response })
-                .to_string()
+            json!({ "type": kind, "sequence_number": number, "response": response }).to_string()
         };
         let created = event(0, "response.created", &self);
         (self.status, self.completed_at) = (Status::Completed, Some(self.created_at));
-        self.usage = Some(Usage::of(None).into());
+        self.usage = Some(TokenUsage::new(Usage::of(None), None));
         [created, event(1, "response.completed", &self)]
     }
 

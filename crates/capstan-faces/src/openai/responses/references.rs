@@ -11,14 +11,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::NAME;
-use super::answer::Answer;
 use super::item::items;
 use super::items::inputs;
 use super::object::Echo;
+use super::{NAME, fold};
 use crate::face::FaceContext;
 use crate::face::post::Posted;
-use crate::face::reader;
 use crate::text_or::TextOr;
 use capstan_engine::ask::body_hash;
 use capstan_engine::cpu_offload;
@@ -133,11 +131,11 @@ pub(super) async fn items_of_run(
     run: &Run,
 ) -> Result<Vec<(String, String)>, Fault> {
     let stream = run.stream_id;
-    let whole = reader::so_far::<Answer>(cx, run).await?;
     let body =
         cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
     let offered = Echo::of(&String::from_utf8_lossy(&body)).offered;
-    let said = items(stream, &whole.transcript, &offered, "completed");
+    let whole = fold::so_far(cx, run, &offered).await?;
+    let said = items(stream, &whole.transcript, "completed");
     let said = said
         .iter()
         .filter_map(|item| Some((item.id().to_owned(), serde_json::to_string(item).ok()?)));

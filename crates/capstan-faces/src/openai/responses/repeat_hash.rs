@@ -1,57 +1,92 @@
-//! By what a repeat of Codex is known. It sends a request that failed again as it was, with neither
-//! a key nor a count, under the head of its session. Only what it says of the sending differs.
+//! The hash that identifies a repeated request of Codex. Codex repeats a failed request without a
+//! key or a count, under the session headers. Only members about the sending differ.
 
 use http::HeaderValue;
 use http::request::Parts;
+use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use serde_json::{Map, Value};
 
 use super::NAME;
 use crate::face::repeats::KEY;
 use capstan_engine::ask::body_hash;
-use capstan_engine::cpu_offload;
 
-/// The headers that tell one asker from another.
-const ASKERS: [&str; 2] = ["session-id", "thread-id"];
-/// What Codex says of itself with each request. Times are in it, and over a WebSocket others than
-/// by POST.
+/// The headers that distinguish clients.
+const CLIENT: [&str; 2] = ["session-id", "thread-id"];
+/// The member in which Codex describes itself and each sending: it contains times, and differs
+/// between a WebSocket and a POST.
 const ABOUT_SENDING: &str = "client_metadata";
-/// What of that tells one question from another.
+/// The parts of that member that distinguish questions.
 const OF_QUESTION: [&str; 3] = ["session_id", "thread_id", "turn_id"];
+/// Members of an answer's items that clients leave out when they send the items back.
+const NOT_SENT_BACK: [&str; 3] = ["status", "annotations", "logprobs"];
 
-/// Whether a request says of which session it is.
+/// Whether a request names its session.
 pub(super) fn has_session(parts: &Parts) -> bool {
-    parts.headers.contains_key(ASKERS[0])
+    parts.headers.contains_key(CLIENT[0])
 }
 
-/// Who asks; `None` for whoever has a key, or names no session.
-pub(super) fn asker(parts: &Parts) -> Option<String> {
+/// The client of a request; `None` if the request has a key, or names no session.
+pub(super) fn client(parts: &Parts) -> Option<String> {
     if !has_session(parts) || parts.headers.contains_key(KEY.name) {
         return None;
     }
-    let asker = ASKERS.map(|name| parts.headers.get(name).map_or(&b""[..], HeaderValue::as_bytes));
-    Some(asker.map(String::from_utf8_lossy).join("\u{b7}"))
+    let client = CLIENT.map(|name| parts.headers.get(name).map_or(&b""[..], HeaderValue::as_bytes));
+    Some(client.map(String::from_utf8_lossy).join("\u{b7}"))
 }
 
-/// The hash of who asks and what; `None` for whoever has a key, or names no session.
-pub(super) fn of(parts: &Parts, body: &[u8]) -> Option<[u8; 32]> {
-    let asker = asker(parts)?;
-    cpu_offload::run(body.len(), || {
-        let members = serde_json::from_slice(body).ok();
-        let hash = members.and_then(|members| of_members(&asker, members));
-        Some(hash.unwrap_or_else(|| body_hash(body, Some(&asker), NAME)))
-    })
+/// The hash of a client and its question. Members about the sending do not count.
+pub(super) fn of_members(client: &str, members: &Map<String, Value>) -> Option<[u8; 32]> {
+    let question = serde_json::to_vec(&Question(members)).ok()?;
+    Some(body_hash(&question, Some(client), NAME))
 }
 
-/// The same of a body that was read. What is only about its sending does not count.
-pub(super) fn of_members(asker: &str, mut members: Map<String, Value>) -> Option<[u8; 32]> {
-    if let Some(told) = members.remove(ABOUT_SENDING) {
-        let kept = OF_QUESTION.iter().filter_map(|name| {
-            Some(((*name).to_owned(), told.get(name).filter(|id| **id != "")?.clone()))
-        });
-        members.insert(ABOUT_SENDING.into(), kept.collect::<Map<_, _>>().into());
+/// A request without what may differ between two sendings.
+struct Question<'a>(&'a Map<String, Value>);
+
+impl Serialize for Question<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.0 {
+            match name.as_str() {
+                ABOUT_SENDING => {
+                    let ids = OF_QUESTION.iter().filter_map(|id| Some((id, value.get(*id)?)));
+                    let ids = ids.filter(|(_, id)| **id != "");
+                    map.serialize_entry(name, &ids.collect::<Vec<_>>())?;
+                }
+                "input" => map.serialize_entry(name, &Items(value))?,
+                _ => map.serialize_entry(name, value)?,
+            }
+        }
+        map.end()
     }
-    let meaning = serde_json::to_vec(&members).ok()?;
-    Some(body_hash(&meaning, Some(asker), NAME))
+}
+
+/// Items of an input. An item of an answer may come back as the gateway sent it, or without members
+/// that say nothing: a WebSocket connection composes a request from the former, and a client that
+/// connects again sends the latter.
+struct Items<'a>(&'a Value);
+
+impl Serialize for Items<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Array(items) => {
+                let mut seq = serializer.serialize_seq(Some(items.len()))?;
+                items.iter().try_for_each(|item| seq.serialize_element(&Items(item)))?;
+                seq.end()
+            }
+            Value::Object(members) => {
+                let mut map = serializer.serialize_map(None)?;
+                let counts = |name: &String, value: &Value| {
+                    !value.is_null() && !NOT_SENT_BACK.contains(&name.as_str())
+                };
+                for (name, value) in members.iter().filter(|(name, value)| counts(name, value)) {
+                    map.serialize_entry(name, &Items(value))?;
+                }
+                map.end()
+            }
+            value => value.serialize(serializer),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -65,7 +100,8 @@ mod tests {
         if let Some(session) = session {
             request = request.header("session-id", session);
         }
-        of(&request.body(()).unwrap().into_parts().0, body.to_string().as_bytes())
+        let client = client(&request.body(()).unwrap().into_parts().0)?;
+        of_members(&client, body.as_object().unwrap())
     }
 
     #[test]
@@ -86,5 +122,24 @@ mod tests {
             assert_ne!(first, other);
         }
         assert_eq!(hash(None, &body("Hi", "t", 1)), None);
+    }
+
+    #[test]
+    fn items_that_come_back_without_empty_members_are_the_same() {
+        let told = json!({ "input": [
+            { "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x" },
+            { "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+                "content": [{ "type": "output_text", "text": "Hi", "annotations": [],
+                    "logprobs": [] }] }] });
+        let back = |text: &str, sealed: &str| {
+            json!({ "input": [
+                { "type": "reasoning", "id": "rs_1", "summary": [], "content": null,
+                    "encrypted_content": sealed },
+                { "type": "message", "id": "msg_1", "role": "assistant", "phase": null,
+                    "content": [{ "type": "output_text", "text": text }] }] })
+        };
+        assert_eq!(hash(Some("s"), &told), hash(Some("s"), &back("Hi", "x")));
+        assert_ne!(hash(Some("s"), &told), hash(Some("s"), &back("Ho", "x")));
+        assert_ne!(hash(Some("s"), &told), hash(Some("s"), &back("Hi", "y")));
     }
 }

@@ -6,17 +6,13 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use http::request::Parts;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::answer::Answer;
 use super::item::items;
 use super::object::Echo;
 use super::seen::Seen;
-use super::{NAME, Responses, repeat_hash};
+use super::{NAME, Responses, fold, repeat_hash};
 use crate::face::FaceContext;
-use crate::face::reader;
 use crate::face::repeats::{self, Held};
 use crate::identity::caller::Caller;
 use capstan_engine::cpu_offload;
@@ -47,21 +43,33 @@ impl Place {
     }
 }
 
-/// The run whose rest is asked for, if there is one that nobody reads and that has told what the
-/// client has of it. The fewest items are taken for told: an answer may itself have been asked for
-/// with what an earlier one had told.
+/// Finds the run whose rest a request asks for: one that nobody reads, and that has sent the items
+/// at the end of the request's input. As few items as possible count as sent, because a request may
+/// itself begin with items of an earlier answer. Returns the hash of the whole request as well.
 pub(super) async fn find(
     face: &Responses,
     cx: &FaceContext,
     caller: &Caller,
     parts: &Parts,
-    body: &Bytes,
+    question: Question,
+) -> (Option<[u8; 32]>, Option<Resumed>) {
+    let hash = question.hash();
+    if !face.attaches_repeats || !question.ends_with_answer() {
+        return (hash, None);
+    }
+    (hash, find_rest(face, cx, caller, parts, question).await)
+}
+
+async fn find_rest(
+    face: &Responses,
+    cx: &FaceContext,
+    caller: &Caller,
+    parts: &Parts,
+    mut question: Question,
 ) -> Option<Resumed> {
-    let asker = repeat_hash::asker(parts).filter(|_| face.attaches_repeats)?;
-    let mut question = cpu_offload::run(body.len(), || Question::of(body))?;
     let may_repeat = |run: &Run| face.heard.may_repeat(run, parts);
     loop {
-        let hash = cpu_offload::run(body.len(), || question.hash(&asker))?;
+        let hash = question.hash()?;
         let found = repeats::repeated(cx, &caller.tenant, parts, hash, NAME, &may_repeat).await;
         if let Some(run) = found.ok()? {
             if let Some(seen) = told(cx, &run, &question.seen).await {
@@ -74,30 +82,33 @@ pub(super) async fn find(
     }
 }
 
-/// A request, and what stands at the end of its input.
-struct Question {
+/// A request of a client that names its session, without the items at the end of its input that
+/// count as sent.
+pub(super) struct Question {
+    client: String,
     members: Map<String, Value>,
+    /// The size of the request.
+    size: usize,
     seen: Vec<Value>,
 }
 
 impl Question {
-    /// Of a request that ends with an item of an answer: the others are not taken apart.
-    fn of(body: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Request<'a> {
-            #[serde(borrow)]
-            input: Vec<&'a RawValue>,
-            stream: bool,
-        }
-        let request: Request<'_> =
-            serde_json::from_slice(body).ok().filter(|it: &Request<'_>| it.stream)?;
-        let last = serde_json::from_str(request.input.last()?.get()).ok()?;
-        let members = is_told(&last).then(|| serde_json::from_slice(body))?.ok()?;
-        Some(Self { members, seen: Vec::new() })
+    /// Reads a request; `None` if it has a key, names no session, or is no object.
+    pub(super) fn read(parts: &Parts, body: &[u8]) -> Option<Self> {
+        let client = repeat_hash::client(parts)?;
+        let members = serde_json::from_slice(body).ok()?;
+        Some(Self { client, members, size: body.len(), seen: Vec::new() })
     }
 
-    fn hash(&self, asker: &str) -> Option<[u8; 32]> {
-        repeat_hash::of_members(asker, self.members.clone())
+    /// Whether a streamed request ends with an item that an answer may have sent.
+    fn ends_with_answer(&self) -> bool {
+        let input = self.members.get("input").and_then(Value::as_array);
+        self.members.get("stream").is_some_and(|stream| *stream == true)
+            && input.and_then(|input| input.last()).is_some_and(is_told)
+    }
+
+    fn hash(&self) -> Option<[u8; 32]> {
+        cpu_offload::run(self.size, || repeat_hash::of_members(&self.client, &self.members))
     }
 
     /// The same without its last item, if that is one of an answer.
@@ -133,14 +144,14 @@ async fn told(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
         return Some(Seen::default());
     }
     let body = cx.engine.journal.store().body(run.stream_id).await.ok()??;
-    let so_far = reader::so_far::<Answer>(cx, run).await.ok()?;
+    let offered = Echo::of(std::str::from_utf8(&body).ok()?).offered;
+    let so_far = fold::so_far(cx, run, &offered).await.ok()?;
     so_far.told(|it| {
         // Such an answer is complete, and its client is to ask for more.
         if it.transcript.more.get("end_turn").is_some_and(|ends| *ends == false) {
             return None;
         }
-        let offered = Echo::of(std::str::from_utf8(&body).ok()?).offered;
-        let told = items(run.stream_id, &it.transcript, &offered, "completed");
+        let told = items(run.stream_id, &it.transcript, "completed");
         let told: Vec<Value> =
             told.iter().filter_map(|item| serde_json::to_value(item).ok()).collect();
         let is_told = |seen: &Value| told.iter().any(|told| is_same(told, seen));
@@ -181,7 +192,10 @@ mod tests {
     use super::*;
 
     fn question(input: &Value) -> Option<Question> {
-        Question::of(json!({ "stream": true, "input": input }).to_string().as_bytes())
+        let head = http::Request::builder().header("session-id", "s").body(()).unwrap();
+        let body = json!({ "stream": true, "input": input }).to_string();
+        let question = Question::read(&head.into_parts().0, body.as_bytes());
+        question.filter(Question::ends_with_answer)
     }
 
     #[test]

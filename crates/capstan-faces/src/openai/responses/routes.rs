@@ -21,7 +21,7 @@ use super::items::{ItemPage, PageParams};
 use super::object::ResponseObject;
 use super::writer::{ResponseEvent, StartingAfter};
 use super::{
-    NAME, Responses, compact, conversations, create, echo_of, id_of, input_tokens, stream_of,
+    NAME, Responses, compact, conversations, create, echo_of, fold, id_of, input_tokens, stream_of,
     websocket,
 };
 use crate::face::FaceContext;
@@ -119,7 +119,7 @@ impl About {
     /// A run as it stands.
     async fn told(&self, run: &Run) -> Result<Response, Fault> {
         let echo = echo_of(&self.cx, run).await?;
-        let whole = reader::so_far::<super::answer::Answer>(&self.cx, run).await?;
+        let whole = fold::so_far(&self.cx, run, &echo.offered).await?;
         let exposure = self.cx.engine.settings.exposure;
         let mut response =
             whole.told(|whole| Json(ResponseObject::of(whole, &echo, exposure)).into_response());

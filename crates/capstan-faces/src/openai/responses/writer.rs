@@ -2,6 +2,8 @@
 //! whoever reads on needs no memory of ours: everything is made again from the start, and what has
 //! been told is left out.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use capstan_journal::{Frames, JournalError, Run, RunState};
 use capstan_protocol::{
@@ -12,14 +14,16 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::errors::ApiError;
-use super::super::output::Said;
+use super::super::output::{Offered, Said};
 use super::answer::{Answer, Change, Entry, What};
+use super::fold;
 use super::item::{Item, Summary, TextPart, entry_id, is_late, is_streamed, item};
 use super::object::{Echo, ResponseObject, Status};
 use super::seen::Seen;
+use super::thought_part::{SUMMARY_PART, ThoughtPart};
 use crate::face::FaceContext;
 use crate::face::heard::Note;
-use crate::face::reader::{self, ViewerKind, Whole};
+use crate::face::reader::{ViewerKind, Whole};
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
@@ -55,7 +59,8 @@ pub(super) struct ResponseEvent {
 /// One response.
 pub(super) struct ResponsesWriter {
     run: Run,
-    echo: Echo,
+    echo: Arc<Echo>,
+    offered: Arc<Offered>,
     exposure: Exposure,
     manner: Manner,
     /// The number of the next event.
@@ -85,20 +90,22 @@ pub(super) struct Manner {
 
 impl ResponsesWriter {
     pub(super) fn new(run: &Run, echo: Echo, manner: Manner, exposure: Exposure) -> Self {
+        let offered = echo.offered.clone();
         Self {
             run: run.clone(),
-            echo,
+            echo: echo.into(),
+            offered: offered.clone(),
             exposure,
             manner,
             next: 0,
-            answer: Answer::default(),
+            answer: Answer::new(offered),
             indices: Vec::new(),
             told: 0,
             changes: Vec::new(),
         }
     }
 
-    /// Tells an event, unless the reader has it. `body` is an object that is not empty.
+    /// Writes an event, unless the reader has it. `body` is an object, `kind` a plain name.
     fn tell(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
         let number = self.next;
         self.next += 1;
@@ -107,18 +114,17 @@ impl ResponsesWriter {
         }
         let body = serde_json::to_string(body).unwrap_or_default();
         let members = body.strip_prefix('{').unwrap_or("}");
-        let event = format!("{{\"type\":\"{kind}\",\"sequence_number\":{number},{members}");
+        let comma = if members == "}" { "" } else { "," };
+        let event = format!("{{\"type\":\"{kind}\",\"sequence_number\":{number}{comma}{members}");
         sse::encode_json(None, Some(kind), &event, out);
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
-        let (run, echo) = (self.run.clone(), std::mem::take(&mut self.echo));
+        let (run, echo) = (self.run.clone(), self.echo.clone());
         let response = ResponseObject::begun(&run, &echo);
         for kind in ["response.created", "response.in_progress"] {
             self.tell(kind, &Told { response: &response }, out);
         }
-        drop(response);
-        self.echo = echo;
     }
 
     /// Takes a packet; how the answer ends, if it does.
@@ -175,7 +181,7 @@ impl ResponsesWriter {
         match change {
             Change::Begun(at) => {
                 let is_told = self.answer.items.get(at).is_some_and(|entry| {
-                    is_streamed(entry, &self.echo.offered) && !self.has_seen(entry)
+                    is_streamed(entry, &self.offered) && !self.has_seen(entry)
                 });
                 self.indices.resize(at + 1, None);
                 if is_told {
@@ -185,14 +191,25 @@ impl ResponsesWriter {
             Change::Text(at, from) => self.text(at, from, out),
             Change::Source(at, nth) => self.source(at, nth, out),
             Change::Done(at) => self.end_item(at, "in_progress", out),
-            Change::Event(at, event) => {
-                let Some(index) = self.index(at) else { return };
-                let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-                let mut body = event;
-                ["type", "sequence_number"].iter().for_each(|name| drop(body.remove(*name)));
-                body.insert("output_index".into(), index.into());
-                self.tell(&kind, &body, out);
-            }
+            Change::Part(at) => self.begin_thoughts(at, out),
+            Change::Event(at, event) => self.native_event(at, event, out),
+        }
+    }
+
+    /// An event in the provider's form, with the place and the id under which its item was sent.
+    fn native_event(&mut self, at: Option<usize>, mut body: Map<String, Value>, out: &mut Vec<u8>) {
+        if let Some(at) = at {
+            let Some((index, entry)) = self.index(at).zip(self.answer.items.get(at)) else {
+                return;
+            };
+            let id = self.id_of(entry);
+            body.insert("item_id".into(), id.into());
+            body.insert("output_index".into(), index.into());
+        }
+        let kind = body.remove("type");
+        body.remove("sequence_number");
+        if let Some(kind) = kind.as_ref().and_then(Value::as_str).filter(|kind| is_plain(kind)) {
+            self.tell(kind, &body, out);
         }
     }
 
@@ -207,18 +224,25 @@ impl ResponsesWriter {
             *place = Some(index);
         }
         let Some(entry) = self.answer.items.get(at).map(Entry::begun) else { return };
-        let echo = std::mem::take(&mut self.echo);
-        let item = item(self.run.stream_id, &entry, &echo.offered, "in_progress");
+        let offered = self.offered.clone();
+        let item = item(self.run.stream_id, &entry, &offered, "in_progress");
         let body = OfItem { output_index: index, item: &item };
         self.tell("response.output_item.added", &body, out);
         if matches!(entry.what, What::Message) {
-            let part = TextPart::new("", Vec::new());
+            let part = TextPart::empty();
             let item_id = item.id();
             let body = OfPart { output_index: index, item_id, content_index: 0, part: &part };
             self.tell("response.content_part.added", &body, out);
         }
-        drop(item);
-        self.echo = echo;
+    }
+
+    /// The beginning of a part of a reasoning item. A text that is no summary has no event for it.
+    fn begin_thoughts(&mut self, at: usize, out: &mut Vec<u8>) {
+        let Some((index, entry)) = self.index(at).zip(self.answer.items.get(at)) else { return };
+        let Some(part) = entry.thoughts.last().filter(|part| part.is_summary()) else { return };
+        let (part, item_id) = (part.clone(), self.id_of(entry));
+        let place = Place::new(index, &item_id, &part);
+        self.tell(SUMMARY_PART, &SummaryPart { place, part: Summary::new("") }, out);
     }
 
     /// Calls with an item as it stands. The answer is put back behind it.
@@ -228,16 +252,16 @@ impl ResponsesWriter {
         status: &'static str,
         tell: impl FnOnce(&mut Self, &Entry, &Item<'_>),
     ) {
-        let (answer, echo) = (std::mem::take(&mut self.answer), std::mem::take(&mut self.echo));
+        let answer = std::mem::take(&mut self.answer);
         if let Some(entry) = answer.items.get(at) {
-            tell(self, entry, &item(self.run.stream_id, entry, &echo.offered, status));
+            tell(self, entry, &item(self.run.stream_id, entry, &answer.offered, status));
         }
-        (self.answer, self.echo) = (answer, echo);
+        self.answer = answer;
     }
 
     /// The id under which an item is told.
     fn id_of(&self, entry: &Entry) -> String {
-        entry_id(self.run.stream_id, entry, &self.echo.offered)
+        entry_id(self.run.stream_id, entry, &self.offered)
     }
 
     fn has_seen(&self, entry: &Entry) -> bool {
@@ -247,29 +271,21 @@ impl ResponsesWriter {
     /// What is new of a text, of thoughts, or of the arguments of a call.
     fn text(&mut self, at: usize, from: usize, out: &mut Vec<u8>) {
         let Some(index) = self.index(at) else { return };
-        let answer = std::mem::take(&mut self.answer);
+        let mut answer = std::mem::take(&mut self.answer);
+        let more = std::mem::take(&mut answer.delta_members);
         if let Some(entry) = answer.items.get(at) {
             let delta = entry.text.get(from..).unwrap_or_default();
             let item_id = &*self.id_of(entry);
             match &entry.what {
                 What::Message => {
-                    let body = Delta {
-                        output_index: index,
-                        item_id,
-                        content_index: 0,
-                        delta,
-                        logprobs: [],
-                    };
+                    let body = Delta::new(index, item_id, delta, &more);
                     self.tell("response.output_text.delta", &body, out);
                 }
                 What::Reasoning => {
-                    let place = Place { output_index: index, item_id, summary_index: 0 };
-                    if from == 0 {
-                        let part = SummaryPart { place, part: Summary::new("") };
-                        self.tell("response.reasoning_summary_part.added", &part, out);
-                    }
-                    let body = SummaryText { place, delta: Some(delta), text: None };
-                    self.tell("response.reasoning_summary_text.delta", &body, out);
+                    let part = entry.thoughts.last().cloned().unwrap_or_default();
+                    let place = Place::new(index, item_id, &part);
+                    let body = ThoughtText { place, delta: Some(delta), text: None };
+                    self.tell(&part.delta, &body, out);
                 }
                 What::Call { name, .. } => {
                     self.arguments(Piece { index, item_id, name, delta }, entry, out)
@@ -287,7 +303,7 @@ impl ResponsesWriter {
         let body = CallDelta { output_index: index, item_id, delta };
         if entry.native.word("type") == "custom_tool_call" {
             self.tell("response.custom_tool_call_input.delta", &body, out);
-        } else if !self.echo.offered.tool(name).is_some_and(|tool| tool.is_free_text) {
+        } else if !self.offered.tool(name).is_some_and(|tool| tool.is_free_text) {
             self.tell("response.function_call_arguments.delta", &body, out);
         }
     }
@@ -316,23 +332,28 @@ impl ResponsesWriter {
         let item_id = item.id();
         match &entry.what {
             What::Message => {
-                let text = entry.text.as_str();
-                let done =
-                    Text { output_index: index, item_id, content_index: 0, text, logprobs: [] };
+                let (text, part) = (entry.text.as_str(), TextPart::of(entry));
+                let logprobs = part.logprobs();
+                let done = Text { output_index: index, item_id, content_index: 0, text, logprobs };
                 self.tell("response.output_text.done", &done, out);
-                let part = TextPart::of(entry);
                 let body = OfPart { output_index: index, item_id, content_index: 0, part: &part };
                 self.tell("response.content_part.done", &body, out);
             }
-            What::Reasoning if !entry.text.is_empty() => {
-                let place = Place { output_index: index, item_id, summary_index: 0 };
-                let text = SummaryText { place, delta: None, text: Some(&entry.text) };
-                self.tell("response.reasoning_summary_text.done", &text, out);
-                let part = SummaryPart { place, part: Summary::new(&entry.text) };
-                self.tell("response.reasoning_summary_part.done", &part, out);
-            }
+            What::Reasoning => self.end_thoughts(index, entry, item_id, out),
             What::Call { .. } if entry.is_complete() => self.end_call(index, entry, item, out),
-            What::Call { .. } | What::Reasoning | What::Native => {}
+            What::Call { .. } | What::Native => {}
+        }
+    }
+
+    fn end_thoughts(&mut self, index: u32, entry: &Entry, item_id: &str, out: &mut Vec<u8>) {
+        for (part, text) in entry.thoughts.texts(&entry.text) {
+            let place = Place::new(index, item_id, part);
+            let done = ThoughtText { place, delta: None, text: Some(text) };
+            self.tell(&part.done(), &done, out);
+            if part.is_summary() {
+                let done = SummaryPart { place, part: Summary::new(text) };
+                self.tell("response.reasoning_summary_part.done", &done, out);
+            }
         }
     }
 
@@ -377,7 +398,7 @@ impl ResponsesWriter {
         mut out: Vec<u8>,
     ) -> Result<BodyStep, JournalError> {
         let whole = match end {
-            End::Closed => reader::so_far::<Answer>(cx, &self.run).await,
+            End::Closed => fold::so_far(cx, &self.run, &self.offered).await,
             End::Diverged => Err(Fault::new(FaultKind::AttemptDiverged)),
         };
         match whole {
@@ -386,7 +407,7 @@ impl ResponsesWriter {
             Err(fault) => {
                 self.fail(&fault, &mut out);
                 let error = ApiError::of(&fault, self.exposure);
-                let (run, echo) = (self.run.clone(), std::mem::take(&mut self.echo));
+                let (run, echo) = (self.run.clone(), self.echo.clone());
                 let response = ResponseObject::begun(&run, &echo).failed(error);
                 self.tell("response.failed", &Told { response: &response }, &mut out);
             }
@@ -402,7 +423,7 @@ impl ResponsesWriter {
         if status != Status::Failed {
             self.finish_items(status.of_items(), out);
         }
-        let echo = std::mem::take(&mut self.echo);
+        let echo = self.echo.clone();
         let mut response = ResponseObject::of(whole, &echo, self.exposure);
         response.leave_out(&self.manner.seen);
         self.tell(status.last_event(), &Told { response: &response }, out);
@@ -415,7 +436,7 @@ impl ResponsesWriter {
         };
         let open: Vec<usize> = (0..self.answer.items.len()).filter(is_open).collect();
         open.into_iter().for_each(|at| self.end_item(at, status, out));
-        let offered = &self.echo.offered;
+        let offered = &self.offered;
         let is_told = |entry: &Entry| is_late(entry, offered) && !self.has_seen(entry);
         let late = self.answer.items.iter().enumerate().filter(|(_, entry)| is_told(entry));
         let late: Vec<usize> = late.map(|(at, _)| at).collect();
@@ -425,6 +446,11 @@ impl ResponsesWriter {
             self.end_item(at, status, out);
         }
     }
+}
+
+/// Whether a type is fit for the name of a server-sent event.
+fn is_plain(kind: &str) -> bool {
+    kind.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
 enum End {
@@ -472,11 +498,23 @@ struct CallDelta<'a> {
     delta: &'a str,
 }
 
+/// A part of a reasoning item.
 #[derive(Clone, Copy, Serialize)]
 struct Place<'a> {
     output_index: u32,
     item_id: &'a str,
-    summary_index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary_index: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_index: Option<u64>,
+}
+
+impl<'a> Place<'a> {
+    fn new(output_index: u32, item_id: &'a str, part: &ThoughtPart) -> Self {
+        let summary_index = part.is_summary().then_some(part.index);
+        let content_index = (!part.is_summary()).then_some(part.index);
+        Self { output_index, item_id, summary_index, content_index }
+    }
 }
 
 #[derive(Serialize)]
@@ -487,7 +525,7 @@ struct SummaryPart<'a> {
 }
 
 #[derive(Serialize)]
-struct SummaryText<'a> {
+struct ThoughtText<'a> {
     #[serde(flatten)]
     place: Place<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -502,7 +540,23 @@ struct Delta<'a> {
     item_id: &'a str,
     content_index: u32,
     delta: &'a str,
-    logprobs: [(); 0],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<[(); 0]>,
+    /// Members that only the provider knows.
+    #[serde(flatten)]
+    more: &'a Map<String, Value>,
+}
+
+impl<'a> Delta<'a> {
+    fn new(
+        output_index: u32,
+        item_id: &'a str,
+        delta: &'a str,
+        more: &'a Map<String, Value>,
+    ) -> Self {
+        let logprobs = (!more.contains_key("logprobs")).then_some([]);
+        Self { output_index, item_id, content_index: 0, delta, logprobs, more }
+    }
 }
 
 #[derive(Serialize)]
@@ -511,7 +565,7 @@ struct Text<'a> {
     item_id: &'a str,
     content_index: u32,
     text: &'a str,
-    logprobs: [(); 0],
+    logprobs: &'a Value,
 }
 
 impl FaceWriter for ResponsesWriter {
