@@ -4,6 +4,7 @@
 mod answer;
 mod ask;
 mod compact;
+mod conversation_id;
 mod conversations;
 mod create;
 mod fold;
@@ -33,7 +34,7 @@ use uuid::Uuid;
 
 use self::object::{Echo, ResponseObject};
 use self::resume::Place;
-use self::writer::{Manner, ResponseEvent, ResponsesWriter, StartingAfter};
+use self::writer::{ResponseEvent, ResponsesWriter, StartingAfter, ViewOptions};
 use super::request::{self, Wants};
 use super::{errors, parameters};
 use crate::face::FaceContext;
@@ -206,7 +207,7 @@ impl Face for Responses {
             Some(ask) => Echo::of(ask.extras.payload.get()),
             None => echo_of(cx, opening.run).await?,
         };
-        let manner = Manner {
+        let options = ViewOptions {
             after: opening
                 .parts
                 .extensions
@@ -217,7 +218,7 @@ impl Face for Responses {
             taken_back: TakenBack::unseen(cx, opening.run).await?,
             heard: Some(self.heard.note(opening.run.stream_id, opening.parts)),
         };
-        Ok(Box::new(ResponsesWriter::new(opening.run, echo, manner, cx.engine.settings.exposure)))
+        Ok(Box::new(ResponsesWriter::new(opening.run, echo, options, cx.engine.settings.exposure)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `capstan codex`: Codex, with a gateway as its model.
+//! `capstan codex`: starts Codex with an agent of a gateway as its model.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -13,8 +13,8 @@ const PROGRAM: Program = Program { name: "codex", install: "npm install -g @open
 /// The name of the provider in Codex's configuration.
 const PROVIDER: &str = "capstan";
 
-/// So long Codex waits for a silent answer, in milliseconds. Its own five minutes are short for a
-/// run that waits for its provider: it does not take heartbeats for signs of life.
+/// The time that Codex waits for a silent answer, in milliseconds. Its own five minutes are short
+/// for a run that waits for its provider, because Codex ignores heartbeats.
 const IDLE_TIMEOUT: i64 = 30 * 60 * 1000;
 
 /// The variable from which Codex takes the key.
@@ -23,7 +23,7 @@ const KEY: &str = "CAPSTAN_KEY";
 /// Start Codex with an agent of a server as its model
 ///
 /// Arguments after `--` are Codex's own: `capstan codex -- exec 'What is a capstan?'`. `capstan
-/// codex --print` prints what belongs into ~/.codex/config.toml instead.
+/// codex --print` prints the settings for ~/.codex/config.toml instead.
 ///
 /// Exit codes: Codex's own once it has started; before that 1 refused; 2 wrong usage, or it is not
 /// installed; 3 no connection; 4 the server does not speak the protocol.
@@ -52,7 +52,7 @@ impl Args {
         })
     }
 
-    /// Keys of Codex's configuration, those of the provider last.
+    /// Keys and values of Codex's configuration, the provider's last.
     fn settings(&self, agent: &str) -> Vec<(String, Value)> {
         let top = [("model", agent), ("model_provider", PROVIDER)];
         let top = top.map(|(name, value)| (name.to_owned(), value.into()));
@@ -63,7 +63,7 @@ impl Args {
         top.into_iter().chain(nested).collect()
     }
 
-    /// A provider without `env_key` sends no key.
+    /// The provider's settings. Without `env_key` Codex sends no key.
     fn of_provider(&self) -> Vec<(&'static str, Value)> {
         let mut settings = vec![
             ("name", "Capstan".into()),

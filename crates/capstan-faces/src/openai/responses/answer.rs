@@ -68,20 +68,20 @@ pub(super) enum What {
     Call {
         id: String,
         name: String,
-        /// The agent itself brought the result.
+        /// The agent itself answered the call.
         is_answered: bool,
-        /// The run asks a person.
+        /// The call is an interrupt: a question of the run to a person.
         is_question: bool,
     },
-    /// CAP has no word for it.
+    /// An item that only OpenAI's models make.
     Native,
 }
 
-/// An item in the provider's own words.
+/// The provider's members of an item.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Template {
     pub(super) members: Map<String, Value>,
-    /// Where its text belongs.
+    /// The JSON pointer of its text.
     pub(super) text_at: Option<String>,
     /// Whether these are the members of the complete item.
     pub(super) is_whole: bool,
@@ -105,13 +105,13 @@ impl Template {
     }
 }
 
-/// What a packet changed, by the place of the item.
+/// A change by a packet. Items are named by their position.
 #[derive(Debug)]
 pub(super) enum Change {
     Begun(usize),
-    /// Its text from here on is new.
+    /// The text from this offset on is new.
     Text(usize, usize),
-    /// Its source at this place is new.
+    /// The source at this position is new.
     Source(usize, usize),
     Done(usize),
     /// A part of a reasoning item began.
@@ -133,7 +133,7 @@ impl Entry {
         self.sources.get(at).map(|(_, source)| source)
     }
 
-    /// Whether a call can be acted upon. Some agents tell no end.
+    /// Whether a client can execute a call. Some agents send no end of calls.
     pub(super) fn is_complete(&self) -> bool {
         self.is_done() || serde_json::from_str::<serde::de::IgnoredAny>(&self.text).is_ok()
     }
@@ -173,8 +173,8 @@ impl Answer {
         Self { offered, ..Self::default() }
     }
 
-    /// Takes a packet, and says what it changed.
-    pub(super) fn take(&mut self, packet: &StreamPacket, changes: &mut Vec<Change>) {
+    /// Applies a packet, and appends its changes.
+    pub(super) fn apply(&mut self, packet: &StreamPacket, changes: &mut Vec<Change>) {
         let seq = packet.seq;
         match &packet.payload {
             Payload::Delta(text) => self.say(seq, text, changes),
@@ -318,8 +318,8 @@ impl Answer {
         }
     }
 
-    /// A question to a person is a call whose output is the answer. One about a call of the agent's
-    /// own stands for it.
+    /// Adds an interrupt as a call, whose output will be the answer. If the interrupt is about a call
+    /// of the agent, it replaces that call.
     fn ask(&mut self, seq: u64, interrupt: &Interrupt, changes: &mut Vec<Change>) {
         if let Some(id) = &interrupt.tool_call_id {
             self.answered(id);
@@ -340,7 +340,7 @@ impl Answer {
         self.has_text = self.items.iter().any(|e| matches!(e.what, What::Message));
     }
 
-    /// What comes in the native lane.
+    /// Applies an event of the native lane.
     fn native(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
         let Ok(said) = serde_json::from_value::<NativeEvent>(Event::of(raw).data) else { return };
         if said.origin.dialect != Dialect::OpenaiResponses {
@@ -453,7 +453,7 @@ impl Answer {
 
 impl Fold for Answer {
     fn take(&mut self, packet: &StreamPacket) {
-        self.take(packet, &mut Vec::new());
+        self.apply(packet, &mut Vec::new());
     }
 
     fn error(&self) -> Option<&StreamError> {

@@ -1,4 +1,4 @@
-//! A request for a response: how it is begun, and what it may hold.
+//! `POST /v1/responses`: starts a response, and describes the request.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::openapi::Body;
 use crate::refusal::Refusal;
 use capstan_engine::cpu_offload;
 
-/// Answers a request for a response, however it came.
+/// Answers a request for a response, posted or from a WebSocket.
 pub(super) async fn answer(
     face: Arc<Responses>,
     cx: FaceContext,
@@ -42,10 +42,10 @@ pub(super) async fn answer(
     }
     let key = repeats::key_of(&parts);
     read.hash = hash;
-    let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;
-    let followed = followed
+    let resolved = async { references::resolve(&cx, &caller.tenant, key?, read).await }.await;
+    let resolved = resolved
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;
-    request::answer(face, members::RESPONSES, cx, caller, parts, followed).await
+    request::answer(face, members::RESPONSES, cx, caller, parts, resolved).await
 }
 
 /// The body of such a request.

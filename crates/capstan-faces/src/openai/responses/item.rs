@@ -1,4 +1,4 @@
-//! The items of a response as JSON: ours, or in the provider's own words.
+//! The items of a response as JSON, in the gateway's own form or in the provider's.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::super::output::Offered;
 use super::super::parameters::INPUT;
 use super::answer::{Answer, Entry, What};
 
-/// One thing in an answer.
+/// An item of a response.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Item<'a> {
@@ -42,7 +42,7 @@ pub(super) enum Item<'a> {
         name: &'a str,
         input: Cow<'a, str>,
     },
-    /// One that only OpenAI's models make, as it came.
+    /// An item in the provider's form.
     #[serde(untagged)]
     Native(Map<String, Value>),
 }
@@ -98,7 +98,7 @@ impl<'a> TextPart<'a> {
     }
 }
 
-/// Thoughts, in short.
+/// A part of a summary of reasoning.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Summary<'a> {
     #[serde(rename = "type")]
@@ -121,7 +121,8 @@ pub(super) fn items<'a>(stream: Uuid, answer: &'a Answer, status: &'static str) 
     early.chain(late).map(|entry| item(stream, entry, offered, status)).collect()
 }
 
-/// Whether an item is told as it is made. A call is if the caller offers its tool.
+/// Whether the stream has an item from its beginning. A call is such an item if the request offers
+/// its tool.
 pub(super) fn is_streamed(entry: &Entry, offered: &Offered) -> bool {
     match &entry.what {
         What::Call { name, is_question, .. } => {
@@ -131,13 +132,14 @@ pub(super) fn is_streamed(entry: &Entry, offered: &Offered) -> bool {
     }
 }
 
-/// A call that is the caller's to answer, though its tool was not offered.
+/// Whether an item is a complete call that the agent has not answered, of a tool that the request
+/// does not offer.
 pub(super) fn is_late(entry: &Entry, offered: &Offered) -> bool {
     let is_open = matches!(entry.what, What::Call { is_answered: false, .. });
     is_open && entry.is_complete() && !is_streamed(entry, offered)
 }
 
-/// An item in an answer of this status.
+/// An item in a response of this status.
 pub(super) fn item<'a>(
     stream: Uuid,
     entry: &'a Entry,
@@ -165,7 +167,7 @@ fn status_of(entry: &Entry, status: &'static str) -> &'static str {
 
 fn message<'a>(stream: Uuid, entry: &'a Entry, status: &'static str) -> Item<'a> {
     let id = id_of_entry("msg", stream, entry);
-    // While it is being said its parts are told one by one.
+    // While the message is open, the stream has its parts one by one.
     let is_begun = !entry.text.is_empty() || entry.sources().next().is_some();
     let content = if is_begun { vec![TextPart::of(entry)] } else { Vec::new() };
     if entry.native.is_empty() {
@@ -210,7 +212,7 @@ fn add_thoughts(entry: &Entry, members: &mut Map<String, Value>) {
     }
 }
 
-/// Where a call stands, and how.
+/// A call and its status.
 struct Place<'a> {
     stream: Uuid,
     entry: &'a Entry,
@@ -241,7 +243,7 @@ fn call<'a>(place: Place<'a>, call_id: &'a str, name: &'a str, offered: &'a Offe
     Item::FunctionCall { id, status, call_id, name, namespace, arguments }
 }
 
-/// What a model wrote for a tool of free text, out of the function that the tool became.
+/// The text for a free-text tool, out of the arguments of the function that replaced the tool.
 fn free_text(arguments: &str) -> Cow<'_, str> {
     let members: Option<Map<String, Value>> = serde_json::from_str(arguments).ok();
     match members.and_then(|mut members| members.remove(INPUT)) {
@@ -250,7 +252,7 @@ fn free_text(arguments: &str) -> Cow<'_, str> {
     }
 }
 
-/// The id under which an item is told.
+/// The id of an item in its response.
 pub(super) fn entry_id(stream: Uuid, entry: &Entry, offered: &Offered) -> String {
     let kind = match &entry.what {
         What::Message => "msg",
@@ -265,13 +267,13 @@ pub(super) fn entry_id(stream: Uuid, entry: &Entry, offered: &Offered) -> String
     id_of_entry(kind, stream, entry)
 }
 
-/// The provider's id, or ours.
+/// The provider's id, or the gateway's.
 fn id_of_entry(kind: &str, stream: Uuid, entry: &Entry) -> String {
     let own = Some(entry.native.word("id")).filter(|id| !id.is_empty());
     own.map_or_else(|| item_id(kind, stream, entry.seq), str::to_owned)
 }
 
-/// The same whenever it is told: the packet that began the item.
+/// An id made of the packet that began the item, so that it is the same in every answer.
 pub(super) fn item_id(kind: &str, stream: Uuid, seq: u64) -> String {
     format!("{kind}_{}_{seq}", stream.simple())
 }

@@ -1,4 +1,4 @@
-//! A response: the object that its events and every answer about it hold.
+//! The response object, of events and of JSON answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::item::{Item, items};
 use super::seen::Seen;
 use crate::face::reader::Whole;
 
-/// What a request said that its answer repeats, as it was said.
+/// Members of a request that its response repeats.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Echo {
@@ -46,17 +46,18 @@ pub(super) struct Echo {
     top_logprobs: Option<RawJson>,
     store: Option<bool>,
     background: Option<bool>,
-    /// Looked through for tools, and not kept.
+    /// Read for the tools among the items, then dropped.
     input: Option<RawJson>,
     #[serde(skip)]
     pub(super) offered: Arc<Offered>,
 }
 
 impl Echo {
-    /// Of a body; of another face's, nothing.
+    /// Reads a body. The body of another face has none of these members.
     pub(super) fn of(body: &str) -> Self {
         let mut echo: Self = decode::from_str(body).unwrap_or_default();
         echo.find_offered();
+        echo.tools = echo.tools.map(complete);
         echo
     }
 
@@ -75,7 +76,23 @@ impl Echo {
     }
 }
 
-/// A response as it stands.
+/// Members that each function of an answer has.
+const OF_FUNCTION: [&str; 3] = ["description", "parameters", "strict"];
+
+/// Tools with the members that an answer has.
+fn complete(tools: RawJson) -> RawJson {
+    let Ok(mut list) = tools.decode::<Vec<BTreeMap<String, RawJson>>>() else { return tools };
+    for tool in &mut list {
+        if tool.get("type").is_some_and(|kind| kind.get() == "\"function\"") {
+            for name in OF_FUNCTION {
+                tool.entry(name.to_owned()).or_insert_with(|| Value::Null.into());
+            }
+        }
+    }
+    RawJson::from_serialize(&list).unwrap_or(tools)
+}
+
+/// A response in its present state.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ResponseObject<'a> {
     id: String,
@@ -115,7 +132,7 @@ pub(super) struct ResponseObject<'a> {
     truncation: RawOr<'a>,
     usage: Option<TokenUsage<'a>>,
     user: Option<&'a RawJson>,
-    /// What only the provider knows of it.
+    /// Members that only the provider knows.
     #[serde(flatten)]
     more: BTreeMap<&'a str, &'a Value>,
 }
@@ -199,7 +216,7 @@ struct Conversation<'a> {
     id: &'a str,
 }
 
-/// How a response stands.
+/// The state of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
@@ -270,27 +287,28 @@ impl<'a> TokenUsage<'a> {
 }
 
 impl<'a> ResponseObject<'a> {
-    /// A run as it stands.
+    /// The response of a run in its present state.
     pub(super) fn of(whole: &'a Whole<Answer>, echo: &'a Echo, exposure: Exposure) -> Self {
         let (run, answer) = (&whole.run, &whole.transcript);
         let status = Status::of(whole);
-        let mut told = Self::begun(run, echo);
-        told.status = status;
-        told.output = items(run.stream_id, answer, status.of_items());
-        told.more = others(Some(&answer.more), KNOWN);
-        told.take_from_provider(&answer.more);
+        let mut response = Self::begun(run, echo);
+        response.status = status;
+        response.output = items(run.stream_id, answer, status.of_items());
+        response.more = others(Some(&answer.more), KNOWN);
+        response.take_from_provider(&answer.more);
         if status == Status::Failed {
             let fault = whole.fault().unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError));
-            told.error = Some(ApiError::of(&fault, exposure));
+            response.error = Some(ApiError::of(&fault, exposure));
         }
-        told.incomplete_details = (status == Status::Incomplete)
+        response.incomplete_details = (status == Status::Incomplete)
             .then(|| Incomplete { reason: incomplete(answer.close.as_ref()) });
         if status != Status::InProgress {
-            told.completed_at = run.closed_at.filter(|_| status == Status::Completed).map(seconds);
+            response.completed_at =
+                run.closed_at.filter(|_| status == Status::Completed).map(seconds);
             let usage = Usage::of(run.usage.as_ref());
-            told.usage = Some(TokenUsage::new(usage, answer.more.get("usage")));
+            response.usage = Some(TokenUsage::new(usage, answer.more.get("usage")));
         }
-        told
+        response
     }
 
     /// Values that the provider decides, whatever the request asks for.
@@ -307,7 +325,7 @@ impl<'a> ResponseObject<'a> {
         }
     }
 
-    /// A run without output yet.
+    /// The response of a run without output yet.
     pub(super) fn begun(run: &'a Run, echo: &'a Echo) -> Self {
         let previous =
             run.previous_response.as_deref().and_then(|stream| stream.parse::<Uuid>().ok());
@@ -354,7 +372,7 @@ impl<'a> ResponseObject<'a> {
         }
     }
 
-    /// The events of an answer that is complete with nothing in it.
+    /// The events of a response that is complete without output.
     pub(super) fn warm_up(mut self) -> [String; 2] {
         let event = |number: u64, kind: &str, response: &Self| {
             json!({ "type": kind, "sequence_number": number, "response": response }).to_string()
@@ -365,12 +383,12 @@ impl<'a> ResponseObject<'a> {
         [created, event(1, "response.completed", &self)]
     }
 
-    /// Leaves out items that the reader has.
+    /// Removes items that the reader has.
     pub(super) fn leave_out(&mut self, seen: &Seen) {
         self.output.retain(|item| !seen.has(item.id()));
     }
 
-    /// The same, failed in this way.
+    /// Marks the response as failed with this error.
     pub(super) fn failed(mut self, error: ApiError) -> Self {
         (self.status, self.error) = (Status::Failed, Some(error));
         self
@@ -378,7 +396,7 @@ impl<'a> ResponseObject<'a> {
 }
 
 impl Status {
-    /// The type of the event that tells of the end. A cancelled one has none of its own in any SDK.
+    /// The type of the last event. No SDK has an event for a cancelled response.
     pub(super) fn last_event(self) -> &'static str {
         match self {
             Self::InProgress | Self::Completed => "response.completed",

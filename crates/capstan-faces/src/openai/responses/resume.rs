@@ -1,6 +1,6 @@
-//! A client that was cut off behind items that were complete sends its request again with those
-//! items at the end of its input. Where the run has gone on below it, the rest of that run is what
-//! the client waits for, and no second answer has to be paid for.
+//! Resuming behind complete items. A client that was cut sends its request again, with the complete
+//! items of the answer at the end of its input. It gets the rest of the same run, so that nobody
+//! pays for a second answer.
 
 use std::collections::BTreeSet;
 
@@ -18,17 +18,17 @@ use crate::identity::caller::Caller;
 use capstan_engine::cpu_offload;
 use capstan_journal::Run;
 
-/// No answer has more items that are looked for at the end of an input.
+/// The most items at the end of an input that are compared with an answer.
 const MOST: usize = 64;
 
-/// A request for the rest of an answer, as the request for all of it.
+/// A request for the rest of an answer, rewritten as the request for all of it.
 pub(super) struct Resumed {
     pub(super) body: Bytes,
     pub(super) hash: [u8; 32],
     pub(super) place: Place,
 }
 
-/// Where the client reads on. It travels in the extensions of the request's head.
+/// Where the client resumes. The extensions of the request's head carry it.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     /// The key of the run.
@@ -37,7 +37,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The items that the client has, by what its request says.
+    /// The items that the client has, as its request shows.
     pub(super) fn seen_by(parts: &Parts) -> Seen {
         parts.extensions.get::<Self>().map(|place| place.seen.clone()).unwrap_or_default()
     }
@@ -72,7 +72,7 @@ async fn find_rest(
         let hash = question.hash()?;
         let found = repeats::repeated(cx, &caller.tenant, parts, hash, NAME, &may_repeat).await;
         if let Some(run) = found.ok()? {
-            if let Some(seen) = told(cx, &run, &question.seen).await {
+            if let Some(seen) = sent_ids(cx, &run, &question.seen).await {
                 let body = question.into_body()?;
                 return Some(Resumed { body, hash, place: Place { key: run.key, seen } });
             }
@@ -104,17 +104,18 @@ impl Question {
     fn ends_with_answer(&self) -> bool {
         let input = self.members.get("input").and_then(Value::as_array);
         self.members.get("stream").is_some_and(|stream| *stream == true)
-            && input.and_then(|input| input.last()).is_some_and(is_told)
+            && input.and_then(|input| input.last()).is_some_and(may_be_of_answer)
     }
 
     fn hash(&self) -> Option<[u8; 32]> {
         cpu_offload::run(self.size, || repeat_hash::of_members(&self.client, &self.members))
     }
 
-    /// The same without its last item, if that is one of an answer.
+    /// The question without its last item, if an answer may have sent that item.
     fn shorter(mut self) -> Option<Self> {
         let input = self.members.get_mut("input")?.as_array_mut()?;
-        let item = input.pop_if(|item| is_told(item)).filter(|_| self.seen.len() < MOST)?;
+        let item =
+            input.pop_if(|item| may_be_of_answer(item)).filter(|_| self.seen.len() < MOST)?;
         if input.is_empty() {
             return None;
         }
@@ -127,9 +128,9 @@ impl Question {
     }
 }
 
-/// Whether an answer may have told this item: what others say, and what calls bring, is no part of
-/// one.
-fn is_told(item: &Value) -> bool {
+/// Whether an answer may have sent this item. Messages of users and outputs of calls are no part of
+/// an answer.
+fn may_be_of_answer(item: &Value) -> bool {
     let word = |name| item.get(name).and_then(Value::as_str).unwrap_or_default();
     match word("type") {
         "" => false,
@@ -138,8 +139,8 @@ fn is_told(item: &Value) -> bool {
     }
 }
 
-/// The ids of these items, if the run has told all of them.
-async fn told(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
+/// The ids of these items, if the run has sent all of them.
+async fn sent_ids(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
     if seen.is_empty() {
         return Some(Seen::default());
     }
@@ -147,15 +148,15 @@ async fn told(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
     let offered = Echo::of(std::str::from_utf8(&body).ok()?).offered;
     let so_far = fold::so_far(cx, run, &offered).await.ok()?;
     so_far.told(|it| {
-        // Such an answer is complete, and its client is to ask for more.
+        // Such an answer is complete, and its client has to send the next request.
         if it.transcript.more.get("end_turn").is_some_and(|ends| *ends == false) {
             return None;
         }
-        let told = items(run.stream_id, &it.transcript, "completed");
-        let told: Vec<Value> =
-            told.iter().filter_map(|item| serde_json::to_value(item).ok()).collect();
-        let is_told = |seen: &Value| told.iter().any(|told| is_same(told, seen));
-        let ids = seen.iter().filter(|seen| is_told(seen)).filter_map(id_of);
+        let sent = items(run.stream_id, &it.transcript, "completed");
+        let sent: Vec<Value> =
+            sent.iter().filter_map(|item| serde_json::to_value(item).ok()).collect();
+        let is_sent = |seen: &Value| sent.iter().any(|sent| is_same(sent, seen));
+        let ids = seen.iter().filter(|seen| is_sent(seen)).filter_map(id_of);
         let ids: BTreeSet<String> = ids.map(str::to_owned).collect();
         (ids.len() == seen.len()).then(|| Seen::of(ids))
     })
@@ -165,23 +166,23 @@ fn id_of(item: &Value) -> Option<&str> {
     item.get("id").and_then(Value::as_str).filter(|id| !id.is_empty())
 }
 
-/// An item as it was told and as the client sends it back: it may leave members out.
-fn is_same(told: &Value, seen: &Value) -> bool {
-    id_of(told).is_some() && id_of(told) == id_of(seen) && agrees(told, seen)
+/// Whether a client sends this item back. It may leave members out.
+fn is_same(sent: &Value, seen: &Value) -> bool {
+    id_of(sent).is_some() && id_of(sent) == id_of(seen) && agrees(sent, seen)
 }
 
-/// Whether two values say the same where both say something.
-fn agrees(told: &Value, seen: &Value) -> bool {
-    match (told, seen) {
+/// Whether two values are equal in all members that both have.
+fn agrees(sent: &Value, seen: &Value) -> bool {
+    match (sent, seen) {
         (Value::Null, _) | (_, Value::Null) => true,
-        (Value::Object(told), Value::Object(seen)) => seen
+        (Value::Object(sent), Value::Object(seen)) => seen
             .iter()
             .filter(|(name, _)| *name != "status")
-            .all(|(name, seen)| told.get(name).is_none_or(|told| agrees(told, seen))),
-        (Value::Array(told), Value::Array(seen)) => {
-            told.len() == seen.len() && told.iter().zip(seen).all(|(told, seen)| agrees(told, seen))
+            .all(|(name, seen)| sent.get(name).is_none_or(|sent| agrees(sent, seen))),
+        (Value::Array(sent), Value::Array(seen)) => {
+            sent.len() == seen.len() && sent.iter().zip(seen).all(|(sent, seen)| agrees(sent, seen))
         }
-        _ => told == seen,
+        _ => sent == seen,
     }
 }
 
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_ends_with_something_new_asks_something_new() {
+    fn a_request_that_ends_with_a_new_item_resumes_nothing() {
         let text = json!({ "type": "message", "id": "msg_1", "role": "assistant" });
         for last in [
             json!({ "type": "message", "id": "msg_2", "role": "user" }),
@@ -227,18 +228,18 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_known_by_its_id_and_by_what_it_says() {
-        let told = json!({ "type": "message", "id": "msg_1", "status": "completed",
+    fn an_item_is_known_by_its_id_and_its_members() {
+        let sent = json!({ "type": "message", "id": "msg_1", "status": "completed",
             "content": [{ "type": "output_text", "text": "Hi", "logprobs": [] }] });
         let with = |name: &str, value: Value| {
-            let mut seen = told.clone();
+            let mut seen = sent.clone();
             seen[name] = value;
             seen
         };
         let said = |text: &str| json!([{ "type": "output_text", "text": text }]);
-        assert!(is_same(&told, &with("content", said("Hi"))));
-        assert!(is_same(&told, &with("status", "incomplete".into())));
-        assert!(is_same(&told, &with("phase", "commentary".into())));
+        assert!(is_same(&sent, &with("content", said("Hi"))));
+        assert!(is_same(&sent, &with("status", "incomplete".into())));
+        assert!(is_same(&sent, &with("phase", "commentary".into())));
         for other in [
             with("id", "msg_2".into()),
             with("id", Value::Null),
@@ -246,7 +247,7 @@ mod tests {
             with("content", json!([])),
             with("type", "reasoning".into()),
         ] {
-            assert!(!is_same(&told, &other), "{other}");
+            assert!(!is_same(&sent, &other), "{other}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A run as the events of a response. Each has a number that follows from its packet, so that
-//! whoever reads on needs no memory of ours: everything is made again from the start, and what has
-//! been told is left out.
+//! Writes a run as the events of a response. The number of each event follows from its packet, so
+//! that a reader that resumes needs no stored state: the writer makes all events again from the
+//! start, and leaves out those that the reader has.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ use crate::face::reader::{ViewerKind, Whole};
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
-/// So many numbers a packet has: the first event of packet 3 is 3072.
+/// The numbers of a packet's events: the first event of packet 3 is 3072.
 const PER_PACKET: u64 = 1024;
-/// Sources beyond these would run into the next packet's numbers.
+/// More sources would need the numbers of the next packet.
 const MOST_SOURCES: usize = 1000;
 
 /// The number of the last event that a reader has.
@@ -46,70 +46,70 @@ impl StartingAfter {
 /// An event of a response.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ResponseEvent {
-    /// What happened, such as `response.output_text.delta`.
+    /// Its type, such as `response.output_text.delta`.
     #[serde(rename = "type")]
     kind: String,
     /// Grows from event to event, with gaps: what `starting_after` takes.
     sequence_number: u64,
-    /// What the type brings along.
+    /// The members of this type.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
 
-/// One response.
+/// Writes one response.
 pub(super) struct ResponsesWriter {
     run: Run,
     echo: Arc<Echo>,
     offered: Arc<Offered>,
     exposure: Exposure,
-    manner: Manner,
+    options: ViewOptions,
     /// The number of the next event.
     next: u64,
     answer: Answer,
     /// The index of each item, if it has one yet.
     indices: Vec<Option<u32>>,
-    /// How many have one.
-    told: u32,
+    /// The number of items with an index.
+    sent: u32,
     changes: Vec<Change>,
 }
 
-/// How a response is told.
+/// The options of one reader.
 #[derive(Debug, Default)]
-pub(super) struct Manner {
+pub(super) struct ViewOptions {
     /// The last event that the reader has.
     pub(super) after: Option<u64>,
     /// Items that the reader has.
     pub(super) seen: Seen,
-    /// What OpenAI has no word for is told, too.
+    /// The reader also gets events that OpenAI does not have.
     pub(super) has_all_events: bool,
-    /// What is left out.
+    /// Packets that a later attempt took back.
     pub(super) taken_back: TakenBack,
-    /// Notes that it was told to its end.
+    /// Records that the response was sent to its end.
     pub(super) heard: Option<Note>,
 }
 
 impl ResponsesWriter {
-    pub(super) fn new(run: &Run, echo: Echo, manner: Manner, exposure: Exposure) -> Self {
+    pub(super) fn new(run: &Run, echo: Echo, options: ViewOptions, exposure: Exposure) -> Self {
         let offered = echo.offered.clone();
         Self {
             run: run.clone(),
             echo: echo.into(),
             offered: offered.clone(),
             exposure,
-            manner,
+            options,
             next: 0,
             answer: Answer::new(offered),
             indices: Vec::new(),
-            told: 0,
+            sent: 0,
             changes: Vec::new(),
         }
     }
 
     /// Writes an event, unless the reader has it. `body` is an object, `kind` a plain name.
-    fn tell(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
+    fn write(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
         let number = self.next;
         self.next += 1;
-        if self.manner.after.is_some_and(|after| number <= after) {
+        if self.options.after.is_some_and(|after| number <= after) {
             return;
         }
         let body = serde_json::to_string(body).unwrap_or_default();
@@ -123,22 +123,22 @@ impl ResponsesWriter {
         let (run, echo) = (self.run.clone(), self.echo.clone());
         let response = ResponseObject::begun(&run, &echo);
         for kind in ["response.created", "response.in_progress"] {
-            self.tell(kind, &Told { response: &response }, out);
+            self.write(kind, &OfResponse { response: &response }, out);
         }
     }
 
-    /// Takes a packet; how the answer ends, if it does.
-    fn take(&mut self, packet: StreamPacket, out: &mut Vec<u8>) -> Option<End> {
+    /// Writes the events of a packet. Returns how the answer ends, if it does.
+    fn packet(&mut self, packet: StreamPacket, out: &mut Vec<u8>) -> Option<End> {
         self.next = packet.seq * PER_PACKET;
-        if self.manner.taken_back.has(packet.seq) {
+        if self.options.taken_back.has(packet.seq) {
             return None;
         }
         if let Payload::Event(raw) = &packet.payload {
             match Said::of(raw) {
-                // What was said cannot be taken back.
+                // Clients of Responses cannot take text back.
                 Said::Reset(_) => return Some(End::Diverged),
                 Said::Other if !raw.get().contains(NATIVE) => {
-                    self.tell_ours("capstan.event", &Ours { event: raw }, out);
+                    self.write_own("capstan.event", &OwnEvent { event: raw }, out);
                 }
                 Said::Block(_)
                 | Said::Thought(_)
@@ -152,7 +152,7 @@ impl ResponsesWriter {
             }
         }
         let mut changes = std::mem::take(&mut self.changes);
-        self.answer.take(&packet, &mut changes);
+        self.answer.apply(&packet, &mut changes);
         changes.drain(..).for_each(|change| self.change(change, out));
         self.changes = changes;
         match packet.payload {
@@ -162,7 +162,7 @@ impl ResponsesWriter {
             Payload::Error(error) => {
                 let is_warning = error.severity == ErrorSeverity::Warning;
                 let kind = if is_warning { "capstan.warning" } else { "capstan.attempt" };
-                self.tell_ours(kind, &json!({ "error": error }), out);
+                self.write_own(kind, &json!({ "error": error }), out);
             }
             Payload::Close(_) => return Some(End::Closed),
             Payload::Delta(_) | Payload::Event(_) => {}
@@ -170,21 +170,21 @@ impl ResponsesWriter {
         None
     }
 
-    /// What OpenAI has no word for, to whoever asked for it.
-    fn tell_ours(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
-        if self.manner.has_all_events {
-            self.tell(kind, body, out);
+    /// Writes an event that OpenAI does not have, if the client asked for such events.
+    fn write_own(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
+        if self.options.has_all_events {
+            self.write(kind, body, out);
         }
     }
 
     fn change(&mut self, change: Change, out: &mut Vec<u8>) {
         match change {
             Change::Begun(at) => {
-                let is_told = self.answer.items.get(at).is_some_and(|entry| {
+                let is_new = self.answer.items.get(at).is_some_and(|entry| {
                     is_streamed(entry, &self.offered) && !self.has_seen(entry)
                 });
                 self.indices.resize(at + 1, None);
-                if is_told {
+                if is_new {
                     self.begin_item(at, out);
                 }
             }
@@ -209,7 +209,7 @@ impl ResponsesWriter {
         let kind = body.remove("type");
         body.remove("sequence_number");
         if let Some(kind) = kind.as_ref().and_then(Value::as_str).filter(|kind| is_plain(kind)) {
-            self.tell(kind, &body, out);
+            self.write(kind, &body, out);
         }
     }
 
@@ -218,8 +218,8 @@ impl ResponsesWriter {
     }
 
     fn begin_item(&mut self, at: usize, out: &mut Vec<u8>) {
-        let index = self.told;
-        self.told += 1;
+        let index = self.sent;
+        self.sent += 1;
         if let Some(place) = self.indices.get_mut(at) {
             *place = Some(index);
         }
@@ -227,12 +227,12 @@ impl ResponsesWriter {
         let offered = self.offered.clone();
         let item = item(self.run.stream_id, &entry, &offered, "in_progress");
         let body = OfItem { output_index: index, item: &item };
-        self.tell("response.output_item.added", &body, out);
+        self.write("response.output_item.added", &body, out);
         if matches!(entry.what, What::Message) {
             let part = TextPart::empty();
             let item_id = item.id();
             let body = OfPart { output_index: index, item_id, content_index: 0, part: &part };
-            self.tell("response.content_part.added", &body, out);
+            self.write("response.content_part.added", &body, out);
         }
     }
 
@@ -242,33 +242,33 @@ impl ResponsesWriter {
         let Some(part) = entry.thoughts.last().filter(|part| part.is_summary()) else { return };
         let (part, item_id) = (part.clone(), self.id_of(entry));
         let place = Place::new(index, &item_id, &part);
-        self.tell(SUMMARY_PART, &SummaryPart { place, part: Summary::new("") }, out);
+        self.write(SUMMARY_PART, &SummaryPart { place, part: Summary::new("") }, out);
     }
 
-    /// Calls with an item as it stands. The answer is put back behind it.
+    /// Calls `write` with an item in its present form.
     fn with_item(
         &mut self,
         at: usize,
         status: &'static str,
-        tell: impl FnOnce(&mut Self, &Entry, &Item<'_>),
+        write: impl FnOnce(&mut Self, &Entry, &Item<'_>),
     ) {
         let answer = std::mem::take(&mut self.answer);
         if let Some(entry) = answer.items.get(at) {
-            tell(self, entry, &item(self.run.stream_id, entry, &answer.offered, status));
+            write(self, entry, &item(self.run.stream_id, entry, &answer.offered, status));
         }
         self.answer = answer;
     }
 
-    /// The id under which an item is told.
+    /// The id of an item in this response.
     fn id_of(&self, entry: &Entry) -> String {
         entry_id(self.run.stream_id, entry, &self.offered)
     }
 
     fn has_seen(&self, entry: &Entry) -> bool {
-        self.manner.seen.has(&self.id_of(entry))
+        self.options.seen.has(&self.id_of(entry))
     }
 
-    /// What is new of a text, of thoughts, or of the arguments of a call.
+    /// Writes new text of a message, of reasoning, or of the arguments of a call.
     fn text(&mut self, at: usize, from: usize, out: &mut Vec<u8>) {
         let Some(index) = self.index(at) else { return };
         let mut answer = std::mem::take(&mut self.answer);
@@ -279,13 +279,13 @@ impl ResponsesWriter {
             match &entry.what {
                 What::Message => {
                     let body = Delta::new(index, item_id, delta, &more);
-                    self.tell("response.output_text.delta", &body, out);
+                    self.write("response.output_text.delta", &body, out);
                 }
                 What::Reasoning => {
                     let part = entry.thoughts.last().cloned().unwrap_or_default();
                     let place = Place::new(index, item_id, &part);
                     let body = ThoughtText { place, delta: Some(delta), text: None };
-                    self.tell(&part.delta, &body, out);
+                    self.write(&part.delta, &body, out);
                 }
                 What::Call { name, .. } => {
                     self.arguments(Piece { index, item_id, name, delta }, entry, out)
@@ -296,15 +296,15 @@ impl ResponsesWriter {
         self.answer = answer;
     }
 
-    /// A piece of a call. What a tool of free text is told is a text within the arguments, which is
-    /// known at their end.
+    /// Writes a piece of a call. The input of a translated free-text tool is a member of the
+    /// arguments, so it is known only at their end.
     fn arguments(&mut self, piece: Piece<'_>, entry: &Entry, out: &mut Vec<u8>) {
         let Piece { index, item_id, name, delta } = piece;
         let body = CallDelta { output_index: index, item_id, delta };
         if entry.native.word("type") == "custom_tool_call" {
-            self.tell("response.custom_tool_call_input.delta", &body, out);
+            self.write("response.custom_tool_call_input.delta", &body, out);
         } else if !self.offered.tool(name).is_some_and(|tool| tool.is_free_text) {
-            self.tell("response.function_call_arguments.delta", &body, out);
+            self.write("response.function_call_arguments.delta", &body, out);
         }
     }
 
@@ -314,17 +314,17 @@ impl ResponsesWriter {
         if let Some(entry) = answer.items.get(at) {
             let body = json!({ "output_index": index, "item_id": self.id_of(entry),
                 "content_index": 0, "annotation_index": nth, "annotation": entry.source(nth) });
-            self.tell("response.output_text.annotation.added", &body, out);
+            self.write("response.output_text.annotation.added", &body, out);
         }
         self.answer = answer;
     }
 
-    /// The end of an item. One that broke off has no whole arguments.
+    /// Writes the end of an item.
     fn end_item(&mut self, at: usize, status: &'static str, out: &mut Vec<u8>) {
         let Some(index) = self.index(at) else { return };
         self.with_item(at, status, |writer, entry, item| {
             writer.end_parts(index, entry, item, out);
-            writer.tell("response.output_item.done", &OfItem { output_index: index, item }, out);
+            writer.write("response.output_item.done", &OfItem { output_index: index, item }, out);
         });
     }
 
@@ -335,9 +335,9 @@ impl ResponsesWriter {
                 let (text, part) = (entry.text.as_str(), TextPart::of(entry));
                 let logprobs = part.logprobs();
                 let done = Text { output_index: index, item_id, content_index: 0, text, logprobs };
-                self.tell("response.output_text.done", &done, out);
+                self.write("response.output_text.done", &done, out);
                 let body = OfPart { output_index: index, item_id, content_index: 0, part: &part };
-                self.tell("response.content_part.done", &body, out);
+                self.write("response.content_part.done", &body, out);
             }
             What::Reasoning => self.end_thoughts(index, entry, item_id, out),
             What::Call { .. } if entry.is_complete() => self.end_call(index, entry, item, out),
@@ -349,10 +349,10 @@ impl ResponsesWriter {
         for (part, text) in entry.thoughts.texts(&entry.text) {
             let place = Place::new(index, item_id, part);
             let done = ThoughtText { place, delta: None, text: Some(text) };
-            self.tell(&part.done(), &done, out);
+            self.write(&part.done(), &done, out);
             if part.is_summary() {
                 let done = SummaryPart { place, part: Summary::new(text) };
-                self.tell("response.reasoning_summary_part.done", &done, out);
+                self.write("response.reasoning_summary_part.done", &done, out);
             }
         }
     }
@@ -362,14 +362,14 @@ impl ResponsesWriter {
         match item {
             Item::CustomToolCall { input, .. } => {
                 let body = CallDelta { output_index: index, item_id, delta: input };
-                self.tell("response.custom_tool_call_input.delta", &body, out);
+                self.write("response.custom_tool_call_input.delta", &body, out);
                 let body = json!({ "output_index": index, "item_id": item_id, "input": input });
-                self.tell("response.custom_tool_call_input.done", &body, out);
+                self.write("response.custom_tool_call_input.done", &body, out);
             }
             Item::Native(members) if entry.native.word("type") == "custom_tool_call" => {
                 let body = json!({ "output_index": index, "item_id": item_id,
                     "input": members.get("input") });
-                self.tell("response.custom_tool_call_input.done", &body, out);
+                self.write("response.custom_tool_call_input.done", &body, out);
             }
             Item::Native(_)
             | Item::FunctionCall { .. }
@@ -378,17 +378,17 @@ impl ResponsesWriter {
                 let What::Call { name, .. } = &entry.what else { return };
                 let body = json!({ "output_index": index, "item_id": item_id, "name": name,
                     "arguments": entry.text });
-                self.tell("response.function_call_arguments.done", &body, out);
+                self.write("response.function_call_arguments.done", &body, out);
             }
         }
     }
 
-    /// Flat, as it is documented, and nested, as both SDKs need it to raise.
+    /// Writes an error: flat, as documented, and nested, because both SDKs raise only then.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         let error = ApiError::of(fault, self.exposure);
         let body = json!({ "code": error.code, "message": error.message, "param": error.param,
         "error": error });
-        self.tell("error", &body, out);
+        self.write("error", &body, out);
     }
 
     async fn end(
@@ -403,16 +403,16 @@ impl ResponsesWriter {
         };
         match whole {
             Ok(whole) => self.finish(&whole, &mut out),
-            // The answer is more than one object may hold, or cannot be told.
+            // The answer is too large for one object, or differs from what the client has.
             Err(fault) => {
                 self.fail(&fault, &mut out);
                 let error = ApiError::of(&fault, self.exposure);
                 let (run, echo) = (self.run.clone(), self.echo.clone());
                 let response = ResponseObject::begun(&run, &echo).failed(error);
-                self.tell("response.failed", &Told { response: &response }, &mut out);
+                self.write("response.failed", &OfResponse { response: &response }, &mut out);
             }
         }
-        if let Some(heard) = &self.manner.heard {
+        if let Some(heard) = &self.options.heard {
             heard.take();
         }
         Ok(BodyStep::Last(out.into()))
@@ -425,11 +425,11 @@ impl ResponsesWriter {
         }
         let echo = self.echo.clone();
         let mut response = ResponseObject::of(whole, &echo, self.exposure);
-        response.leave_out(&self.manner.seen);
-        self.tell(status.last_event(), &Told { response: &response }, out);
+        response.leave_out(&self.options.seen);
+        self.write(status.last_event(), &OfResponse { response: &response }, out);
     }
 
-    /// The end of what is still being made, and the calls that are told late.
+    /// Writes the ends of open items, then the calls of tools that the request does not offer.
     fn finish_items(&mut self, status: &'static str, out: &mut Vec<u8>) {
         let is_open = |at: &usize| {
             self.index(*at).is_some() && self.answer.items.get(*at).is_some_and(|e| !e.is_done())
@@ -437,8 +437,8 @@ impl ResponsesWriter {
         let open: Vec<usize> = (0..self.answer.items.len()).filter(is_open).collect();
         open.into_iter().for_each(|at| self.end_item(at, status, out));
         let offered = &self.offered;
-        let is_told = |entry: &Entry| is_late(entry, offered) && !self.has_seen(entry);
-        let late = self.answer.items.iter().enumerate().filter(|(_, entry)| is_told(entry));
+        let is_new = |entry: &Entry| is_late(entry, offered) && !self.has_seen(entry);
+        let late = self.answer.items.iter().enumerate().filter(|(_, entry)| is_new(entry));
         let late: Vec<usize> = late.map(|(at, _)| at).collect();
         for at in late {
             self.begin_item(at, out);
@@ -458,14 +458,14 @@ enum End {
     Diverged,
 }
 
-// What events hold, without copies of the text.
+// The members of events, without copies of the text.
 #[derive(Serialize)]
-struct Told<'a> {
+struct OfResponse<'a> {
     response: &'a ResponseObject<'a>,
 }
 
 #[derive(Serialize)]
-struct Ours<'a> {
+struct OwnEvent<'a> {
     event: &'a RawObject,
 }
 
@@ -583,7 +583,7 @@ impl FaceWriter for ResponsesWriter {
         let mut out = Vec::new();
         let mut end = None;
         for packet in frames.iter().filter_map(sse::decode_packet) {
-            end = self.take(packet, &mut out);
+            end = self.packet(packet, &mut out);
             if end.is_some() {
                 break;
             }
@@ -597,12 +597,12 @@ impl FaceWriter for ResponsesWriter {
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
-            // Its end would have been told.
+            // The reader would have got the end of the run.
             RunState::Closed => BodyStep::Cut,
         }
     }
 
-    /// A clean end without a last event would be read as success.
+    /// Cuts the body: clients take a clean end without a last event for success.
     fn closing(&mut self) -> BodyStep {
         BodyStep::Cut
     }

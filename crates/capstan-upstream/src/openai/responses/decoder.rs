@@ -1,4 +1,4 @@
-//! Events of a Responses stream.
+//! Decodes the events of a Responses stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,11 +31,11 @@ const SUMMARY_PART: &str = "response.reasoning_summary_part.added";
 const SUMMARY: &str = "response.reasoning_summary_text.delta";
 const REASONING: &str = "response.reasoning_text.delta";
 const REASONING_SHORT: &str = "response.reasoning.delta";
-/// The members of a call, and of a message, of which CAP says all.
+/// The members of a call, and of a message, that CAP has too.
 const CALL: &[&str] = &["type", "id", "call_id", "name", "arguments", "status"];
 const MESSAGE: &[&str] = &["type", "id", "role", "content", "status"];
 
-/// An id that can stand in an address.
+/// The length of an id that fits into a URL.
 const LONGEST_ID: usize = 128;
 
 /// Reads one answer of Responses.
@@ -46,11 +46,11 @@ pub struct Decoder {
     last: Option<u64>,
     has_model: bool,
     has_calls: bool,
-    /// Items that have begun and are not whole yet.
+    /// Items that have begun and are not complete.
     open: BTreeSet<u64>,
     is_finished: bool,
     refusal: String,
-    /// Items of which text has come.
+    /// Messages whose text has come.
     said: BTreeSet<u64>,
     halves: Halves,
     /// The number of sources that have come, by item.
@@ -60,7 +60,7 @@ pub struct Decoder {
     thoughts: Thoughts,
     tools: Tools,
     lane: Lane,
-    /// The provider forgets the answer.
+    /// The provider does not store the answer.
     is_unstored: bool,
 }
 
@@ -88,22 +88,22 @@ impl ThoughtPart {
 }
 
 impl Decoder {
-    /// A decoder at the beginning of an answer; the key is taken out of what it reports.
+    /// Creates a decoder. It removes the key from the errors that it reports.
     pub fn new(secret: ApiKey) -> Self {
         Self { secret, ..Self::default() }
     }
 
-    /// Says in the native lane what CAP has no word for.
+    /// Sends through this native lane what CAP does not have.
     pub(crate) fn in_lane(self, lane: Lane) -> Self {
         Self { lane, ..self }
     }
 
-    /// Whether the provider keeps the answer.
+    /// Sets whether the provider stores the answer.
     pub(super) fn of_stored(self, is_stored: bool) -> Self {
         Self { is_unstored: !is_stored, ..self }
     }
 
-    /// Which answer this is, and the last event of it that has come; nothing if it is not kept.
+    /// The id of the answer and the number of its last event; none if the provider does not store it.
     pub(super) fn place(&self) -> Option<(&str, u64)> {
         if self.is_unstored {
             return None;
@@ -117,7 +117,7 @@ impl Decoder {
         data: &str,
         out: &mut Vec<Output>,
     ) -> Result<Step, Fault> {
-        // A stream that is read on may repeat where it was.
+        // A resumed stream may repeat events.
         if event.sequence_number.is_some() && event.sequence_number <= self.last {
             return Ok(Step::Quiet);
         }
@@ -166,10 +166,10 @@ impl Decoder {
                 return self.finish(&value(event.response), out).map(|()| Step::Done);
             }
             Some("error") | None => {
-                let told =
+                let failure =
                     UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default());
-                if let Some(told) = told {
-                    return Err(told.to_fault(&self.secret));
+                if let Some(failure) = failure {
+                    return Err(failure.to_fault(&self.secret));
                 }
             }
             Some(kind) if is_known(kind) => {}
@@ -290,12 +290,12 @@ impl Decoder {
         }
     }
 
-    /// What the next text or call is in the provider's own words, but for what it says.
-    fn template(&self, item: &Value, said: &str, out: &mut Vec<Output>) {
-        self.lane.part(&without(item, &[said, "status"]), None, out);
+    /// Sends the provider's members of the next text or call. `text` is the member that CAP has.
+    fn template(&self, item: &Value, text: &str, out: &mut Vec<Output>) {
+        self.lane.part(&without(item, &[text, "status"]), None, out);
     }
 
-    /// An item is whole: what was not streamed of it is told now.
+    /// Ends an item. Sends what was not streamed.
     fn end(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) -> Step {
         match text(item, "type") {
             Some(kind @ ("function_call" | "custom_tool_call")) => {
@@ -346,8 +346,8 @@ impl Decoder {
         }
     }
 
-    /// Reasoning is sent with what proves it. A text that stands in one place is left out there,
-    /// since the thoughts say it.
+    /// Ends a reasoning item and sends it with its encrypted content. A text in a single place is
+    /// left out there, because the thoughts have it.
     fn reasoning(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) {
         let texts = |name: &str| {
             let list = item.get(name).and_then(Value::as_array).into_iter().flatten();
@@ -367,18 +367,18 @@ impl Decoder {
             (0, 1) => Some("/content/0/text"),
             _ => None,
         };
-        let mut kept = item.clone();
-        if let Some(text) = place.and_then(|at| kept.pointer_mut(at)) {
+        let mut part = item.clone();
+        if let Some(text) = place.and_then(|at| part.pointer_mut(at)) {
             *text = Value::Null;
         }
-        self.lane.part(&kept, place, out);
+        self.lane.part(&part, place, out);
     }
 
     fn finish(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.begun(response, out);
         self.thoughts.flush(out);
         out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
-        // Its items were told one by one.
+        // The items were sent one by one.
         self.lane.event(&json!({ "response": without(response, &["output"]) }), out);
         out.extend(usage_of(member(response, "usage")).map(Output::Usage));
         if let Some(told) = response.get("error").filter(|error| !error.is_null()) {
@@ -444,7 +444,7 @@ impl Decode for Decoder {
     }
 }
 
-/// Events that only repeat what others say.
+/// Whether events of this type only repeat other events.
 fn is_known(kind: &str) -> bool {
     matches!(
         kind,
@@ -483,7 +483,7 @@ fn value(raw: Raw<'_>) -> Value {
     raw.and_then(|raw| read(raw.get()).or_else(|| read(&mend(raw.get())))).unwrap_or_default()
 }
 
-/// The provider's counts under the names that all agents use; none if there are none.
+/// The provider's counts under the names that all agents use; `None` if there are none.
 fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
     let counts = [
         ("input_tokens", "/input_tokens"),
