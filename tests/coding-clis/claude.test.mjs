@@ -10,7 +10,7 @@ const places = ["before-events", "after-thinking", "mid-text", "mid-arguments", 
 const skip = process.env.CAPSTAN_TEST_POSTGRES ? false : "needs scripts/postgres";
 const play = (t, options) => playAny(t, { cli: "claude", ...options });
 
-describe("Claude Code", { concurrency: 2, timeout: 300_000 }, () => {
+describe("Claude Code", { concurrency: 4, timeout: 300_000 }, () => {
   const table = new Table("what breaks");
   after(() => table.print());
 

@@ -68,7 +68,7 @@ describe("Codex", { concurrency: 4, timeout: 300_000 }, () => {
     row(`the provider ${name}`, { faults }, { without, with: 3 });
   }
   const overloaded = ["overloaded-in-stream:mid-text@1"];
-  row("the provider says overloaded, mid-text", { faults: overloaded }, { without: 1, with: 3 });
+  row("the provider says overloaded, mid-text", { faults: overloaded }, { without: 3, with: 3 });
 
   for (const hasSocket of [false, true]) {
     const column = hasSocket ? SOCKET : POST;

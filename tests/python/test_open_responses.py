@@ -70,10 +70,11 @@ def gateway(tmp_path_factory):
     (folder / "script.toml").write_text(SCRIPT)
     provider = subprocess.Popen(
         [BINARY, "fake-provider", "--listen", "127.0.0.1:0", "--script", folder / "script.toml"],
-        stdout=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     )
-    url = re.search(r"http://[^,\s]+", provider.stdout.readline())[0]
+    url = re.search(r"http://[^,\s]+", provider.stderr.readline())[0]
     agents = [
         f'[[agents]]\nname = "{name}"\nmodel = "m"\n{kind.format(url=url)}\n'
         for name, kind in KINDS.items()

@@ -528,7 +528,7 @@ async fn a_peer_that_takes_nothing_is_cut_and_its_run_goes_on() {
     let ended = async {
         loop {
             let runs: Value = server.get("/v1/streams").await.json().await.unwrap();
-            if runs["streams"][0]["state"] == "completed" {
+            if runs["streams"][0]["state"] == "closed" {
                 break;
             }
         }
