@@ -22,7 +22,11 @@ def main() -> None:
         if packets == 1:
             start, early = time.perf_counter(), resident()
     seconds = time.perf_counter() - start
-    print(json.dumps({"packets": packets, "seconds": seconds, "early_kb": early, "late_kb": resident()}))
+    print(
+        json.dumps(
+            {"packets": packets, "seconds": seconds, "early_kb": early, "late_kb": resident()}
+        )
+    )
 
 
 if __name__ == "__main__":

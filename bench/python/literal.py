@@ -1,4 +1,7 @@
-"""RFC 004's client, written literally: httpx, pydantic, a loop over SSE lines. The peer, not a part of ours."""
+"""RFC 004's client, written literally: httpx, pydantic, a loop over SSE lines.
+
+The peer, not a part of ours.
+"""
 
 from __future__ import annotations
 
@@ -102,14 +105,18 @@ def question(message: str) -> dict[str, Any]:
 class CAPClient:
     def __init__(self, base_url: str, api_key: str, read: float = 60.0) -> None:
         self.base_url = base_url.rstrip("/")
-        self._http = httpx.Client(headers={"Authorization": f"Bearer {api_key}"}, timeout=timeout(read))
+        self._http = httpx.Client(
+            headers={"Authorization": f"Bearer {api_key}"}, timeout=timeout(read)
+        )
 
     def assist(self, request: dict[str, Any]) -> Iterator[StreamPacket]:
         place = Place(request)
         while True:
             try:
                 url = f"{self.base_url}/assist"
-                with self._http.stream("POST", url, json=request, headers=place.headers()) as response:
+                with self._http.stream(
+                    "POST", url, json=request, headers=place.headers()
+                ) as response:
                     response.raise_for_status()
                     place.delay = 0.5
                     for line in response.iter_lines():
@@ -137,14 +144,18 @@ class CAPClient:
 class AsyncCAPClient:
     def __init__(self, base_url: str, api_key: str, read: float = 60.0) -> None:
         self.base_url = base_url.rstrip("/")
-        self._http = httpx.AsyncClient(headers={"Authorization": f"Bearer {api_key}"}, timeout=timeout(read))
+        self._http = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {api_key}"}, timeout=timeout(read)
+        )
 
     async def assist(self, request: dict[str, Any]) -> AsyncIterator[StreamPacket]:
         place = Place(request)
         while True:
             try:
                 url = f"{self.base_url}/assist"
-                async with self._http.stream("POST", url, json=request, headers=place.headers()) as response:
+                async with self._http.stream(
+                    "POST", url, json=request, headers=place.headers()
+                ) as response:
                     response.raise_for_status()
                     place.delay = 0.5
                     async for line in response.aiter_lines():

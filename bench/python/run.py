@@ -1,6 +1,8 @@
-"""`coreason_client` beside RFC 004's client written literally: same server, one run, the two in turn.
+"""`coreason_client` beside RFC 004's client written literally: same server, one run, the two in
+turn.
 
-Prints ratios, writes `bench/results/python.json`. `bench/python/run` builds what it needs and calls this.
+Prints ratios, writes `bench/results/python.json`. `bench/python/run` builds what it needs and calls
+this.
 """
 
 from __future__ import annotations
@@ -96,10 +98,15 @@ def contenders(url: str, kind: str, world: str) -> dict[str, Callable[[], int]]:
         }
 
     loop = asyncio.new_event_loop()
-    mine_async, theirs_async = ours.AsyncCAPClient(url, "sk_bench"), literal.AsyncCAPClient(url, "sk_bench")
+    mine_async, theirs_async = (
+        ours.AsyncCAPClient(url, "sk_bench"),
+        literal.AsyncCAPClient(url, "sk_bench"),
+    )
     if kind == "typed":
         return {
-            "coreason_client": lambda: loop.run_until_complete(read_typed_async(mine_async.assist(our_request()))),
+            "coreason_client": lambda: loop.run_until_complete(
+                read_typed_async(mine_async.assist(our_request()))
+            ),
             "literal": lambda: loop.run_until_complete(read_typed_async(theirs_async.assist(ask))),
         }
     return {
@@ -123,10 +130,9 @@ def heat(url: str, kind: str, world: str) -> dict[str, Any]:
     fastest = {name: PACKETS / min(times) for name, times in seconds.items()}
     ratio = rates["coreason_client"] / rates["literal"]
     best = fastest["coreason_client"] / fastest["literal"]
-    print(
-        f"{kind:6} {world:6} {rates['coreason_client']:12,.0f} {rates['literal']:12,.0f} {ratio:7.1f}x {best:9.1f}x",
-        flush=True,
-    )
+    ours, literal = rates["coreason_client"], rates["literal"]
+    columns = f"{ours:12,.0f} {literal:12,.0f} {ratio:7.1f}x {best:9.1f}x"
+    print(f"{kind:6} {world:6} {columns}", flush=True)
     return {
         "kind": kind,
         "world": world,
@@ -161,13 +167,18 @@ IMPORT = "import time; t = time.perf_counter(); import {name}; print(time.perf_c
 
 
 def run_python(source: str, *arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-c", source, *arguments], capture_output=True, check=True, cwd=HERE)
+    done = subprocess.run(
+        [sys.executable, "-c", source, *arguments], capture_output=True, check=True, cwd=HERE
+    )
     return done.stdout.decode()
 
 
 def memory(url: str) -> list[int]:
     marks: list[int] = json.loads(run_python(MEMORY, url))
-    print("memory after 1, 11, 21, 31 rounds of 40 000 packets:", *(f"{mark / 1e6:.1f} MB" for mark in marks))
+    print(
+        "memory after 1, 11, 21, 31 rounds of 40 000 packets:",
+        *(f"{mark / 1e6:.1f} MB" for mark in marks),
+    )
     return marks
 
 
@@ -189,7 +200,12 @@ def main() -> None:
         heats += [heat(url, "text", world) for world in ("sync", "async")]
         marks = memory(url)
     versions = {name: importlib.metadata.version(name) for name in ("httpx", "pydantic")}
-    environment = {"python": platform.python_version(), "chunk": CHUNK, "rounds": ROUNDS, **versions}
+    environment = {
+        "python": platform.python_version(),
+        "chunk": CHUNK,
+        "rounds": ROUNDS,
+        **versions,
+    }
     result = {
         "bench": "python",
         "environment": environment,

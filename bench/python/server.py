@@ -1,4 +1,5 @@
-"""Answers every POST with the same stream, as fast as the socket takes it: what is measured is the clients.
+"""Answers every POST with the same stream, as fast as the socket takes it: what is measured is the
+clients.
 
 The frames are those that the gateway writes. It prints its port.
 """
@@ -11,8 +12,27 @@ import sys
 import threading
 
 STREAM = "01a1ec05-486f-7464-be15-da6f3a13a349"
-WORDS = ["You ", "turn ", "the ", "capstan ", "by ", "its ", "bars ", "and ", "the ", "anchor ", "comes ", "up. "]
-CITATION = {"source_id": "s", "uri": "https://example.org/a", "title": "A", "snippet": "…", "confidence": 0.9}
+WORDS = [
+    "You ",
+    "turn ",
+    "the ",
+    "capstan ",
+    "by ",
+    "its ",
+    "bars ",
+    "and ",
+    "the ",
+    "anchor ",
+    "comes ",
+    "up. ",
+]
+CITATION = {
+    "source_id": "s",
+    "uri": "https://example.org/a",
+    "title": "A",
+    "snippet": "…",
+    "confidence": 0.9,
+}
 EVENT = {
     "id": "7c9e6679-7425-40de-944b-e07fc1f90ae7",
     "timestamp": "2026-02-03T10:15:37Z",
@@ -22,7 +42,13 @@ EVENT = {
 
 
 def frame(seq: int, op: str, payload: object) -> str:
-    packet = {"stream_id": STREAM, "seq": seq, "op": op, "t": f"2026-11-18T00:18:51.{seq:06}Z", "p": payload}
+    packet = {
+        "stream_id": STREAM,
+        "seq": seq,
+        "op": op,
+        "t": f"2026-11-18T00:18:51.{seq:06}Z",
+        "p": payload,
+    }
     data = json.dumps(packet, ensure_ascii=False, separators=(",", ":"))
     return f"event: stream.packet\nid: {STREAM}:{seq}\ndata: {data}\n\n"
 
@@ -39,7 +65,9 @@ def body(packets: int, events_every: int) -> bytes:
 
 def response(packets: int, events_every: int, chunk: int) -> bytes:
     whole = body(packets, events_every)
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    head = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
     pieces = [whole[at : at + chunk] for at in range(0, len(whole), chunk)]
     return head + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
@@ -53,7 +81,14 @@ def serve(client: socket.socket, answer: bytes) -> None:
             head, found, rest = pending.partition(b"\r\n\r\n")
             if not found:
                 continue
-            length = next((int(h[15:]) for h in head.lower().split(b"\r\n") if h.startswith(b"content-length:")), 0)
+            length = next(
+                (
+                    int(h[15:])
+                    for h in head.lower().split(b"\r\n")
+                    if h.startswith(b"content-length:")
+                ),
+                0,
+            )
             if len(rest) >= length:
                 pending = rest[length:]
                 client.sendall(answer)

@@ -28,7 +28,7 @@ fn main() -> io::Result<()> {
             );
         }
     }
-    // What `capstan --version` tells.
+    // The platform for `capstan --version`.
     println!("cargo:rustc-env=CAPSTAN_PLATFORM={}", env::var("TARGET").unwrap_or_default());
     let source = format!(
         "/// The files of the page.\npub(super) static ASSETS: &[Asset] = &[\n{assets}];\n"

@@ -1,10 +1,10 @@
 """An agent in FastAPI that answers in packets and fails in types.
 
-    pip install ./bindings/python fastapi uvicorn
+pip install ./bindings/python fastapi uvicorn
     uvicorn --app-dir examples/fastapi_agent main:app --port 8001
 
-Ask it with any client: `CAPClient("http://localhost:8001", "").chat("Hello")`. Ask for `/limit`, `/crash`, `/late`,
-`/refuse` or `/warn` to see it fail.
+Ask it with any client: `CAPClient("http://localhost:8001", "").chat("Hello")`. Ask for `/limit`,
+`/crash`, `/late`, `/refuse` or `/warn` to see it fail.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import Annotated, Any
 
 from fastapi import Body, FastAPI
 
-from coreason_client import ErrorDomain, ErrorSeverity, ServiceRequest, StreamError, StreamOpCode, UserError
+from coreason_client import (
+    ErrorDomain,
+    ErrorSeverity,
+    ServiceRequest,
+    StreamError,
+    StreamOpCode,
+    UserError,
+)
 from coreason_client.agent import PacketWriter
 from coreason_client.agui import A2ARateLimitExceeded
 
@@ -35,18 +42,28 @@ async def assist(request: Annotated[ServiceRequest, Body()]) -> Any:
     async def answer(stream: PacketWriter) -> None:
         match question(request):
             case "/limit":
-                raise A2ARateLimitExceeded(retry_after=7)  # becomes rate_limit_exceeded with its wait
+                raise A2ARateLimitExceeded(
+                    retry_after=7
+                )  # becomes rate_limit_exceeded with its wait
             case "/crash":
                 await stream.write_delta("So far so ")
                 raise KeyError("a secret")  # becomes agent_execution_error; the text stays here
             case "/late":
                 raise TimeoutError  # becomes timeout
             case "/refuse":
-                error = StreamError(code="content_refused", message="I would rather not.", severity=ErrorSeverity.FATAL)
+                error = StreamError(
+                    code="content_refused",
+                    message="I would rather not.",
+                    severity=ErrorSeverity.FATAL,
+                )
                 await stream.write_packet(op=StreamOpCode.ERROR, p=error)
             case "/warn":
-                await stream.write_error(StreamError("cache_cold", "This takes longer.", ErrorSeverity.WARNING))
-                sorry = UserError("The search tool is down.", code=503, domain=ErrorDomain.TOOL, retryable=True)
+                await stream.write_error(
+                    StreamError("cache_cold", "This takes longer.", ErrorSeverity.WARNING)
+                )
+                sorry = UserError(
+                    "The search tool is down.", code=503, domain=ErrorDomain.TOOL, retryable=True
+                )
                 await stream.write_event("user_error", sorry)
                 await stream.write_delta("Done without it.")
             case text:

@@ -1,4 +1,5 @@
-// platform.mjs VERSION OS CPU: the package.json of the package that holds the binary for one platform.
+// platform.mjs VERSION OS CPU: the package.json of the package that holds the binary for one
+// platform.
 const [version, os, cpu] = process.argv.slice(2);
 const manifest = {
   name: `capstan-${os}-${cpu}`,

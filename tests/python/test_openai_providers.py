@@ -7,7 +7,7 @@ import openai
 import pytest
 
 if "CAPSTAN_SOAK" not in os.environ:
-    pytest.skip("part of the soak", allow_module_level=True)
+    pytest.skip("soak: needs CAPSTAN_SOAK", allow_module_level=True)
 
 from langchain_openai import ChatOpenAI
 

@@ -14,10 +14,10 @@ export default {
     schema: [],
     messages: {
       inline:
-        "Write the effect as a function in place, without async: what it returns can be seen only there.",
+        "Write the effect as a function in place, without async: only there is its result seen.",
       braces: "Put braces around it: React takes what an effect returns for its clean-up.",
       result:
-        "An effect returns nothing or a function that is written in place: React calls it to clean up.",
+        "An effect returns nothing, or a function written in place: React calls it to clean up.",
     },
   },
   create(context) {

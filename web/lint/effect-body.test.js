@@ -16,7 +16,8 @@ new RuleTester({ languageOptions }).run("effect-body", rule, {
     "useEffect(() => () => left.current?.abort(), []);",
     "useEffect(() => { const timer = start(); return () => clearInterval(timer); }, []);",
     "useEffect(function () { if (!isOpen) return; dialog.show(); });",
-    "useEffect(() => { items.map((item) => { return item.show(); }); function load() { return fetch(url); } }, []);",
+    "useEffect(() => { items.map((item) => { return item.show(); }); " +
+      "function load() { return fetch(url); } }, []);",
     "const onClick = useEffectEvent(() => end.scrollIntoView());",
   ],
   invalid: [

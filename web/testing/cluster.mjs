@@ -53,7 +53,8 @@ export async function startCluster({ count = 3, config = "", env = {} } = {}) {
   const killOwnerOf = async (/** @type {string} */ stream) => {
     const owner = sql(
       url.href,
-      `select p.name from capstan.runs r join capstan.replicas p on p.id = r.owner where r.stream = '${stream}'`,
+      "select p.name from capstan.runs r join capstan.replicas p on p.id = r.owner " +
+        `where r.stream = '${stream}'`,
     );
     const served = await Promise.all(
       balancer

@@ -1,5 +1,8 @@
-//! Checks the documents: what they link to is there, ARCHITECTURE.md has a row for every crate, the
-//! Rust files that it and the decisions name exist, and docs/observability.md quotes the log.
+//! Checks the documents: what they link to is there, the files that they name exist,
+//! ARCHITECTURE.md has a row for every crate, docs/observability.md quotes the log, and the rules
+//! for pages hold.
+
+mod pages;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,9 +13,14 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
     let (mut wrong, mut links) = (Vec::new(), 0);
     // A template's links are those of the document that is made from it.
     let is_document = |name: &String| !name.starts_with("xtask/");
-    for document in tracked(root, &["*.md"])?.into_iter().filter(is_document) {
-        let path = root.join(&document);
+    let documents: Vec<_> = tracked(root, &["*.md"])?.into_iter().filter(is_document).collect();
+    let files = tracked(root, &["*"])?;
+    let names = Names::of(&files);
+    for document in &documents {
+        let path = root.join(document);
         let text = read(&path)?;
+        wrong.extend(pages::faults(document, &text));
+        wrong.extend(names.unknown(document, &text));
         for target in linked(&text) {
             links += 1;
             if !leads_somewhere(&path, target) {
@@ -21,12 +29,8 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
         }
     }
     let architecture = read(&root.join("ARCHITECTURE.md"))?;
-    let files = tracked(root, &["*"])?;
     wrong.extend(without_a_row(&architecture, &files));
-    wrong.extend(unknown_files("ARCHITECTURE.md", &architecture, &files));
-    for decision in tracked(root, &["docs/decisions/*.md"])? {
-        wrong.extend(unknown_files(&decision, &read(&root.join(&decision))?, &files));
-    }
+    wrong.extend(pages::unlisted(&read(&root.join("docs/SUMMARY.md"))?, &documents));
     let mut sources = String::new();
     for file in tracked(root, &["crates/*/src/*.rs"])? {
         sources.push_str(&read(&root.join(file))?);
@@ -104,19 +108,63 @@ fn without_a_row(architecture: &str, files: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Rust files that a document names in back-ticks and that are nowhere. `<name>` stands for any
-/// name.
-fn unknown_files(document: &str, text: &str, files: &[String]) -> Vec<String> {
-    let named = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
-    let named = named.filter(|name| name.ends_with(".rs") && !name.contains('<'));
-    let is_there = |name: &&str| {
-        let end = format!("/{name}");
-        files.iter().any(|file| file == name || file.ends_with(&end))
-    };
-    named
-        .filter(|name| !is_there(name))
-        .map(|name| format!("{document}: there is no {name}"))
-        .collect()
+/// The files and folders of the repository.
+struct Names<'a> {
+    /// Each file, and each folder with `/` at its end.
+    paths: BTreeSet<&'a str>,
+    /// Folders with which a path may begin.
+    tops: BTreeSet<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    fn of(files: &'a [String]) -> Self {
+        let folders = |file: &'a String| file.match_indices('/').map(|(at, _)| &file[..=at]);
+        let folders: BTreeSet<&str> = files.iter().flat_map(folders).collect();
+        let top = |folder: &&'a str| {
+            let name = folder.strip_suffix('/')?;
+            // Without `capstan`, which is the name of a package of npm, too.
+            let name =
+                name.strip_prefix("crates/").filter(|name| *name != "capstan").unwrap_or(name);
+            (!name.contains('/')).then_some(name)
+        };
+        let tops = folders.iter().filter_map(top).collect();
+        let paths = files.iter().map(String::as_str).chain(folders).collect();
+        Self { paths, tops }
+    }
+
+    /// What a document names in back-ticks and is nowhere: paths, and Rust files by any part of
+    /// their path. `<name>` stands for any name.
+    fn unknown(&self, document: &str, text: &str) -> Vec<String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+        let named = prose(text).flat_map(|line| line.split('`').skip(1).step_by(2));
+        let named = named.filter(|name| name.chars().all(is_plain) && self.is_path(name));
+        let unknown = named.filter(|name| !self.is_there(name));
+        unknown.map(|name| format!("{document}: there is no {name}")).collect()
+    }
+
+    fn is_path(&self, name: &str) -> bool {
+        let top = name.split_once('/').map_or("", |(top, _)| top);
+        // What a build writes is not in the repository.
+        name.ends_with(".rs") || self.tops.contains(top) && !name.ends_with("/dist")
+    }
+
+    fn is_there(&self, name: &str) -> bool {
+        let (file, folder) = (format!("/{name}"), format!("/{}/", name.trim_end_matches('/')));
+        self.paths.iter().any(|path| {
+            let path = format!("/{path}");
+            path.ends_with(&file) || path.ends_with(&folder)
+        })
+    }
+}
+
+/// The lines outside of blocks of code.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    })
 }
 
 #[cfg(test)]
@@ -141,7 +189,17 @@ mod tests {
         let files = ["crates/a/src/x.rs", "crates/b/src/y.rs"].map(str::to_owned);
         let lacking = ["ARCHITECTURE.md: the table of crates lacks b"];
         assert_eq!(without_a_row(text, &files), lacking);
-        assert_eq!(unknown_files("A.md", text, &files), ["A.md: there is no gone.rs"]);
+        assert_eq!(Names::of(&files).unknown("A.md", text), ["A.md: there is no gone.rs"]);
+    }
+
+    #[test]
+    fn a_path_that_is_nowhere_is_found() {
+        let files =
+            ["docs/a.md", "crates/capstan-x/src/y/z.rs", "web/p/index.ts"].map(str::to_owned);
+        let text = "`docs/a.md` `docs/` `crates/capstan-x/src/y` `capstan-x/src` `web/p/dist`\n\
+                    `a/b`\n```\n`docs/in-code.md`\n```\n`docs/gone.md` `capstan-x/gone` `y/z.rs`";
+        let unknown = ["A.md: there is no docs/gone.md", "A.md: there is no capstan-x/gone"];
+        assert_eq!(Names::of(&files).unknown("A.md", text), unknown);
     }
 
     #[test]

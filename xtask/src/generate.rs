@@ -32,7 +32,8 @@ fn between(text: &str, name: &str, new: &str) -> Result<String, String> {
 }
 
 /// Folders that hold nothing but generated files: what is no longer generated is removed there.
-const OWNED: [&str; 2] = ["schemas", "web/packages/capstan/src/generated"];
+const OWNED: [&str; 3] =
+    ["schemas", "web/packages/capstan/src/generated", "web/playground/src/console/generated"];
 
 fn all(root: &Path) -> Result<Files, String> {
     let architecture =

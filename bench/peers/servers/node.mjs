@@ -1,5 +1,6 @@
-// A hand-written SSE server, as one writes it for an answer that nobody has to resume: no journal, no cursor.
-// POST /run/N streams N tokens; GET /live watches, POST /speak/MICROSECONDS begins to tell all watchers the time.
+// A hand-written SSE server, as one writes it for an answer that nobody has to resume: no journal,
+// no cursor. POST /run/N streams N tokens; GET /live watches, POST /speak/MICROSECONDS begins to
+// tell all watchers the time.
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { event, port, SSE, tokens } from "./tokens.mjs";

@@ -1,4 +1,5 @@
-// resumable-stream over Redis, as its README shows it, behind Node's own server. POST /run/N streams N tokens of a new stream.
+// resumable-stream over Redis, as its README shows it, behind Node's own server. POST /run/N
+// streams N tokens of a new stream.
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -19,7 +20,8 @@ createServer(async (request, response) => {
   response.socket.setNoDelay(true);
   response.writeHead(200, SSE);
   const count = Number(request.url.split("/")[2]);
-  const stream = await context.createNewResumableStream(randomUUID(), () => ReadableStream.from(tokens(count)));
+  const start = () => ReadableStream.from(tokens(count));
+  const stream = await context.createNewResumableStream(randomUUID(), start);
   for await (const token of stream) {
     if (!response.write(token)) await once(response, "drain");
   }

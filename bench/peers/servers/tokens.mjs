@@ -1,4 +1,5 @@
-// What the servers in JavaScript say: the deltas of a run, as an AI SDK server sends them, one at a time.
+// What the servers in JavaScript say: the deltas of a run, as an AI SDK server sends them, one at a
+// time.
 export const event = (text) => `data: {"type":"text-delta","id":"1","delta":"${text}"}\n\n`;
 
 export async function* tokens(count) {

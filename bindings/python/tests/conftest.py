@@ -1,5 +1,5 @@
-"""A real gateway on a free port, `capstan chaos` before it, which breaks connections on purpose, and servers that say
-exactly what a script says.
+"""A real gateway on a free port, `capstan chaos` before it, which breaks connections on purpose,
+and servers that say exactly what a script says.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ import pytest
 from coreason_client import AgentRequest, ServiceRequest, SessionContext, _settings
 
 QUICK: dict[str, Any] = {"backoff": (0.001, 0.001), "max_wait": 0.01}
-"""For tests that wait for failures. A server may ask for more; `max_wait` is the limit of what is granted."""
+"""For tests that wait for failures.
+
+A server may ask for more; `max_wait` is the limit of what is granted.
+"""
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -66,7 +69,14 @@ def question(query: str) -> ServiceRequest:
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a gateway with the demo agent and a journal of its own."""
     folder = tmp_path_factory.mktemp("journal")
-    command = [target() / "capstan", "serve", "--listen", "127.0.0.1:0", "--journal", f"disk:{folder}"]
+    command = [
+        target() / "capstan",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--journal",
+        f"disk:{folder}",
+    ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, cwd=folder, text=True, **pipes) as process:
         try:
@@ -76,7 +86,10 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Scripted:
-    """Answers each connection with the next of `answers`, then hangs up. An answer of `None` is silence."""
+    """Answers each connection with the next of `answers`, then hangs up.
+
+    An answer of `None` is silence.
+    """
 
     def __init__(self, *answers: bytes | None) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -131,9 +144,18 @@ def scripted() -> Iterator[Callable[..., Scripted]]:
         server.close()
 
 
-def answer(body: str, content_type: str = "text/event-stream", status: str = "200 OK", *headers: str) -> bytes:
+def answer(
+    body: str, content_type: str = "text/event-stream", status: str = "200 OK", *headers: str
+) -> bytes:
     """A response that ends with its connection."""
-    lines = [f"HTTP/1.1 {status}", f"Content-Type: {content_type}", "Connection: close", *headers, "", body]
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"Content-Type: {content_type}",
+        "Connection: close",
+        *headers,
+        "",
+        body,
+    ]
     return "\r\n".join(lines).encode()
 
 
@@ -141,7 +163,15 @@ class Chaos:
     """`capstan chaos` before a server."""
 
     def __init__(self, server: str, *faults: str) -> None:
-        command = [target() / "capstan", "chaos", "--listen", "127.0.0.1:0", "--to", server, *faults]
+        command = [
+            target() / "capstan",
+            "chaos",
+            "--listen",
+            "127.0.0.1:0",
+            "--to",
+            server,
+            *faults,
+        ]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self._process = subprocess.Popen(command, text=True, **pipes)
         self.url = address(self._process.stdout)
@@ -175,4 +205,6 @@ def chaos(gateway: str) -> Iterator[Callable[..., Chaos]]:
 @pytest.fixture
 def cutter(chaos: Callable[..., Chaos]) -> Callable[..., Chaos]:
     """A proxy that resets each of the first `cuts` streams after so many bytes of its body."""
-    return lambda after, cuts: chaos("--seed", "1", "--cut", "--cut-after", f"{after}b", "--faults", str(cuts))
+    return lambda after, cuts: chaos(
+        "--seed", "1", "--cut", "--cut-after", f"{after}b", "--faults", str(cuts)
+    )

@@ -1,4 +1,6 @@
-"""RFC 005's agent, its example as written, in an app of its own: each request fails twice, then it is answered."""
+"""RFC 005's agent, its example as written, in an app of its own: each request fails twice, then it
+is answered.
+"""
 
 from collections import Counter
 from typing import Any

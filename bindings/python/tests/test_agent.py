@@ -1,4 +1,6 @@
-"""The agent's side: packets as a response of any framework, failures in types, read by both clients."""
+"""The agent's side: packets as a response of any framework, failures in types, read by both
+clients.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,15 @@ def test_everything_that_can_be_written_is_read_back() -> None:
 
     packets = written(answer)
     assert [p.seq for p in packets] == [1, 2, 3, 4, 5, 6, 7]
-    assert [p.op.value for p in packets] == ["DELTA", "EVENT", "EVENT", "EVENT", "ERROR", "DELTA", "CLOSE"]
+    assert [p.op.value for p in packets] == [
+        "DELTA",
+        "EVENT",
+        "EVENT",
+        "EVENT",
+        "ERROR",
+        "DELTA",
+        "CLOSE",
+    ]
     assert packets[0].p == "Hel\u2028lo" and packets[-1].p == "completed"
     assert packets[2].p.view() == UserError("Down")
 
@@ -67,7 +77,12 @@ def test_a_stream_that_asks_ends_with_its_question() -> None:
     packets = written(answer)
     assert [p.op.value for p in packets] == ["DELTA", "EVENT", "CLOSE"]
     assert packets[1].p["type"] == "INTERRUPT"
-    asked = {"id": "send", "reason": "approval", "message": "Send it?", "responseSchema": {"type": "object"}}
+    asked = {
+        "id": "send",
+        "reason": "approval",
+        "message": "Send it?",
+        "responseSchema": {"type": "object"},
+    }
     assert packets[1].p["data"] == asked
     assert packets[2].p == "interrupt"
 
@@ -76,7 +91,9 @@ def test_an_error_that_is_a_string_is_both_a_type_and_a_value_error() -> None:
     async def main() -> None:
         stream = PacketWriter()
         for kind in (TypeError, ValueError, UntypedErrorError):
-            with pytest.raises(kind, match=r"StreamError\(code=\"internal_error\", message='Something went wrong'"):
+            with pytest.raises(
+                kind, match=r"StreamError\(code=\"internal_error\", message='Something went wrong'"
+            ):
                 await stream.write_error("Something went wrong")  # type: ignore[arg-type]
         with pytest.raises(ValueError):
             await stream.write_packet(op=StreamOpCode.ERROR, p="Something went wrong")
@@ -86,7 +103,9 @@ def test_an_error_that_is_a_string_is_both_a_type_and_a_value_error() -> None:
         await stream.close()
         with pytest.raises(RuntimeError, match="closed"):
             await stream.write_delta("late")
-        assert [p.op.value for p in await collect(stream)] == ["CLOSE"], "what was refused used no number"
+        assert [p.op.value for p in await collect(stream)] == ["CLOSE"], (
+            "what was refused used no number"
+        )
 
     asyncio.run(main())
 
@@ -96,7 +115,11 @@ def test_what_is_raised_ends_the_stream_in_types() -> None:
         raise KeyError("secret")
 
     error, close = written(answer, is_debug=False)
-    assert (error.p.code, error.p.severity.value, error.p.details) == ("agent_execution_error", "FATAL", None)
+    assert (error.p.code, error.p.severity.value, error.p.details) == (
+        "agent_execution_error",
+        "FATAL",
+        None,
+    )
     assert (close.op, close.p) == (StreamOpCode.CLOSE, "error") and "secret" not in error.to_json()
     error, _ = written(answer, is_debug=True)
     assert error.p.details["error_type"] == "KeyError"
@@ -178,7 +201,17 @@ def test_starlette_takes_the_writer_itself() -> None:
 @pytest.fixture(scope="module")
 def agent() -> Iterator[str]:
     """The example, served by uvicorn."""
-    command = [sys.executable, "-m", "uvicorn", "--app-dir", EXAMPLE, "main:app", "--port", "0", "--no-access-log"]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "--app-dir",
+        EXAMPLE,
+        "main:app",
+        "--port",
+        "0",
+        "--no-access-log",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield address(process.stderr)
@@ -208,7 +241,9 @@ def test_the_examples_failures_are_typed_for_the_python_client(
 def test_the_examples_failures_are_typed_for_the_rust_client(
     agent: str, message: str, code: str, wait: float | None
 ) -> None:
-    done = subprocess.run([target() / "examples" / "ask", agent, message, "0"], capture_output=True, check=False)
+    done = subprocess.run(
+        [target() / "examples" / "ask", agent, message, "0"], capture_output=True, check=False
+    )
     assert done.returncode == 1 and done.stderr.decode().startswith(f"{code}: ")
 
 
@@ -216,7 +251,9 @@ def test_the_example_answers_both_clients(agent: str) -> None:
     with CAPClient(agent, "") as client:
         assert client.chat("hello there").text() == "You said: hello there "
         assert client.chat("/warn").text() == "Done without it."
-    done = subprocess.run([target() / "examples" / "ask", agent, "/warn"], capture_output=True, check=True)
+    done = subprocess.run(
+        [target() / "examples" / "ask", agent, "/warn"], capture_output=True, check=True
+    )
     packets = [json.loads(line) for line in done.stdout.splitlines()]
     assert [p["op"] for p in packets] == ["ERROR", "EVENT", "DELTA", "CLOSE"]
     assert packets[1]["p"]["data"]["domain"] == "tool"

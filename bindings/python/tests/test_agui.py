@@ -12,12 +12,19 @@ import pydantic
 import pytest
 
 from coreason_client import CAPConnectionError, CAPRuntimeError, StreamError, _core, agui
-from coreason_client.agui import AGUIErrorCode, AGUIErrorEvent, create_error_event, create_stream_error
+from coreason_client.agui import (
+    AGUIErrorCode,
+    AGUIErrorEvent,
+    create_error_event,
+    create_stream_error,
+)
 
 
 def status_error(status: int, **headers: str) -> httpx.HTTPStatusError:
     request = httpx.Request("GET", "http://up")
-    return httpx.HTTPStatusError("no", request=request, response=httpx.Response(status, headers=headers))
+    return httpx.HTTPStatusError(
+        "no", request=request, response=httpx.Response(status, headers=headers)
+    )
 
 
 def validation_error() -> pydantic.ValidationError:
@@ -70,7 +77,9 @@ def test_the_ten_codes_are_the_catalogues() -> None:
     assert {code.value for code in AGUIErrorCode} == {row["agui_code"] for row in rows}
     assert len(AGUIErrorCode) == 10
     for code in AGUIErrorCode:
-        assert code.http_status == next(r["http_status"] for r in rows if r["agui_code"] == code.value)
+        assert code.http_status == next(
+            r["http_status"] for r in rows if r["agui_code"] == code.value
+        )
     retryable = {code.value for code in AGUIErrorCode if code.is_retryable}
     assert retryable == {"RATE_LIMITED", "TIMEOUT", "SERVICE_UNAVAILABLE"}
 
@@ -102,8 +111,9 @@ def test_a_validation_error_names_the_field_and_never_shows_the_value() -> None:
     event = create_error_event(wrong.value)
     assert event.code is AGUIErrorCode.INVALID_REQUEST
     assert event.message == (
-        "The request is invalid. count: Input should be a valid integer, unable to parse string as an integer; "
-        "inner.size: value_error; inner.kind: literal_error; late: Field required."
+        "The request is invalid. count: Input should be a valid integer, "
+        "unable to parse string as an integer; inner.size: value_error; "
+        "inner.kind: literal_error; late: Field required."
     )
     assert create_stream_error(wrong.value).message == event.message
     assert "secret" not in event.to_sse()
@@ -115,7 +125,9 @@ def test_causes_leave_in_debug_mode_only() -> None:
     error = RuntimeError("boom")
     assert create_error_event(error).details == {}
     details = create_error_event(error, is_debug=True).details
-    assert details["error_type"] == "RuntimeError" and details["source_chain"] == ["RuntimeError: boom"]
+    assert details["error_type"] == "RuntimeError" and details["source_chain"] == [
+        "RuntimeError: boom"
+    ]
 
 
 def test_an_explicit_cause_is_looked_at() -> None:
@@ -132,7 +144,10 @@ def test_the_sse_frame_is_the_storys() -> None:
     head, data, *_ = create_error_event(agui.A2ARateLimitExceeded()).to_sse().split("\n")
     assert head == "event: RUN_ERROR"
     event = json.loads(data.removeprefix("data: "))
-    assert event["type"] == "RUN_ERROR" and event["metadata"]["capstan"]["kind"] == "rate_limit_exceeded"
+    assert (
+        event["type"] == "RUN_ERROR"
+        and event["metadata"]["capstan"]["kind"] == "rate_limit_exceeded"
+    )
     assert {n: event[n] for n in ("code", "message", "http_status", "details", "retry_after")} == {
         "code": "RATE_LIMITED",
         "message": "Request rate limit exceeded. Please wait before retrying.",

@@ -1,4 +1,6 @@
-"""What callers give: a wrong argument is told by its name, with what was expected and without secrets."""
+"""What callers give: a wrong argument is told by its name, with what was expected and without
+secrets.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,19 @@ def client(**options: Any) -> CAPClient:
 
 
 CASES: list[tuple[Callable[[], object], str]] = [
-    (lambda: client(base_url=None), "base_url: expected http://host:port or https://host, found None"),
+    (
+        lambda: client(base_url=None),
+        "base_url: expected http://host:port or https://host, found None",
+    ),
     (lambda: client(base_url=b"http://x"), "base_url: expected http"),
     (lambda: client(base_url="localhost:8787"), "base_url: expected http"),
     (lambda: client(base_url="me:sk_secret@localhost"), "base_url: expected http"),
     (lambda: client(base_url="http://me:sk_secret@"), "base URL"),
     (lambda: client(api_key="sk_secret\n"), "api_key: holds a character that no header can carry"),
-    (lambda: client(api_key=b"sk_secret"), "api_key: expected text or None, found a value of type bytes"),
+    (
+        lambda: client(api_key=b"sk_secret"),
+        "api_key: expected text or None, found a value of type bytes",
+    ),
     (lambda: client(max_retries=-1), "max_retries: expected a whole number, 0 or more, found -1"),
     (lambda: client(max_retries=1.5), "max_retries: expected a whole number, 0 or more, found 1.5"),
     (lambda: client(max_retries="3"), "max_retries: expected a whole number, 0 or more, found '3'"),
@@ -52,11 +60,17 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: client(timeout="5"), "timeout: expected seconds above 0"),
     (lambda: client(timeout=float("nan")), "timeout: expected seconds above 0"),
     (lambda: client(timeout=httpx.Timeout(5, read=0)), "timeout.read: expected seconds above 0"),
-    (lambda: client(timeout=httpx.Timeout(5, connect=-1)), "timeout.connect: expected seconds above 0"),
+    (
+        lambda: client(timeout=httpx.Timeout(5, connect=-1)),
+        "timeout.connect: expected seconds above 0",
+    ),
     (lambda: client(deadline=0), "deadline: expected seconds above 0"),
     (lambda: client(max_wait=-1), "max_wait: expected seconds, 0 or more, found -1"),
     (lambda: client(max_wait=float("inf")), "max_wait: expected seconds, 0 or more, found inf"),
-    (lambda: client(resume_patience=None), "resume_patience: expected seconds, 0 or more, found None"),
+    (
+        lambda: client(resume_patience=None),
+        "resume_patience: expected seconds, 0 or more, found None",
+    ),
     (lambda: client(backoff=1), "backoff: expected two numbers of seconds"),
     (lambda: client(backoff=(1,)), "backoff: expected two numbers of seconds"),
     (lambda: client(backoff=(-1, 2)), "backoff[0]: expected seconds, 0 or more, found -1"),
@@ -69,8 +83,14 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: client(strict="no"), "strict: expected True or False"),
     (lambda: client(user_id=None), "user_id: expected text"),
     (lambda: client(http_client=object()), "http_client: expected an httpx.Client"),
-    (lambda: client(http_client=httpx.AsyncClient()), "http_client: expected an httpx.Client (the other kind is for"),
-    (lambda: AsyncCAPClient(URL, http_client=httpx.Client()), "http_client: expected an httpx.AsyncClient"),
+    (
+        lambda: client(http_client=httpx.AsyncClient()),
+        "http_client: expected an httpx.Client (the other kind is for",
+    ),
+    (
+        lambda: AsyncCAPClient(URL, http_client=httpx.Client()),
+        "http_client: expected an httpx.AsyncClient",
+    ),
     (lambda: client().chat(None), "message: expected text, found None"),  # type: ignore[arg-type]
     (lambda: client().chat("Hi", agent=""), "agent: expected the name of an agent"),
     (lambda: client().chat("Hi", agent=".."), "agent: expected the name of an agent"),
@@ -79,8 +99,14 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: client().attach("x"), "cursor: expected a cursor, as stream.cursor has it"),
     (lambda: client().attach(f"{uuid4()}:-1"), "cursor: expected a cursor"),
     (lambda: client(http_client=httpx.Client()).attach("x"), "cursor: expected a cursor"),
-    (lambda: client().stop("x"), "stream_id: expected the UUID of a stream, as stream.stream_id has it, found 'x'"),
-    (lambda: client().assist(None), "request: expected a ServiceRequest, a dict of its members, or a model with"),
+    (
+        lambda: client().stop("x"),
+        "stream_id: expected the UUID of a stream, as stream.stream_id has it, found 'x'",
+    ),
+    (
+        lambda: client().assist(None),
+        "request: expected a ServiceRequest, a dict of its members, or a model with",
+    ),
     (lambda: client().assist("sk_secret" * 20), "request: expected a ServiceRequest"),
     (lambda: client().assist(object()), "request: expected a ServiceRequest"),
     (lambda: PacketWriter(7), "answer: expected an async function"),  # type: ignore[arg-type]
@@ -113,18 +139,31 @@ SURROGATES: list[Callable[[], object]] = [
 
 @pytest.mark.parametrize("build", SURROGATES)
 def test_half_a_surrogate_pair_is_told_as_any_wrong_argument(build: Callable[[], object]) -> None:
-    with pytest.raises(CAPError, match=r"holds the lone surrogate '\\ud83d' at index \d+, which is not Unicode text"):
+    with pytest.raises(
+        CAPError,
+        match=r"holds the lone surrogate '\\ud83d' at index \d+, which is not Unicode text",
+    ):
         build()
 
 
 @pytest.mark.parametrize("has_http", [False, True])
 @pytest.mark.parametrize("suffix", ["", "/", "/v1"])
-def test_another_agent_than_the_default_one_answers(gateway: str, has_http: bool, suffix: str) -> None:
+def test_another_agent_than_the_default_one_answers(
+    gateway: str, has_http: bool, suffix: str
+) -> None:
     request = ServiceRequest(
-        context=SessionContext(user_id="u", session_id=uuid4()), payload=AgentRequest(query="/tokens 2")
+        context=SessionContext(user_id="u", session_id=uuid4()),
+        payload=AgentRequest(query="/tokens 2"),
     )
-    with httpx.Client() as http, CAPClient(gateway + suffix, http_client=http if has_http else None) as connected:
-        assert connected.chat("/echo Hi", agent="demo").text() == connected.chat("/echo Hi").text() != ""
+    with (
+        httpx.Client() as http,
+        CAPClient(gateway + suffix, http_client=http if has_http else None) as connected,
+    ):
+        assert (
+            connected.chat("/echo Hi", agent="demo").text()
+            == connected.chat("/echo Hi").text()
+            != ""
+        )
         assert len(list(connected.assist(request, agent="demo"))) == 3
         for unknown in ("nobody", "demo/../x", "a b?c#d"):
             with pytest.raises(CAPRuntimeError) as refused:
@@ -156,7 +195,9 @@ def test_no_limit_can_be_said_in_two_ways() -> None:
 def test_streams_say_what_they_are() -> None:
     conversation = str(uuid4())
     chat = client().chat("Hi", conversation_id=conversation)
-    assert repr(chat) == (f"ChatStream(conversation_id='{conversation}', stream_id=None, reason=None, text_so_far='')")
+    assert repr(chat) == (
+        f"ChatStream(conversation_id='{conversation}', stream_id=None, reason=None, text_so_far='')"
+    )
     assert repr(client().attach(str(uuid4()))) == "PacketStream(stream_id=None, cursor=None)"
     other = AsyncCAPClient(URL)
     assert repr(other.chat("Hi")).startswith("AsyncChatStream(conversation_id='")
@@ -191,11 +232,16 @@ class Moded(Plain):
 @pytest.mark.parametrize("model", [Plain, Moded])
 def test_any_model_with_a_dump_can_be_sent(gateway: str, model: type[Plain]) -> None:
     request = ServiceRequest(
-        context=SessionContext(user_id="u", session_id=uuid4()), payload=AgentRequest(query="/tokens 2")
+        context=SessionContext(user_id="u", session_id=uuid4()),
+        payload=AgentRequest(query="/tokens 2"),
     )
     members = {**request.model_dump(), "payload": model(request.payload.model_dump())}
     with CAPClient(gateway) as connected:
-        assert [packet.op for packet in connected.assist(model(members))] == ["DELTA", "DELTA", "CLOSE"]
+        assert [packet.op for packet in connected.assist(model(members))] == [
+            "DELTA",
+            "DELTA",
+            "CLOSE",
+        ]
         with pytest.raises(CAPValidationError) as wrong:
             connected.assist(model({**members, "request_id": "x"}))
     assert wrong.value.path == "request_id"

@@ -31,7 +31,9 @@ def test_the_readme_runs_as_written(gateway: str, capsys: pytest.CaptureFixture[
     assert "capstan" in capsys.readouterr().out
 
 
-def test_the_packages_readme_runs_as_written(gateway: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_packages_readme_runs_as_written(
+    gateway: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     names = page("bindings/python/README.md", gateway)
     assert "quantum" in capsys.readouterr().out
 

@@ -1,5 +1,5 @@
-"""Processes that fork, as gunicorn's `--preload`, Celery and multiprocessing do: what the parent used
-stays its own, and the child's clients work.
+"""Processes that fork, as gunicorn's `--preload`, Celery and multiprocessing do: what the parent
+used stays its own, and the child's clients work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from coreason_client import AsyncCAPClient, CAPClient
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
-    # Python warns of the threads that a parent has; what becomes of them is what these tests are about.
+    # Python warns of the threads that a parent has; what becomes of them is what these tests are
+    # about.
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
 ]
 
@@ -89,7 +90,11 @@ async def text_of(client: AsyncCAPClient) -> str:
 
 def test_a_client_that_was_not_used_may_cross(gateway: str) -> None:
     blocking, shared = CAPClient(gateway), AsyncCAPClient(gateway)
-    assert in_child(lambda: blocking.chat(QUESTION).text()) == in_child(lambda: asyncio.run(text_of(shared))) != ""
+    assert (
+        in_child(lambda: blocking.chat(QUESTION).text())
+        == in_child(lambda: asyncio.run(text_of(shared)))
+        != ""
+    )
 
 
 def test_a_client_that_was_used_says_what_to_do_instead(gateway: str) -> None:
@@ -105,7 +110,10 @@ def test_a_client_that_was_used_says_what_to_do_instead(gateway: str) -> None:
             told = in_child(work)
             assert told.startswith("RuntimeError: ") and REMEDY in told
         # What a child closes and drops is not its parent's.
-        assert in_child(blocking.close) is None and in_child(lambda: asyncio.run(shared.close())) is None
+        assert (
+            in_child(blocking.close) is None
+            and in_child(lambda: asyncio.run(shared.close())) is None
+        )
         assert blocking.chat(QUESTION).text() == asyncio.run(text_of(shared)) != ""
         asyncio.run(shared.close())
 
@@ -129,7 +137,9 @@ def test_a_stream_that_has_begun_stays_with_its_parent(gateway: str) -> None:
         told = in_child(lambda: asyncio.run(more(twin)))
         assert told.startswith("RuntimeError: ") and REMEDY in told
         # Closing it in the child closes nothing here.
-        assert in_child(stream.close) is None and in_child(lambda: asyncio.run(twin.close())) is None
+        assert (
+            in_child(stream.close) is None and in_child(lambda: asyncio.run(twin.close())) is None
+        )
         assert next(stream)
         stream.close()
         asyncio.run(shared.close())

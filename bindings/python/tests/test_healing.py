@@ -41,7 +41,9 @@ def test_a_hundred_reconnects_give_the_exact_text_in_both_worlds(cutter: Make, w
 
 
 def test_chaos_at_its_harshest_changes_nothing(chaos: Make, gateway: str) -> None:
-    """Cuts, stalls, refusals, repeats and early ends, by seed; sync and async, all at the same time."""
+    """Cuts, stalls, refusals, repeats and early ends, by seed; sync and async, all at the same
+    time.
+    """
 
     def here(url: str) -> str:
         with CAPClient(url, "", max_retries=50, strict=True, **QUICK) as client:
@@ -54,7 +56,9 @@ def test_chaos_at_its_harshest_changes_nothing(chaos: Make, gateway: str) -> Non
     whole = here(gateway)
     # Ten times as fast as it would be otherwise: what is lost does not depend on how long it takes.
     fast = ["--stall-for", "10ms-200ms", "--delay-for", "5ms-50ms", "--throttle-to", "40000"]
-    urls = [chaos("--brutal", *fast, "--faults", "20", "--seed", str(seed)).url for seed in range(8)]
+    urls = [
+        chaos("--brutal", *fast, "--faults", "20", "--seed", str(seed)).url for seed in range(8)
+    ]
     with ThreadPoolExecutor(len(urls)) as pool:
         sync = [pool.submit(here, url) for url in urls[::2]]
         tasks = [pool.submit(asyncio.run, aside(url)) for url in urls[1::2]]
@@ -65,13 +69,26 @@ def test_chaos_at_its_harshest_changes_nothing(chaos: Make, gateway: str) -> Non
 @pytest.mark.parametrize("has_http", [False, True])
 def test_every_packet_comes_once_and_in_order(chaos: Make, is_async: bool, has_http: bool) -> None:
     """Each connection after the first begins with packets that were there before."""
-    proxy = chaos("--seed", "1", "--cut", "--cut-after", "3", "--repeat", "--repeat-last", "3", "--faults", "10")
+    proxy = chaos(
+        "--seed",
+        "1",
+        "--cut",
+        "--cut-after",
+        "3",
+        "--repeat",
+        "--repeat-last",
+        "3",
+        "--faults",
+        "10",
+    )
     request = question("/tokens 30")
 
     async def aside() -> list[StreamPacket]:
         async with (
             httpx.AsyncClient() as http,
-            AsyncCAPClient(proxy.url, "", strict=True, http_client=http if has_http else None, **QUICK) as client,
+            AsyncCAPClient(
+                proxy.url, "", strict=True, http_client=http if has_http else None, **QUICK
+            ) as client,
         ):
             return [packet async for packet in client.assist(request)]
 
@@ -80,7 +97,9 @@ def test_every_packet_comes_once_and_in_order(chaos: Make, is_async: bool, has_h
     else:
         with (
             httpx.Client() as http,
-            CAPClient(proxy.url, "", strict=True, http_client=http if has_http else None, **QUICK) as client,
+            CAPClient(
+                proxy.url, "", strict=True, http_client=http if has_http else None, **QUICK
+            ) as client,
         ):
             packets = list(client.assist(request))
     assert [packet.seq for packet in packets] == list(range(1, 32))
@@ -100,7 +119,10 @@ def test_the_callers_own_async_client_heals_as_well(cutter: Make, whole: str) ->
     proxy = cutter(after=20000, cuts=10)
 
     async def main() -> str:
-        async with httpx.AsyncClient() as http, AsyncCAPClient(proxy.url, "", http_client=http, **QUICK) as client:
+        async with (
+            httpx.AsyncClient() as http,
+            AsyncCAPClient(proxy.url, "", http_client=http, **QUICK) as client,
+        ):
             return "".join([text async for text in await client.chat(TOKENS)])
 
     assert asyncio.run(main()) == whole
@@ -108,7 +130,9 @@ def test_the_callers_own_async_client_heals_as_well(cutter: Make, whole: str) ->
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_drop_is_logged_in_the_rfcs_words(cutter: Make, caplog: pytest.LogCaptureFixture, is_async: bool) -> None:
+def test_a_drop_is_logged_in_the_rfcs_words(
+    cutter: Make, caplog: pytest.LogCaptureFixture, is_async: bool
+) -> None:
     proxy = cutter(after=2000, cuts=1)
 
     async def main() -> None:
@@ -126,7 +150,9 @@ def test_a_drop_is_logged_in_the_rfcs_words(cutter: Make, caplog: pytest.LogCapt
     assert record.getMessage().startswith("Connection dropped. Retrying in 0.0 seconds")
 
 
-@pytest.mark.parametrize(("options", "retries"), [({}, 3), ({"max_retries": 2}, 2)], ids=["by default", "as asked"])
+@pytest.mark.parametrize(
+    ("options", "retries"), [({}, 3), ({"max_retries": 2}, 2)], ids=["by default", "as asked"]
+)
 def test_what_never_holds_is_given_up(chaos: Make, options: dict[str, Any], retries: int) -> None:
     proxy = chaos("--cut", "--cut-at", "head")
     with CAPClient(proxy.url, "", **options, **QUICK) as client:

@@ -112,8 +112,12 @@ def test_a_stream_that_nobody_holds_any_more_is_closed(gateway: str) -> None:
 LEAVING = {
     "by break": "asyncio.run(main())",
     "before the loop is closed": "loop.run_until_complete(main()); loop.close()",
-    "after the loop is closed": "kept = loop.run_until_complete(main()); loop.close(); del kept; gc.collect()",
-    "in a loop that goes on": "for _ in range(2): kept = loop.run_until_complete(main())\nloop.close()",
+    "after the loop is closed": (
+        "kept = loop.run_until_complete(main()); loop.close(); del kept; gc.collect()"
+    ),
+    "in a loop that goes on": (
+        "for _ in range(2): kept = loop.run_until_complete(main())\nloop.close()"
+    ),
     "by an exception": "asyncio.run(fails())",
     "by the end of the program": "kept = loop.run_until_complete(main())",
 }
@@ -142,6 +146,18 @@ async def fails():
 {LEAVING[how]}
 {"" if "loop" in LEAVING[how] else "loop.close()"}
 """
-    command = [sys.executable, "-X", "dev", "-W", "error", "-W", "ignore::ResourceWarning", "-c", source]
-    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False, cwd=Path(__file__).parent)
+    command = [
+        sys.executable,
+        "-X",
+        "dev",
+        "-W",
+        "error",
+        "-W",
+        "ignore::ResourceWarning",
+        "-c",
+        source,
+    ]
+    done = subprocess.run(
+        command, capture_output=True, timeout=PATIENCE, check=False, cwd=Path(__file__).parent
+    )
     assert (done.returncode, done.stderr) == (0, b"")

@@ -1,4 +1,4 @@
-"""How long a call may take: time-outs and the deadline, against servers that hold on to a client."""
+"""How long a call may take: timeouts and deadlines, against servers that do not answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from coreason_client import (
 
 Make = Callable[..., Scripted]
 
-REQUEST = ServiceRequest(context=SessionContext(session_id=uuid4(), user_id="u"), payload=AgentRequest(query="Hi"))
+REQUEST = ServiceRequest(
+    context=SessionContext(session_id=uuid4(), user_id="u"), payload=AgentRequest(query="Hi")
+)
 STREAM = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 SOON = 0.05
 MUCH_LATER = 30.0
@@ -47,7 +49,8 @@ class Holding(Scripted):
 
 
 def frame(seq: int, op: str = "DELTA", text: str = "a") -> str:
-    packet = f'{{"stream_id":"{STREAM}","seq":{seq},"op":"{op}","t":"2026-02-03T10:15:37Z","p":"{text}"}}'
+    time = "2026-02-03T10:15:37Z"
+    packet = f'{{"stream_id":"{STREAM}","seq":{seq},"op":"{op}","t":"{time}","p":"{text}"}}'
     return f"data: {packet}\n\n"
 
 
@@ -88,32 +91,47 @@ def calls(url: str, name: str, is_async: bool, has_http: bool, **options: Any) -
 
 
 KINDS = [(is_async, has_http) for is_async in (False, True) for has_http in (False, True)]
-kinds = pytest.mark.parametrize(("is_async", "has_http"), KINDS, ids=["sync", "sync-httpx", "async", "async-httpx"])
+kinds = pytest.mark.parametrize(
+    ("is_async", "has_http"), KINDS, ids=["sync", "sync-httpx", "async", "async-httpx"]
+)
 
 
 @kinds
 @pytest.mark.parametrize("name", ["health", "stop", "chat"])
-def test_a_server_that_never_answers_is_left(scripted: Make, name: str, is_async: bool, has_http: bool) -> None:
+def test_a_server_that_never_answers_is_left(
+    scripted: Make, name: str, is_async: bool, has_http: bool
+) -> None:
     server = scripted(None)
-    error = failure(lambda: calls(server.address, name, is_async, has_http, timeout=SOON, max_retries=0))
-    assert error.address == server.address and str(error).startswith(f"no connection to {server.address}: ")
+    error = failure(
+        lambda: calls(server.address, name, is_async, has_http, timeout=SOON, max_retries=0)
+    )
+    assert error.address == server.address and str(error).startswith(
+        f"no connection to {server.address}: "
+    )
     assert isinstance(error, TimeoutError)
 
 
 @kinds
-def test_a_connection_that_breaks_is_no_timeout(scripted: Make, is_async: bool, has_http: bool) -> None:
+def test_a_connection_that_breaks_is_no_timeout(
+    scripted: Make, is_async: bool, has_http: bool
+) -> None:
     server = scripted(b"")
     assert not isinstance(
-        failure(lambda: calls(server.address, "health", is_async, has_http, max_retries=0)), TimeoutError
+        failure(lambda: calls(server.address, "health", is_async, has_http, max_retries=0)),
+        TimeoutError,
     )
 
 
 @kinds
 @pytest.mark.parametrize("name", ["health", "chat"])
-def test_https_to_a_server_without_tls_says_so(gateway: str, name: str, is_async: bool, has_http: bool) -> None:
+def test_https_to_a_server_without_tls_says_so(
+    gateway: str, name: str, is_async: bool, has_http: bool
+) -> None:
     url = gateway.replace("http://", "https://")
     error = failure(lambda: calls(url, name, is_async, has_http, max_retries=0))
-    assert "the server does not speak TLS on this port: try http:// instead of https://" in str(error)
+    assert "the server does not speak TLS on this port: try http:// instead of https://" in str(
+        error
+    )
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -128,7 +146,7 @@ def test_a_body_that_never_ends_is_left(scripted: Make, is_async: bool) -> None:
 def test_a_deadline_ends_a_call_that_gets_one_packet_per_connection(
     scripted: Make, is_async: bool, has_http: bool
 ) -> None:
-    """Each new packet renews the retries, so without it this goes on as long as the server wants."""
+    """Each new packet renews the retries: without a deadline the call would not end."""
     server = scripted(*(one_packet(seq) for seq in range(1, 100_000)))
     error = failure(lambda: calls(server.address, "chat", is_async, has_http, deadline=0.3))
     assert error.deadline == 0.3 and error.address == server.address
@@ -145,9 +163,11 @@ def think(seconds: float) -> None:
 
 @kinds
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_a_deadline_takes_nothing_back_that_has_come(is_whole: bool, is_async: bool, has_http: bool) -> None:
-    """It is looked at between reads: what came together is handed out, however long its caller takes, and only then a
-    call that is not done fails.
+def test_a_deadline_takes_nothing_back_that_has_come(
+    is_whole: bool, is_async: bool, has_http: bool
+) -> None:
+    """It is looked at between reads: what came together is handed out, however long its caller
+    takes, and only then a call that is not done fails.
     """
     last = frame(3, "CLOSE", "completed") if is_whole else frame(3)
     server = Holding(answer(frame(1) + frame(2) + last))
@@ -160,7 +180,9 @@ def test_a_deadline_takes_nothing_back_that_has_come(is_whole: bool, is_async: b
 
     async def aside() -> None:
         async with httpx.AsyncClient() as http:
-            client = AsyncCAPClient(server.address, "", http_client=http if has_http else None, **options)
+            client = AsyncCAPClient(
+                server.address, "", http_client=http if has_http else None, **options
+            )
             async with client:
                 async for packet in client.assist(REQUEST):
                     take(packet.seq)
@@ -168,7 +190,9 @@ def test_a_deadline_takes_nothing_back_that_has_come(is_whole: bool, is_async: b
     def here() -> None:
         with (
             httpx.Client() as http,
-            CAPClient(server.address, "", http_client=http if has_http else None, **options) as client,
+            CAPClient(
+                server.address, "", http_client=http if has_http else None, **options
+            ) as client,
         ):
             for packet in client.assist(REQUEST):
                 take(packet.seq)
@@ -186,7 +210,9 @@ def test_a_deadline_takes_nothing_back_that_has_come(is_whole: bool, is_async: b
 
 @kinds
 @pytest.mark.parametrize("name", ["health", "stop", "chat"])
-def test_a_deadline_is_shorter_than_any_silence(scripted: Make, name: str, is_async: bool, has_http: bool) -> None:
+def test_a_deadline_is_shorter_than_any_silence(
+    scripted: Make, name: str, is_async: bool, has_http: bool
+) -> None:
     server = scripted(None)
     error = failure(lambda: calls(server.address, name, is_async, has_http, deadline=SOON))
     assert name != "chat" or error.deadline == SOON
@@ -205,7 +231,10 @@ def test_trio_gets_a_sentence(gateway: str) -> None:
         await AsyncCAPClient(gateway, "").health()
 
     for call in (chat, health):
-        with pytest.raises(RuntimeError, match=r"AsyncCAPClient needs asyncio.*under trio, use CAPClient in a thread"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"AsyncCAPClient needs asyncio.*under trio, use CAPClient in a thread",
+        ):
             trio.run(call)
 
     async def in_a_thread() -> str:
@@ -223,7 +252,9 @@ def test_a_client_of_ones_own_that_follows_redirects_takes_no_question_elsewhere
     scripted: Make, name: str, is_async: bool
 ) -> None:
     elsewhere = scripted(answer("{}", "application/json"))
-    moved = answer("", "text/plain", "307 Temporary Redirect", f"Location: {elsewhere.address}/assist")
+    moved = answer(
+        "", "text/plain", "307 Temporary Redirect", f"Location: {elsewhere.address}/assist"
+    )
     url = scripted(moved).address
 
     async def aside() -> None:
@@ -244,7 +275,9 @@ def test_a_client_of_ones_own_that_follows_redirects_takes_no_question_elsewhere
                 made.text()
 
     arguments = {"stop": (uuid4(),), "health": (), "chat": ("Hi",)}[name]
-    with pytest.raises(CAPProtocolError, match=f"redirected to {elsewhere.address}, which is not followed"):
+    with pytest.raises(
+        CAPProtocolError, match=f"redirected to {elsewhere.address}, which is not followed"
+    ):
         asyncio.run(aside()) if is_async else here()
     assert elsewhere.requests == []
 

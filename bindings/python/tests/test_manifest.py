@@ -12,7 +12,9 @@ NAMES = ("message", "presentation", "request", "service", "session")
 def run(source: str, path: Path) -> str:
     """What a fresh interpreter prints that also looks into a folder."""
     program = f"import sys; sys.path.insert(0, {str(path)!r})\n{source}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -32,7 +34,8 @@ import importlib, coreason_client
 for name in {NAMES}:
     theirs = importlib.import_module(f"coreason_manifest.definitions.{{name}}")
     ours = importlib.import_module(f"coreason_client.definitions.{{name}}")
-    print(name, theirs is ours, ours.__name__ == ours.__spec__.name == f"coreason_client.definitions.{{name}}")
+    is_named = ours.__name__ == ours.__spec__.name == f"coreason_client.definitions.{{name}}"
+    print(name, theirs is ours, is_named)
 """
 
 
@@ -46,7 +49,8 @@ import importlib.util
 print(importlib.util.find_spec("coreason_manifest"))
 import importlib, coreason_client
 importlib.reload(coreason_client)
-print(sum(finder.__module__ == "coreason_client._manifest" for finder in sys.meta_path), sys.meta_path[-1].__name__)
+ours = sum(finder.__module__ == "coreason_client._manifest" for finder in sys.meta_path)
+print(ours, sys.meta_path[-1].__name__)
 print(importlib.util.find_spec("coreason_manifest.definitions.agent"))
 """
     assert run(source, tmp_path).split("\n") == ["None", "1 Finder", "None"]
@@ -56,7 +60,8 @@ def test_an_installed_package_wins(tmp_path: Path) -> None:
     install(tmp_path, **{name: "WHOSE = 'theirs'" for name in NAMES})
     source = f"""
 import importlib, coreason_client
-print({{importlib.import_module(f"coreason_manifest.definitions.{{name}}").WHOSE for name in {NAMES}}})
+load = lambda name: importlib.import_module(f"coreason_manifest.definitions.{{name}}")
+print({{load(name).WHOSE for name in {NAMES}}})
 """
     assert run(source, tmp_path) == "{'theirs'}"
 

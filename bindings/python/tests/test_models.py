@@ -47,7 +47,9 @@ def request() -> ServiceRequest:
 
 
 EVENT = {"id": str(uuid4()), "timestamp": T, "type": "CITATION_BLOCK", "data": {"citations": []}}
-ERROR = StreamError(code="timeout", message="Late.", severity=ErrorSeverity.TRANSIENT, details={"retry_after": 2})
+ERROR = StreamError(
+    code="timeout", message="Late.", severity=ErrorSeverity.TRANSIENT, details={"retry_after": 2}
+)
 VALUES = [
     ERROR,
     UserError("Down", code=503, domain=ErrorDomain.TOOL, retryable=True),
@@ -94,9 +96,12 @@ def test_values_are_frozen_and_read_well(value: Any) -> None:
 
 
 def test_reprs_say_what_matters() -> None:
-    assert repr(packet("DELTA", "Hel")) == (f"StreamPacket(seq=1, op=DELTA, p='Hel', t={T}, stream_id={STREAM})")
+    assert repr(packet("DELTA", "Hel")) == (
+        f"StreamPacket(seq=1, op=DELTA, p='Hel', t={T}, stream_id={STREAM})"
+    )
     assert repr(ERROR) == (
-        "StreamError(code='timeout', message='Late.', severity=TRANSIENT, details={'retry_after': 2})"
+        "StreamError(code='timeout', message='Late.', severity=TRANSIENT, "
+        "details={'retry_after': 2})"
     )
 
 
@@ -110,7 +115,9 @@ def test_a_payload_has_its_ops_type() -> None:
     assert packet("CLOSE", "length").p == "length"
     one = packet("DELTA", "a")
     assert one.p is one.p and one.op is StreamOpCode.DELTA and one.op == "DELTA"
-    assert one.t == datetime(2026, 2, 3, 10, 15, 37, tzinfo=timezone.utc) and one.stream_id == STREAM
+    assert (
+        one.t == datetime(2026, 2, 3, 10, 15, 37, tzinfo=timezone.utc) and one.stream_id == STREAM
+    )
     assert one.cursor == f"{STREAM}:1"
 
 
@@ -133,7 +140,10 @@ def test_errors_name_the_member() -> None:
         (lambda: StreamError("c", "m", "FATAL", {"x": float("nan")}), "details.x"),
         (lambda: ChatMessage("user", [{"type": "text"}]), "parts[0].content"),
         (lambda: SessionContext(session_id=7, user_id="u"), "session_id"),  # type: ignore[arg-type]
-        (lambda: SessionContext(session_id="7c9e6679-7425-40de-944b-e07fc1f90ae", user_id="u"), "session_id"),
+        (
+            lambda: SessionContext(session_id="7c9e6679-7425-40de-944b-e07fc1f90ae", user_id="u"),
+            "session_id",
+        ),
         (lambda: AgentRequest(), "payload"),
     ]
     for build, path in cases:
@@ -158,7 +168,8 @@ def test_offsets_are_kept() -> None:
 
 
 NUMBERS = (
-    "0 -1 1.5 0.0 -0 -0.0 1e3 1e-9 5e-324 0.1 9007199254740993 9007199254740993.0 1e18 1e19 1e308 1e999 -1e999 "
+    "0 -1 1.5 0.0 -0 -0.0 1e3 1e-9 5e-324 0.1 9007199254740993 9007199254740993.0 "
+    "1e18 1e19 1e308 1e999 -1e999 "
     "9223372036854775807 9223372036854775808 18446744073709551615 18446744073709551616 "
     "-9223372036854775808 -9223372036854775809"
 )
@@ -168,7 +179,15 @@ DEEP = "[" * 120 + "]" * 120
 
 @pytest.mark.parametrize(
     "value",
-    [*NUMBERS.split(), *TEXTS.split(), "null", "true", "[false,[],{}]", '{"é":{"":1},"a":1,"a":2}', DEEP],
+    [
+        *NUMBERS.split(),
+        *TEXTS.split(),
+        "null",
+        "true",
+        "[false,[],{}]",
+        '{"é":{"":1},"a":1,"a":2}',
+        DEEP,
+    ],
 )
 def test_events_are_read_as_python_reads_json(value: str) -> None:
     text = '{"type":"SHINY","value":%s}' % value  # noqa: UP031
@@ -185,7 +204,9 @@ def test_unknown_events_are_kept_raw() -> None:
         odd.p["data"]
     late = packet("EVENT", {"type": "user_error", "data": {"message": "Down", "code": 503}})
     assert late.p.view() == UserError("Down", code=503)
-    assert packet("EVENT", {"type": "markdown_block", "data": {"content": "x"}}).p.view() == MarkdownBlock("x")
+    assert packet(
+        "EVENT", {"type": "markdown_block", "data": {"content": "x"}}
+    ).p.view() == MarkdownBlock("x")
 
 
 def test_our_models_are_pydantic_fields() -> None:

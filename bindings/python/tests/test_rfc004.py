@@ -45,7 +45,9 @@ def test_scenario_a_runs_as_written(gateway: str, capsys: pytest.CaptureFixture[
         print(chunk, end="", flush=True)
 
     # Continue conversation
-    next_stream = client.chat("How does that relate to gravity?", conversation_id=stream.conversation_id)
+    next_stream = client.chat(
+        "How does that relate to gravity?", conversation_id=stream.conversation_id
+    )
 
     assert capsys.readouterr().out.startswith("User: Explain quantum mechanics.\nAI: ")
     assert stream.text_so_far and next_stream.text()
@@ -97,7 +99,9 @@ for packet in client.assist(request):
 
 def run(source: str) -> str:
     """What a program of its own prints."""
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -113,13 +117,22 @@ def test_a_session_may_have_a_name_of_its_own() -> None:
     from coreason_client.definitions.session import SessionContext
 
     session = SessionContext(user_id="user_123", session_id="sess_abc").session_id
-    assert session == uuid5(NAMESPACE_URL, "sess_abc") == SessionContext("sess_abc", "other").session_id
+    assert (
+        session
+        == uuid5(NAMESPACE_URL, "sess_abc")
+        == SessionContext("sess_abc", "other").session_id
+    )
     client = CAPClient("http://localhost", "")
     assert client.chat("Hi", conversation_id="sess_abc").conversation_id == str(session)
     assert client.chat("Hi", conversation_id=str(session)).conversation_id == str(session)
-    with pytest.raises(ValueError, match=r"session_id: expected a UUID, found '7c9e6679-7425-40de-944b-e07fc1f90'"):
+    with pytest.raises(
+        ValueError, match=r"session_id: expected a UUID, found '7c9e6679-7425-40de-944b-e07fc1f90'"
+    ):
         SessionContext(user_id="user_123", session_id="7c9e6679-7425-40de-944b-e07fc1f90")
-    with pytest.raises(ValueError, match=r"conversation_id: expected a UUID, found 7; make one with uuid\.uuid4\(\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"conversation_id: expected a UUID, found 7; make one with uuid\.uuid4\(\)",
+    ):
         client.chat("Hi", conversation_id=7)  # type: ignore[arg-type]
 
 
@@ -145,7 +158,8 @@ def arguments(method: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("here", "there"), [(CAPClient, AsyncCAPClient), (ChatStream, AsyncChatStream), (PacketStream, AsyncPacketStream)]
+    ("here", "there"),
+    [(CAPClient, AsyncCAPClient), (ChatStream, AsyncChatStream), (PacketStream, AsyncPacketStream)],
 )
 def test_the_async_twin_has_every_method_of_the_blocking_client(here: type, there: type) -> None:
     """With the same arguments; those that wait are awaited or iterated by `async for`."""
@@ -153,14 +167,21 @@ def test_the_async_twin_has_every_method_of_the_blocking_client(here: type, ther
         ours, theirs = getattr(here, name), getattr(there, name)
         if callable(ours):
             assert arguments(theirs) == arguments(ours), name
-    assert hasattr(here, "__iter__") == hasattr(there, "__aiter__") and not hasattr(there, "__iter__")
+    assert hasattr(here, "__iter__") == hasattr(there, "__aiter__") and not hasattr(
+        there, "__iter__"
+    )
     assert hasattr(here, "__enter__") == hasattr(there, "__aenter__")
     if here is CAPClient:
-        assert all(inspect.iscoroutinefunction(getattr(there, name)) for name in ("stop", "health", "close"))
+        assert all(
+            inspect.iscoroutinefunction(getattr(there, name))
+            for name in ("stop", "health", "close")
+        )
 
 
 def test_failures_are_the_rfcs_three_kinds(gateway: str) -> None:
-    assert {k.__base__ for k in (CAPConnectionError, CAPProtocolError, CAPRuntimeError)} == {CAPError}
+    assert {k.__base__ for k in (CAPConnectionError, CAPProtocolError, CAPRuntimeError)} == {
+        CAPError
+    }
     with CAPClient(gateway, "") as client, pytest.raises(CAPRuntimeError) as failed:
         client.chat("/fault content_refused --after 2").text()
     error = failed.value
@@ -175,34 +196,56 @@ def test_failures_are_the_rfcs_three_kinds(gateway: str) -> None:
 
 
 @pytest.mark.parametrize("http", [None, httpx.Client()], ids=["native", "httpx"])
-def test_a_connection_error_says_to_check_the_network_or_to_try_later(http: httpx.Client | None) -> None:
+def test_a_connection_error_says_to_check_the_network_or_to_try_later(
+    http: httpx.Client | None,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with CAPClient(url, "", max_retries=1, http_client=http, **QUICK) as client:
         for call, retries in ((lambda: client.chat("Hi").text(), 1), (client.health, 0)):
             with pytest.raises(CAPConnectionError) as lost:
                 call()
-            assert (lost.value.retries, lost.value.address, lost.value.is_retryable) == (retries, url, True)
+            assert (lost.value.retries, lost.value.address, lost.value.is_retryable) == (
+                retries,
+                url,
+                True,
+            )
             assert str(lost.value).startswith(f"no connection to {url}: ")
-            assert str(lost.value).endswith("; check the address and the network, or try again later")
+            assert str(lost.value).endswith(
+                "; check the address and the network, or try again later"
+            )
 
 
 def test_a_refusal_carries_its_problem(gateway: str) -> None:
-    with CAPClient(gateway, "", path="/v1/agents/nobody/assist") as client, pytest.raises(CAPRuntimeError) as refused:
+    with (
+        CAPClient(gateway, "", path="/v1/agents/nobody/assist") as client,
+        pytest.raises(CAPRuntimeError) as refused,
+    ):
         client.chat("Hi").text()
     assert refused.value.status == 404
     assert refused.value.problem is not None and refused.value.problem["code"] == refused.value.code
 
 
-PACKET = '{"stream_id":"7c9e6679-7425-40de-944b-e07fc1f90ae7","seq":1,"op":"DELTA","t":"2026-02-03T10:15:37Z","p":"a"}'
+PACKET = (
+    '{"stream_id":"7c9e6679-7425-40de-944b-e07fc1f90ae7","seq":1,"op":"DELTA",'
+    '"t":"2026-02-03T10:15:37Z","p":"a"}'
+)
 BREACHES = {
-    "a page": (answer("<p>Hello", "text/html"), "content type: expected text/event-stream, found text/html"),
+    "a page": (
+        answer("<p>Hello", "text/html"),
+        "content type: expected text/event-stream, found text/html",
+    ),
     "an answer without a body": (answer("", "", "204 No Content"), "status 204"),
     "malformed JSON": (answer(f"data: {PACKET[:-1]}\n\n"), "EOF"),
-    "a member that is missing": (answer("data: " + PACKET.replace('"seq":1,', "") + "\n\n"), "seq: "),
+    "a member that is missing": (
+        answer("data: " + PACKET.replace('"seq":1,', "") + "\n\n"),
+        "seq: ",
+    ),
     "an unknown op": (answer("data: " + PACKET.replace("DELTA", "SHOUT") + "\n\n"), "op: "),
     "a redirect": (
-        answer("", "", "307 Temporary Redirect", "Location: https://other.example/assist?token=secret"),
+        answer(
+            "", "", "307 Temporary Redirect", "Location: https://other.example/assist?token=secret"
+        ),
         "redirected to https://other.example, which is not followed",
     ),
 }
@@ -220,8 +263,12 @@ def test_a_breach_of_the_protocol_says_to_check_versions_or_to_report_it(
             with pytest.raises(CAPProtocolError) as broken:
                 read()
             told = str(broken.value)
-            assert told.startswith("the server does not speak the protocol: ") and what in told, told
-            assert re.search(r"; check that client \([\d.]+\) and server fit together, or report it$", told), told
+            assert told.startswith("the server does not speak the protocol: ") and what in told, (
+                told
+            )
+            assert re.search(
+                r"; check that client \([\d.]+\) and server fit together, or report it$", told
+            ), told
             assert "secret" not in told and not broken.value.is_retryable
     assert len(server.requests) == 2, "what is wrong stays wrong"
 
@@ -235,7 +282,10 @@ def test_timeouts_are_floats_or_httpx_timeouts(gateway: str) -> None:
         (None, None, 10.0),
     ):
         with CAPClient(gateway, "", timeout=timeout) as client:
-            assert (client._settings["read_timeout"], client._settings["connect_timeout"]) == (read, connect)
+            assert (client._settings["read_timeout"], client._settings["connect_timeout"]) == (
+                read,
+                connect,
+            )
             assert client.chat("/tokens 2").text()
     with CAPClient(gateway, "") as client:
         assert (client._settings["read_timeout"], client._settings["max_retries"]) == (60.0, 3)

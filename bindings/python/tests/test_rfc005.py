@@ -34,7 +34,9 @@ def agent() -> Iterator[str]:
         "--lifespan",
         "off",
     ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as process:
         try:
             yield address(process.stderr)
         finally:
@@ -67,7 +69,9 @@ def ask_async_httpx(agent: str) -> str:
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("ask", [ask_sync, ask_async, ask_httpx, ask_async_httpx], ids=lambda ask: ask.__name__)
+@pytest.mark.parametrize(
+    "ask", [ask_sync, ask_async, ask_httpx, ask_async_httpx], ids=lambda ask: ask.__name__
+)
 def test_a_transient_error_is_retried_until_it_passes(
     agent: str, caplog: pytest.LogCaptureFixture, ask: Callable[[str], str]
 ) -> None:
@@ -76,11 +80,15 @@ def test_a_transient_error_is_retried_until_it_passes(
     told = [record.getMessage() for record in caplog.records]
     failed, dropped, *_ = told
     assert failed == "an attempt failed: TRANSIENT internal_error: Database connection failed"
-    assert dropped.startswith("Connection dropped. Retrying in 0.0 seconds: TRANSIENT internal_error")
+    assert dropped.startswith(
+        "Connection dropped. Retrying in 0.0 seconds: TRANSIENT internal_error"
+    )
     assert len(told) == 4, told
 
 
 def test_the_rust_client_comes_back_as_well(agent: str) -> None:
-    done = subprocess.run([target() / "examples" / "ask", agent, "Hi"], capture_output=True, check=True)
+    done = subprocess.run(
+        [target() / "examples" / "ask", agent, "Hi"], capture_output=True, check=True
+    )
     packets = [json.loads(line) for line in done.stdout.splitlines()]
     assert [packet["p"] for packet in packets] == ["Here it is.", "completed"]

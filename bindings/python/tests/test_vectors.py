@@ -57,7 +57,11 @@ def verdict(case: dict[str, Any], text: str) -> str | None:
 
 
 def model_cases() -> Iterator[dict[str, Any]]:
-    return (case for case in lines("cap/models.jsonl") if is_strict(case) and case["model"] != "SSE-from-packet")
+    return (
+        case
+        for case in lines("cap/models.jsonl")
+        if is_strict(case) and case["model"] != "SSE-from-packet"
+    )
 
 
 def test_every_strict_model_case_gets_the_references_verdict() -> None:
@@ -91,7 +95,8 @@ def test_the_classes_judge_as_the_models_do() -> None:
     cases = [case for case in model_cases() if case["profile"] == "v1" and case["model"] in known]
     wrong = []
     for case in cases:
-        # Packets hold a seq that is not negative and nest as deep as we read; the reference knows neither limit.
+        # Packets hold a seq that is not negative and nest as deep as we read; the reference knows
+        # neither limit.
         try:
             found = known[case["model"]].from_dict(case["input"]).to_dict()
         except (ValueError, RecursionError) as error:
@@ -157,7 +162,13 @@ def machine_of(trace: dict[str, Any]) -> _core.Machine:
         "path": "",
         "headers": [],
     }
-    return _core.Machine(settings, last_event_id=trace["last_event_id"], viewer=policy["viewer"], jitter=False, seed=1)
+    return _core.Machine(
+        settings,
+        last_event_id=trace["last_event_id"],
+        viewer=policy["viewer"],
+        jitter=False,
+        seed=1,
+    )
 
 
 def tell(machine: _core.Machine, event: Any, now: float) -> None:
@@ -194,7 +205,11 @@ def test_the_machine_does_what_its_trace_says(trace: dict[str, Any]) -> None:
 
 def word(error: Any) -> str | None:
     """What is not a word is kept as its JSON text."""
-    return error if error is None or isinstance(error, str) else json.dumps(error, separators=(",", ":"))
+    return (
+        error
+        if error is None or isinstance(error, str)
+        else json.dumps(error, separators=(",", ":"))
+    )
 
 
 def test_assistant_lines_and_frames_get_the_references_verdict() -> None:
@@ -204,7 +219,8 @@ def test_assistant_lines_and_frames_get_the_references_verdict() -> None:
             frame = parse_frame(case["line"])
             outcome = "frame" if frame is not None else "noise"
         except CAPValidationError as error:
-            # These cases judge the line alone; an object that lacks a member is a line all the same.
+            # These cases judge the line alone; an object that lacks a member is a line all the
+            # same.
             frame, outcome = None, "frame" if error.path else "broken"
         if (outcome == "frame") != (case["outcome"] == "frame"):
             wrong.append((case["id"], outcome, case["outcome"]))
@@ -229,6 +245,8 @@ def test_assistant_lines_and_frames_get_the_references_verdict() -> None:
 def test_a_transcript_shows_its_errors() -> None:
     text = (VECTORS / "claude/transcripts/rate_limited.jsonl").read_text(encoding="utf-8")
     frames = [frame for line in text.splitlines() if (frame := parse_frame(line)) is not None]
-    errors = [frame.error for frame in frames if isinstance(frame, AssistantMessage) and frame.error]
+    errors = [
+        frame.error for frame in frames if isinstance(frame, AssistantMessage) and frame.error
+    ]
     assert "rate_limit" in errors
     assert any(isinstance(frame, ResultMessage) and frame.is_error for frame in frames)

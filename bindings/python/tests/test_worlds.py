@@ -99,7 +99,10 @@ def test_closing_ends_what_other_threads_are_reading(gateway: str) -> None:
 def test_threads_share_a_client(gateway: str) -> None:
     with CAPClient(gateway, "") as client:
         texts: list[str] = []
-        workers = [threading.Thread(target=lambda: texts.append(client.chat("/tokens 50").text())) for _ in range(8)]
+        workers = [
+            threading.Thread(target=lambda: texts.append(client.chat("/tokens 50").text()))
+            for _ in range(8)
+        ]
         for worker in workers:
             worker.start()
         for worker in workers:
@@ -127,7 +130,8 @@ def test_ctrl_c_interrupts_at_once(gateway: str, kind: str) -> None:
     source = f"""
 import asyncio, signal, sys
 from coreason_client import AsyncCAPClient, CAPClient
-# Whoever started the suite may ignore the signal, as a shell does for what runs in the background; that is inherited.
+# Whoever started the suite may ignore the signal, as a shell does for what runs in the background;
+# that is inherited.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url = {gateway!r}
 async def go():
@@ -157,7 +161,9 @@ async def go():
     return await anext(client.chat({SLOW!r}))
 assert asyncio.run(go())
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, timeout=20, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, timeout=20, check=False
+    )
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -187,7 +193,9 @@ loop = Loop()
 loop.run_until_complete(go())
 loop.close()
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, timeout=20, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, timeout=20, check=False
+    )
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -241,7 +249,9 @@ def test_a_running_loop_takes_the_sync_client_too(gateway: str) -> None:
 def test_uvloop_works_the_same(gateway: str) -> None:
     async def main() -> list[str]:
         async with AsyncCAPClient(gateway, "") as client:
-            return list(await asyncio.gather(*(client.chat("/tokens 40").text() for _ in range(10))))
+            return list(
+                await asyncio.gather(*(client.chat("/tokens 40").text() for _ in range(10)))
+            )
 
     texts = uvloop.run(main())
     assert len(set(texts)) == 1 and texts[0]
@@ -386,11 +396,17 @@ def test_resets_raise_in_text_and_are_applied_in_the_whole(gateway: str) -> None
 
 def test_warnings_are_yielded_and_logged(gateway: str, caplog: pytest.LogCaptureFixture) -> None:
     with CAPClient(gateway, "") as client, caplog.at_level("WARNING", "coreason_client"):
-        warnings = [packet.p for packet in client.assist(question("/warn")) if packet.op is StreamOpCode.ERROR]
+        warnings = [
+            packet.p
+            for packet in client.assist(question("/warn"))
+            if packet.op is StreamOpCode.ERROR
+        ]
     assert [w.severity for w in warnings] == [ErrorSeverity.WARNING]
     (record,) = caplog.records
-    assert record.levelname == "WARNING" and record.getMessage() == f"the agent warns: WARNING {warnings[0].code}: " + (
-        warnings[0].message
+    assert (
+        record.levelname == "WARNING"
+        and record.getMessage()
+        == f"the agent warns: WARNING {warnings[0].code}: " + (warnings[0].message)
     )
 
 
@@ -410,10 +426,15 @@ def test_warnings_are_logged_in_text_as_well(
         if is_async:
             assert asyncio.run(aside())
         else:
-            with httpx.Client() as http, CAPClient(gateway, http_client=http if has_http else None) as client:
+            with (
+                httpx.Client() as http,
+                CAPClient(gateway, http_client=http if has_http else None) as client,
+            ):
                 assert client.chat("/warn").text()
     (record,) = caplog.records
-    assert record.levelname == "WARNING" and record.getMessage().startswith("the agent warns: WARNING ")
+    assert record.levelname == "WARNING" and record.getMessage().startswith(
+        "the agent warns: WARNING "
+    )
 
 
 def test_both_profiles_tell_the_same(gateway: str) -> None:

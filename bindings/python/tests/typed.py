@@ -4,8 +4,20 @@ from typing import Any
 
 from typing_extensions import assert_type
 
-from coreason_client import AsyncCAPClient, CAPClient, CAPRuntimeError, ChatMessage, ServiceRequest, StreamPacket
-from coreason_client.definitions.presentation import ErrorSeverity, PresentationEvent, StreamError, StreamOpCode
+from coreason_client import (
+    AsyncCAPClient,
+    CAPClient,
+    CAPRuntimeError,
+    ChatMessage,
+    ServiceRequest,
+    StreamPacket,
+)
+from coreason_client.definitions.presentation import (
+    ErrorSeverity,
+    PresentationEvent,
+    StreamError,
+    StreamOpCode,
+)
 from coreason_manifest.definitions import message, presentation, session
 from coreason_manifest.definitions.presentation import StreamPacket as TheirPacket
 from coreason_manifest.definitions.request import AgentRequest

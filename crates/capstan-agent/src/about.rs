@@ -1,6 +1,6 @@
-//! What an agent says of itself, for whoever watches the gateway.
+//! An agent's description of itself, for observers.
 
-/// What kind of work an attempt is.
+/// The kind of work of an attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Work {
     /// It happens in this process or below it.
@@ -16,20 +16,20 @@ pub enum Work {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct About {
-    /// What an attempt does.
+    /// The kind of work.
     pub work: Work,
-    /// Who provides the model, or else the kind of agent.
+    /// The provider of the model, or else the kind of agent.
     pub provider: &'static str,
-    /// The model that is asked for.
+    /// The requested model.
     pub model: Option<String>,
 }
 
-/// Where an agent's upstream is, for whoever looks after it.
+/// The address of an agent's upstream, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// Its host, and its port if that is not the usual one.
     pub host: String,
-    /// Whether a key is shown to it. Which one is nobody's business.
+    /// Whether the agent sends a key. It never reveals the key.
     pub has_key: bool,
 }
 

@@ -1,5 +1,4 @@
-//! What an agent says of the calls that it makes: who is called, how it went, and what was called
-//! before.
+//! An agent's reports of its calls: the member, the result, and earlier calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,38 +8,38 @@ use tokio::sync::Semaphore;
 
 use crate::about::About;
 
-/// A call begins. It counts from here on, whatever becomes of it.
+/// A call begins. It counts from now on, even if it fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallBegan {
     /// The member of a route that is called; nothing for an agent that calls one upstream.
     pub member: Option<Arc<str>>,
-    /// What it is.
+    /// The kind of call.
     pub about: About,
-    /// Given once the call is on record, for those who wait for that.
+    /// Given once the call is recorded, for agents that must wait for that.
     pub receipt: Option<Receipt>,
 }
 
 /// A call of a route's member is over.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallEnded {
-    /// Who was called.
+    /// The member.
     pub member: Arc<str>,
-    /// How it ended.
+    /// The result.
     pub outcome: CallOutcome,
-    /// From its beginning to the first piece of an answer.
+    /// The time from its start to the first piece of an answer.
     pub first_token: Option<Duration>,
-    /// From its beginning to its end.
+    /// The time from its start to its end.
     pub took: Duration,
-    /// Pieces of the answer, for a rate if nobody counts tokens.
+    /// Pieces of the answer, for a rate if the provider counts no tokens.
     pub pieces: u64,
-    /// What it took, if it ended before its answer began; otherwise
-    /// [`Output::Usage`](crate::Output::Usage) has said so.
+    /// Its usage, if it ended before its answer began. Otherwise
+    /// [`Output::Usage`](crate::Output::Usage) has reported it.
     pub usage: Option<Map<String, Value>>,
     /// Another member is called in its place.
     pub is_left: bool,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallOutcome {
     /// With a complete answer.
@@ -57,7 +56,7 @@ pub enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// A word for it, as metrics have it.
+    /// The label for metrics.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Answered => "answered",
@@ -67,7 +66,7 @@ impl CallOutcome {
     }
 }
 
-/// What waits until a call is on record. Clones are the same one.
+/// A signal that a call is recorded. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Receipt(Arc<Semaphore>);
 
@@ -101,42 +100,42 @@ impl Receipt {
 /// The calls that earlier attempts of a run have made, as its record has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallsMade {
-    /// How many. An attempt of which no more is known counts as one.
+    /// The number of calls. An attempt without a record counts as one.
     pub calls: u32,
-    /// Which members of a route were called, oldest first.
+    /// The members of a route that were called, oldest first.
     pub members: Vec<MemberCalls>,
 }
 
-/// What an attempt made of one member.
+/// An attempt's calls of one member.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemberCalls {
     /// The member.
     pub name: String,
-    /// How often it was called.
+    /// The number of calls.
     pub calls: u32,
-    /// The fault that it was left with; nothing if nobody saw the end.
+    /// The fault of the last call; none if its end is unknown.
     pub fault: Option<String>,
     /// Whether a call may have reached it.
     pub has_reached: bool,
 }
 
-/// A member of a route as it stands, for whoever watches.
+/// The current state of a route's member, for observers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberState {
     /// Its name.
     pub name: Arc<str>,
-    /// Whether it is called.
+    /// The state of its breaker.
     pub breaker: BreakerState,
 }
 
-/// Whether an upstream is called.
+/// Whether the route calls an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerState {
     /// It is.
     Closed,
-    /// One call at a time, to see whether it is well again.
+    /// One call at a time, to find out whether it works again.
     HalfOpen,
-    /// Not for a while: it has failed too often.
+    /// No calls for a while, because it failed too often.
     Open,
 }
 

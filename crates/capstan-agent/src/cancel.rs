@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// Somebody stopped the run.
+    /// A client stopped the run.
     Stopped,
     /// The run, or its last attempt, took too long.
     TimedOut,
@@ -24,8 +24,8 @@ pub enum CancelReason {
 }
 
 impl CancelReason {
-    /// Whether what the agent started elsewhere has to end, too. Otherwise it is left, since the
-    /// next attempt attaches to it again.
+    /// Whether a run that the agent started elsewhere must end too. Otherwise it continues, because
+    /// the next attempt attaches to it again.
     pub fn ends_run(self) -> bool {
         match self {
             Self::Stopped | Self::TimedOut | Self::Failed => true,
@@ -54,14 +54,14 @@ pub struct Cancel {
 pub struct Canceller(Arc<watch::Sender<State>>);
 
 impl Default for Cancel {
-    /// One that nobody cancels.
+    /// A signal that never comes.
     fn default() -> Self {
         Self { state: Arc::new(watch::Sender::new(State::UnderWay)), tasks: TaskTracker::new() }
     }
 }
 
 impl Cancel {
-    /// Both ends. Whoever shuts down waits for `tasks`.
+    /// Creates both ends. A process that shuts down waits for `tasks`.
     pub fn new(tasks: TaskTracker) -> (Canceller, Self) {
         let cancel = Self { tasks, ..Self::default() };
         (Canceller(Arc::clone(&cancel.state)), cancel)
@@ -77,8 +77,8 @@ impl Cancel {
         }
     }
 
-    /// Does work that may outlive the attempt; a server that drains waits for it. It must have a
-    /// limit of its own.
+    /// Runs work that may outlive the attempt. A server that drains waits for it, so it must have a
+    /// time limit.
     pub fn outlive(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(work);
     }

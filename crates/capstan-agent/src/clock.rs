@@ -10,22 +10,22 @@ use capstan_protocol::Timestamp;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// What is timed.
+/// The kinds of timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Timer {
     /// Another try: the next attempt of a run, the next call of an upstream.
     Again,
-    /// The limit of a connection. HTTP clients keep it themselves.
+    /// The limit of a connection. HTTP clients enforce it themselves.
     Connect,
     /// The limit until an answer begins.
     FirstToken,
     /// The limit between two pieces of it.
     Idle,
-    /// The limit of a whole call.
+    /// The limit of a complete call.
     Total,
-    /// The patience with a first call before a second is made beside it.
+    /// The wait before a second call starts beside a slow first one.
     Hedge,
-    /// What may still come after the end of an answer, and a process that may still end by itself.
+    /// The wait for the rest after the end of an answer, and for a process to exit.
     Grace,
 }
 
@@ -50,26 +50,25 @@ pub struct Clock {
     hand: Option<Arc<Hand>>,
 }
 
-/// What a test knows and decides.
+/// The state of a manual clock.
 #[derive(Debug, Default)]
 struct Hand {
     asked: Mutex<Vec<(Timer, Duration)>>,
     strikes: Mutex<HashMap<Timer, Arc<Semaphore>>>,
     /// By how many microseconds the time of day was set.
     set_by: AtomicI64,
-    /// How many microseconds have passed beside those that did.
+    /// The microseconds that a test added to the real time.
     passed: AtomicU64,
 }
 
 impl Clock {
-    /// A clock for tests, moved by hand: nobody waits to try again, and all other waits last until
-    /// they are [struck](Self::strike). Every wait is [noted](Self::asked).
+    /// A manual clock for tests. Backoffs end at once; other waits last until
+    /// [`strike`](Self::strike). [`asked`](Self::asked) lists every wait.
     pub fn by_hand() -> Self {
         Self { hand: Some(Arc::default()) }
     }
 
-    /// The time of day. It may be set, forward and back: how long something takes is not told by
-    /// it.
+    /// The time of day. It may jump forward and back, so it does not measure durations.
     pub fn now(&self) -> Timestamp {
         let now = Timestamp::now();
         match &self.hand {
@@ -80,22 +79,21 @@ impl Clock {
         }
     }
 
-    /// Sets the time of day by so many seconds, forward or back. That of real time is the
-    /// machine's.
+    /// Sets the time of day by so many seconds, forward or back. A real clock ignores this.
     pub fn set_by(&self, seconds: i64) {
         if let Some(hand) = &self.hand {
             hand.set_by.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
         }
     }
 
-    /// A point in time from which others are told apart; it never goes back.
+    /// A monotonic point in time.
     pub fn instant(&self) -> Instant {
         let passed = self.hand.as_ref().map_or(0, |hand| hand.passed.load(Ordering::Relaxed));
         Instant::now() + Duration::from_micros(passed)
     }
 
-    /// Lets time pass for whoever asks what time it is; a wait is [struck](Self::strike). Real time
-    /// goes its own way.
+    /// Advances the time that [`instant`](Self::instant) returns; [`strike`](Self::strike) ends
+    /// waits. A real clock ignores this.
     pub fn pass(&self, time: Duration) {
         if let Some(hand) = &self.hand {
             hand.passed
@@ -111,7 +109,7 @@ impl Clock {
         }
     }
 
-    /// What comes in time, if anything does.
+    /// Returns the result of a future, if it comes in time.
     pub async fn within<T>(
         &self,
         timer: Timer,
@@ -125,14 +123,14 @@ impl Clock {
         }
     }
 
-    /// Ends one wait of this kind: one that goes on, or else the next. Real time goes its own way.
+    /// Ends one wait of this kind: a current one, or else the next. A real clock ignores this.
     pub fn strike(&self, timer: Timer) {
         if let Some(hand) = &self.hand {
             hand.strikes_of(timer).add_permits(1);
         }
     }
 
-    /// How long each wait of this kind was to be, in order; of real time nothing is known.
+    /// The durations of all waits of this kind, in order; empty for a real clock.
     pub fn asked(&self, timer: Timer) -> Vec<Duration> {
         let Some(hand) = &self.hand else { return Vec::new() };
         let asked = hand.asked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,10 +30,10 @@ pub use trace::TraceParent;
 pub use turn::{Sent, Turn};
 pub use writer::{WriteError, Writer, channel};
 
-/// How long ending what was started elsewhere may take; a drain waits for it.
+/// The time limit for ending work that an agent started elsewhere. A drain waits for it.
 pub const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// What produces packets.
+/// Produces the packets of runs.
 #[async_trait]
 pub trait Agent: Send + Sync + 'static {
     /// Answers one turn. Called once per attempt; a dropped future means that the run was stopped
@@ -43,32 +43,29 @@ pub trait Agent: Send + Sync + 'static {
     /// becomes `agent_execution_error`.
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome;
 
-    /// Ends what an attempt of this agent has started elsewhere, under the id that it gave to
-    /// [`Writer::far_id`]. Called once a run has ended otherwise than by being complete, possibly
-    /// in another life of the process than the attempt's. What does not return in [`END_LIMIT`] is
-    /// given up.
+    /// Ends the work that an attempt of this agent has started elsewhere, under the id that it
+    /// passed to [`Writer::far_id`]. The gateway calls it when a run has ended without success,
+    /// possibly in another process than the attempt's. It gives up after [`END_LIMIT`].
     async fn end(&self, _far_id: &str, _reason: CancelReason) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// How often a run may be tried. One, unless trying again does no harm: agents with side
-    /// effects keep this.
+    /// The number of attempts of a run. Keep the default of one if the agent has side effects.
     fn max_attempts(&self) -> u32 {
         1
     }
 
-    /// How many tokens its upstream counts in what it would be asked; `None` if nobody there
-    /// counts.
+    /// The tokens of a turn as its upstream counts them; `None` if the upstream cannot count.
     async fn count_tokens(&self, _turn: Turn) -> Option<Result<u64, Fault>> {
         None
     }
 
-    /// What traces say of it.
+    /// Its description for traces.
     fn about(&self) -> About {
         About::default()
     }
 
-    /// Where its upstream is, if that is elsewhere.
+    /// The address of its upstream, if it has one.
     fn endpoint(&self) -> Option<Endpoint> {
         None
     }
@@ -111,7 +108,7 @@ impl Agent for Box<dyn Agent> {
     }
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 pub type Outcome = Result<(), Failure>;
 
 /// A fault on its way out of an agent. Any error becomes one with `?`.
@@ -123,20 +120,19 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A fault after which trying again at once is of no use, as the agent knows. If it is
-    /// TRANSIENT and attempts are left, the gateway makes none of its own accord: the run waits for
-    /// its client to come back. A flag of its own, because a fault's details are for the client to
-    /// read.
+    /// A fault after which an immediate retry is useless, as the agent knows. If it is TRANSIENT
+    /// and attempts are left, the gateway makes no attempt by itself: the run waits for its client.
+    /// This is a flag of its own, because a fault's details are for clients.
     pub fn last(fault: Fault) -> Self {
         Self { fault: Box::new(fault), is_final: true }
     }
 
-    /// Whether another attempt must wait for the client.
+    /// Whether the next attempt must wait for the client.
     pub fn is_final(&self) -> bool {
         self.is_final
     }
 
-    /// The fault, to look at.
+    /// The fault.
     pub fn fault(&self) -> &Fault {
         &self.fault
     }

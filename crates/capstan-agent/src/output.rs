@@ -9,49 +9,48 @@ use serde_json::{Map, Value};
 
 use crate::calls::{CallBegan, CallEnded};
 
-/// One thing that an agent wrote. It is small, since each token is one and is moved from hand to
-/// hand.
+/// One output of an agent. The type is small, because each token is one and moves several times.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// Text.
     Delta(String),
-    /// A presentation event: the whole payload.
+    /// A presentation event: the complete payload.
     Event {
         /// Its type.
         kind: String,
         /// `{id, timestamp, type, data}`.
         payload: RawObject,
     },
-    /// A part of this attempt is said anew: of its text the first `keep` bytes stand, what follows
-    /// is compared with what was sent before. Upstreams do that when they retry by themselves.
+    /// The agent repeats a part of this attempt. The first `keep` bytes of its text stay valid; the
+    /// rest is compared with what was sent before. Upstreams that retry by themselves cause this.
     Again {
         /// Bytes of this attempt's text.
         keep: usize,
     },
-    /// Something minor failed; the run goes on.
+    /// Something minor failed; the run continues.
     Warning(Box<StreamError>),
-    /// Which model answers.
+    /// The model that answers.
     Model(String),
-    /// What it took, so far.
+    /// The usage so far.
     Usage(Map<String, Value>),
     /// Why the answer ends, if not because it is complete: `length`, for example.
     Reason(String),
-    /// What this attempt works with elsewhere, under the id by which it can be ended.
+    /// The id of work that this attempt started elsewhere, by which it can be ended.
     FarId(String),
-    /// What a person must answer before the conversation can go on. It holds if the attempt then
-    /// succeeds.
+    /// A question that the user must answer before the conversation can continue. It is valid only
+    /// if the attempt then succeeds.
     Interrupt(Box<Interrupt>),
     /// An upstream is called.
     CallBegan(Box<CallBegan>),
     /// A call of a route's member is over.
     CallEnded(Box<CallEnded>),
-    /// The member of a route that says what follows.
+    /// The member of a route that produces the following outputs.
     Member(Arc<str>),
 }
 
 impl Output {
-    /// Whether it is a part of the answer. After the first that is, nobody else may be asked within
-    /// the attempt. A `NATIVE` event is none: clients of other protocols never see it.
+    /// Whether it is a part of the answer. After the first such output the attempt may call no
+    /// other member. A `NATIVE` event is none, because clients of other protocols never see it.
     pub fn is_answer(&self) -> bool {
         match self {
             Self::Event { kind, .. } => kind != NATIVE,
@@ -68,8 +67,7 @@ impl Output {
     }
 }
 
-/// The run was stopped: nobody takes what is written any more. Returning it with `?` is the right
-/// thing to do.
+/// The run was stopped, and nobody reads further outputs. Return it with `?`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped;
 

@@ -1,7 +1,7 @@
-//! What lies between an agent and its reader: outputs in order, taken all at once.
+//! The queue between an agent and its reader: outputs in order, taken all at once.
 //!
-//! Whoever writes fast wakes the reader once for all that it has written; whoever writes more than
-//! the reader takes waits for it. One side writes and one reads.
+//! A fast writer wakes the reader once for many outputs. A writer that is faster than the reader
+//! waits. There is one writer and one reader.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use crate::output::{Output, Stopped};
 
 struct Shared {
     state: Mutex<State>,
-    /// A writer waits from so many outputs on.
+    /// From this many outputs on a writer waits.
     capacity: usize,
     /// There is something to take, or nothing more will come.
     filled: Notify,
-    /// There is room again, or nobody takes anything any more.
+    /// There is room again, or the reader has left.
     emptied: Notify,
 }
 
@@ -38,7 +38,7 @@ impl Shared {
 /// The end that is written to.
 pub(crate) struct Outbox(Arc<Shared>);
 
-/// The end that a run reads from; dropping it tells the agent that nobody takes what it writes.
+/// The reading end of a run. Dropping it tells the agent that nobody reads its outputs.
 pub struct Inbox {
     shared: Arc<Shared>,
     /// Taken and not yet handed out by [`Inbox::recv`], the next one last.
@@ -102,9 +102,9 @@ impl Drop for Outbox {
 }
 
 impl Inbox {
-    /// Appends all that was written since, after waiting for it. It may be nothing, if the agent
-    /// only showed that it is alive. False if the agent is done and everything was taken. A wait
-    /// that is broken off loses nothing.
+    /// Waits for outputs, and appends all of them. There may be none, if the agent only reported
+    /// that it is alive. Returns false if the agent is done and everything was taken. A cancelled
+    /// wait loses nothing.
     pub async fn take(&mut self, into: &mut Vec<Output>) -> bool {
         loop {
             {

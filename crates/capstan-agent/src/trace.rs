@@ -1,7 +1,7 @@
 //! W3C trace context as it travels: read, checked, passed on. Nothing here knows what becomes of a
 //! trace.
 
-/// Where a request stands in a distributed trace: `traceparent`, and `tracestate` if there is one.
+/// The place of a request in a distributed trace: `traceparent`, and `tracestate` if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceParent {
     parent: String,
@@ -42,7 +42,7 @@ impl TraceParent {
         self.parent.get(3..35).unwrap_or_default()
     }
 
-    /// What tracing systems added.
+    /// Data of tracing systems.
     pub fn tracestate(&self) -> Option<&str> {
         self.state.as_deref()
     }
@@ -54,8 +54,8 @@ impl TraceParent {
     }
 }
 
-/// Lower-case hexadecimal of fixed lengths, ids that are not zero. A later version may go on behind
-/// the flags.
+/// Checks for lower-case hexadecimal of fixed lengths, and ids other than zero. A later version may
+/// have more text after the flags.
 fn is_parent(text: &str) -> bool {
     let is_hex = |part: &str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let is_id = |part: &str| is_hex(part) && part.bytes().any(|b| b != b'0');

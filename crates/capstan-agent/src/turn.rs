@@ -1,4 +1,4 @@
-//! What an agent is asked.
+//! The input of an agent.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,56 +17,54 @@ use crate::trace::TraceParent;
 pub struct Turn {
     /// The run, the same in all its attempts: a key for upstreams that start a run once.
     pub run: Uuid,
-    /// The name under which the agent is asked.
+    /// The name of the agent that the client requested.
     pub agent: Arc<str>,
-    /// From the last user message on: the message itself, and what has been called and answered
-    /// since.
+    /// The last user message, and the calls and results after it.
     pub messages: Arc<[ChatMessage]>,
-    /// What was said before, oldest first. Runs of one conversation share the messages.
+    /// The earlier messages, oldest first. Runs of one conversation share them.
     pub history: Arc<[Arc<ChatMessage>]>,
-    /// Which messages of the conversation the session remembers. The request tells the others, so
-    /// that they stand in the payload.
+    /// The messages of the conversation that come from the session. The others are in the payload.
     pub stored: Range<usize>,
     /// The conversation.
     pub session: String,
     /// The caller's tools: a call of one is answered by the caller, in its next request.
     pub tools: Arc<[Tool]>,
-    /// What the caller wants to be known besides.
+    /// The caller's further information.
     pub context: Arc<[Context]>,
     /// The caller's state.
     pub state: Option<Arc<RawJson>>,
-    /// What the caller's application passes on.
+    /// The properties that the caller's application forwards.
     pub forwarded: Option<Arc<RawJson>>,
-    /// Answers to what an earlier run asked.
+    /// Answers to the questions of an earlier run.
     pub answers: Arc<[ResumeEntry]>,
-    /// How a model should answer.
+    /// Parameters for the model.
     pub parameters: Arc<Parameters>,
-    /// The request's free-form payload as it came, for agents that want more than all this.
+    /// The request's unchanged free-form payload, for agents that need more.
     pub payload: Arc<RawObject>,
     /// The protocol in which the payload is written, if it is a provider's own.
     pub dialect: Option<Dialect>,
     /// 1 for the first attempt.
     pub attempt: u32,
-    /// What earlier attempts have already sent.
+    /// The output of earlier attempts.
     pub sent: Sent,
-    /// What earlier attempts have called.
+    /// The calls of earlier attempts.
     pub made: CallsMade,
-    /// The trace that this attempt is a part of, to be passed on to whatever it calls.
+    /// The trace of this attempt, to forward to upstreams.
     pub trace: Option<TraceParent>,
-    /// Says why the attempt is broken off, if it is. Its future is dropped as well; this is for
-    /// work that outlives it.
+    /// Tells why the attempt is cancelled. Its future is dropped as well; this is for work that
+    /// outlives it.
     pub cancel: Cancel,
 }
 
-/// What earlier attempts have sent to the reader.
+/// The output of earlier attempts that readers have received.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sent {
     /// The text so far.
     pub text: String,
-    /// How many presentation events so far.
+    /// The number of presentation events so far.
     pub events: u64,
-    /// Whether a model could go on from the text: it is whole, and nothing was called after it or
-    /// within it.
+    /// Whether a model could continue the text: it is complete so far, and no tool call follows it
+    /// or is inside it.
     pub can_continue: bool,
 }
 
@@ -108,22 +106,22 @@ impl Turn {
         }
     }
 
-    /// What the user says; nothing if there is no user message at all.
+    /// The user's message; none if there is no user message.
     pub fn message(&self) -> Option<&ChatMessage> {
         self.messages.first().filter(|message| message.role == Role::User)
     }
 
-    /// The text of what the user says.
+    /// The text of the user's message.
     pub fn text(&self) -> String {
         self.message().map(ChatMessage::text).unwrap_or_default()
     }
 
-    /// The whole conversation, oldest first.
+    /// All messages of the conversation, oldest first.
     pub fn conversation(&self) -> impl Iterator<Item = &ChatMessage> {
         self.history.iter().map(Arc::as_ref).chain(self.messages.iter())
     }
 
-    /// What the payload does not tell of the conversation, with the places of its messages.
+    /// The messages that the payload does not contain, with their places.
     pub fn remembered(&self) -> impl Iterator<Item = (usize, &ChatMessage)> {
         let Range { start, end } = self.stored;
         self.conversation().enumerate().take(end).skip(start)

@@ -55,7 +55,7 @@ pub fn channel(capacity: usize) -> (Writer, Inbox) {
 }
 
 impl Writer {
-    /// One that nobody reads, for the place of one that was taken.
+    /// A writer without a reader.
     pub fn closed() -> Self {
         channel(1).0
     }
@@ -65,17 +65,17 @@ impl Writer {
         self.outputs.send(|queue| queue.push(output)).await
     }
 
-    /// Whether a part of the answer was written with this writer.
+    /// Whether this writer has written a part of the answer.
     pub fn has_answered(&self) -> bool {
         self.has_answered
     }
 
-    /// Says that an upstream is called.
+    /// Reports that the agent calls an upstream.
     pub async fn call(&mut self, call: CallBegan) -> Result<(), Stopped> {
         let receipt = call.receipt.clone();
         self.send(Output::CallBegan(Box::new(call))).await?;
         if let Some(receipt) = receipt {
-            // Whoever reads gives it, or drops the attempt.
+            // The reader gives it, or drops the attempt.
             receipt.given().await;
         }
         Ok(())
@@ -95,8 +95,8 @@ impl Writer {
         self.outputs.send(|queue| queue.append(outputs)).await
     }
 
-    /// Shows that there is work at something that cannot be written yet, so that nobody takes it
-    /// for silence.
+    /// Reports that the agent works on something that it cannot write yet, so that the idle timeout
+    /// starts again.
     pub fn alive(&mut self) -> Result<(), Stopped> {
         self.outputs.alive()
     }
@@ -106,7 +106,7 @@ impl Writer {
         self.send(Output::Delta(text.into())).await
     }
 
-    /// Takes back this attempt's text after its first `keep` bytes; what stands there now follows.
+    /// Takes back this attempt's text after its first `keep` bytes; the new text follows.
     pub async fn again(&mut self, keep: usize) -> Result<(), Stopped> {
         self.send(Output::Again { keep }).await
     }
@@ -117,7 +117,7 @@ impl Writer {
         Ok(self.send(Output::Event { kind: kind.to_owned(), payload }).await?)
     }
 
-    /// Writes an event payload that is already made, such as one of a foreign CAP server.
+    /// Writes a finished event payload, such as one of another CAP server.
     pub async fn raw_event(&mut self, kind: &str, payload: RawObject) -> Result<(), Stopped> {
         self.send(Output::Event { kind: kind.to_owned(), payload }).await
     }
@@ -149,40 +149,41 @@ impl Writer {
         self.event(PresentationEventType::ThoughtTrace.as_str(), &trace).await
     }
 
-    /// Tells the user that a part failed while the agent carries on.
+    /// Reports to the user that a part failed while the agent continues.
     pub async fn user_error(&mut self, error: &UserError) -> Result<(), WriteError> {
         self.event(event::USER_ERROR, error).await
     }
 
-    /// Tells the client that something minor failed. Whatever severity the fault has, it goes out
-    /// as a WARNING.
+    /// Reports to the client that something minor failed, as a WARNING whatever the fault's
+    /// severity.
     pub async fn warning(&mut self, fault: &Fault) -> Result<(), Stopped> {
         let warning = fault.clone().with_severity(ErrorSeverity::Warning);
         self.send(Output::Warning(Box::new(warning.to_stream_error(Default::default())))).await
     }
 
-    /// Says which model answers; it is in CLOSE and in the list of streams.
+    /// Names the model that answers, for CLOSE and the list of streams.
     pub async fn model(&mut self, name: impl Into<String>) -> Result<(), Stopped> {
         self.send(Output::Model(name.into())).await
     }
 
-    /// Says what it took so far; the last word counts.
+    /// Reports the usage so far; the last report counts.
     pub async fn usage(&mut self, usage: Map<String, Value>) -> Result<(), Stopped> {
         self.send(Output::Usage(usage)).await
     }
 
-    /// Says what was started elsewhere, so that a stop can reach it: see
-    /// [`Agent::end`](crate::Agent::end). It is on record before anything that is written after it.
+    /// Reports the id of work that was started elsewhere, so that a stop can end it: see
+    /// [`Agent::end`](crate::Agent::end). The gateway records it before anything that is written
+    /// after it.
     pub async fn far_id(&mut self, id: impl Into<String>) -> Result<(), Stopped> {
         self.send(Output::FarId(id.into())).await
     }
 
-    /// Says why the answer ends, if not because it is complete.
+    /// Names the reason of the end, if the answer is not complete.
     pub async fn reason(&mut self, reason: impl Into<String>) -> Result<(), Stopped> {
         self.send(Output::Reason(reason.into())).await
     }
 
-    /// Asks a person. Return after the last question: the run ends with it, and the next one has
+    /// Asks the user. Return after the last question: the run ends with it, and the next one has
     /// the answers in [`Turn::answers`](crate::Turn::answers), under the same ids. An id is the
     /// agent's own, unique within the run.
     pub async fn ask(&mut self, interrupt: Interrupt) -> Result<(), Stopped> {
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn an_output_is_small() {
-        // The largest is a map of usage, whose own size depends on a feature of serde_json's.
+        // The largest is a map of usage, whose size depends on a feature of serde_json.
         assert!(
             size_of::<Output>() <= 16 + size_of::<Map<String, Value>>().max(40),
             "{}",

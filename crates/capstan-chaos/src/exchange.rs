@@ -18,7 +18,7 @@ use crate::outlet::{Outlet, Pace};
 use crate::passage::Passage;
 use crate::shared::Shared;
 
-/// What is read at once.
+/// The size of one read.
 const PIECE: usize = 16 * 1024;
 
 /// Answers the one request of a connection. Returns how to hang up; errors are of the client's
@@ -58,8 +58,8 @@ pub(crate) async fn answer(shared: &Shared, client: &mut TcpStream) -> io::Resul
     }
 }
 
-/// Passes the request on, and whatever follows it: its body, the client's FIN. Resolves only when
-/// the client is gone; a server that stops listening may still have something to say.
+/// Forwards the request, its body and the client's FIN. It returns only when the client is gone,
+/// because a server that stops reading may still answer.
 async fn forward(head: &[u8], mut rest: BytesMut, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) {
     let mut is_heard = to.write_all(head).await.is_ok();
     loop {
@@ -126,8 +126,8 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Reads the response and lets its fate have its way. What the upstream does by itself, the
-    /// client sees, too.
+    /// Reads the response and applies the stream's fate. The client also sees what the upstream
+    /// does by itself.
     async fn respond(mut self) -> io::Result<Hangup> {
         let mut buffer = BytesMut::new();
         let response = match self.read_head(&mut buffer).await? {
@@ -211,8 +211,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Sends again what a resuming client has seen, if that is its fate. Returns the stream's place
-    /// in memory.
+    /// Sends packets again that a resuming client has seen, if the fate says so. Returns the
+    /// stream's key in memory.
     async fn repeat(&mut self, fate: &Fate) -> io::Result<StreamKey> {
         let memory = &self.shared.memory;
         let cursor = self.request.get("last-event-id").unwrap_or_default();

@@ -7,21 +7,21 @@ use std::time::Duration;
 use crate::faults::{After, At, Faults, Hangup, Refuse, Stall, Then, With};
 use crate::strike_point::{Spot, StrikePoint};
 
-/// How deep into a frame a cut may fall: past the id and well into the data of a usual packet.
+/// The depth of a cut inside a frame: after the id and inside the data of a usual packet.
 const DEPTH: RangeInclusive<u64> = 1..=160;
 
-/// What happens to one stream, unless the budget is spent before.
+/// The faults of one stream, unless the budget is used up first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fate {
     /// It is not even forwarded.
     pub refuse: Option<Refusal>,
     /// Its response is held back.
     pub delay: Option<Duration>,
-    /// It is narrowed to so many bytes per second.
+    /// The limit in bytes per second.
     pub throttle: Option<u64>,
     /// It arrives byte by byte.
     pub drip: bool,
-    /// So many packets are repeated.
+    /// The number of packets to repeat.
     pub repeat: Option<usize>,
     /// It falls silent.
     pub stall: Option<Stalling>,
@@ -41,15 +41,15 @@ pub struct Refusal {
 /// Silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stalling {
-    /// Where.
+    /// The place.
     pub place: StrikePoint,
-    /// How long.
+    /// The duration.
     pub time: Duration,
-    /// How it is cut thereafter, if it is.
+    /// The cut after it, if there is one.
     pub then: Option<Hangup>,
 }
 
-/// How a stream stops early.
+/// How a stream ends early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopping {
     /// Hung up before the response's head.
@@ -61,7 +61,7 @@ pub enum Stopping {
 }
 
 impl Stopping {
-    /// Where in the body, if it is there.
+    /// The place in the body, if it is there.
     pub(crate) fn place(&self) -> Option<&StrikePoint> {
         match self {
             Self::BeforeHead(_) => None,
@@ -71,11 +71,10 @@ impl Stopping {
 }
 
 impl Fate {
-    /// The fate of the `number`-th stream (from 0). A pure function: settings, seed and number in,
-    /// fate out.
+    /// The fate of the `number`-th stream (from 0): a pure function of settings, seed and number.
     ///
-    /// Every kind has dice of its own, so that changing one rate leaves the other kinds as they
-    /// were.
+    /// Every kind has a random generator of its own, so that changing one rate leaves the other
+    /// kinds unchanged.
     pub fn draw(faults: &Faults, seed: u64, number: u64) -> Self {
         if number < faults.spare {
             return Self::default();
@@ -147,7 +146,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// What `draw` makes of the dice, at this rate.
+    /// Draws the parameters, if the fault happens at this rate.
     fn hit<T>(mut self, rate: f64, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
         // 53 bits are what an f64 holds: a number in [0, 1), so that 1 is always and 0 never.
         let unit = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;

@@ -14,21 +14,22 @@ pub struct Faults {
     pub refuse: Refuse,
     /// Hold the response back.
     pub delay: Delay,
-    /// Pass only so many bytes per second.
+    /// Limit the bytes per second.
     pub throttle: Throttle,
     /// Write single bytes.
     pub drip: Drip,
     /// Send packets again when a client resumes.
     pub repeat: Repeat,
-    /// Say nothing for a while, then go on or cut.
+    /// Send nothing for a while, then continue or cut.
     pub stall: Stall,
     /// Break the connection.
     pub cut: Cut,
     /// End the body well-formed, but too early.
     pub end: End,
-    /// After so many faults everything passes, so that a client with finite patience can finish.
+    /// Let everything pass after this many faults, so that a client with limited retries can
+    /// finish.
     pub budget: Option<u64>,
-    /// The first so many streams pass untouched.
+    /// The first streams that pass untouched.
     pub spare: u64,
     /// Also break requests and responses that are no streams.
     pub all: bool,
@@ -37,17 +38,17 @@ pub struct Faults {
 /// An answer of the proxy's own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refuse {
-    /// How often.
+    /// The rate, 0 to 1.
     pub rate: f64,
     /// The statuses to choose from; 503 if empty.
     pub statuses: Vec<u16>,
     /// The value of `Retry-After`, in seconds.
     pub retry_after: Option<u32>,
-    /// Which requests may be refused.
+    /// The requests that may be refused.
     pub when: When,
 }
 
-/// Which requests may be refused.
+/// The requests that may be refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// Any.
@@ -60,47 +61,47 @@ pub enum When {
 /// A pause before the response's head.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delay {
-    /// How often.
+    /// The rate, 0 to 1.
     pub rate: f64,
-    /// How long.
+    /// The duration.
     pub time: RangeInclusive<Duration>,
 }
 
 /// A narrow line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Throttle {
-    /// How often.
+    /// The rate, 0 to 1.
     pub rate: f64,
-    /// How narrow.
+    /// The limit.
     pub bytes_per_second: u64,
 }
 
-/// Every byte a write of its own, from the status line to the last chunk.
+/// Write every byte separately, from the status line to the last chunk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drip {
-    /// How often.
+    /// The rate, 0 to 1.
     pub rate: f64,
 }
 
 /// Packets that a resuming client has seen, sent again before the new ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repeat {
-    /// How often.
+    /// The rate, 0 to 1.
     pub rate: f64,
-    /// How many: the last ones up to the client's `Last-Event-ID`.
+    /// The number of packets: the last ones up to the client's `Last-Event-ID`.
     pub packets: usize,
 }
 
 /// Silence in the middle of a body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stall {
-    /// How often.
+    /// The rate, 0 to 1.
     pub rate: f64,
-    /// From where.
+    /// The part of the body before it.
     pub after: After,
-    /// How long.
+    /// The duration.
     pub time: RangeInclusive<Duration>,
-    /// What follows.
+    /// What follows it.
     pub then: Then,
 }
 
@@ -109,7 +110,7 @@ pub struct Stall {
 pub enum Then {
     /// The rest of the body.
     Continue,
-    /// A cut, in the way that [`Cut::with`] says.
+    /// A cut, as [`Cut::with`] says.
     Cut,
     /// Either, drawn.
     Any,
@@ -118,17 +119,17 @@ pub enum Then {
 /// A broken connection: the body is not terminated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cut {
-    /// How often.
+    /// The rate, 0 to 1.
     pub rate: f64,
     /// After how much of the body at least.
     pub after: After,
-    /// Where exactly, from there on.
+    /// The exact place after that.
     pub at: At,
     /// How the connection ends.
     pub with: With,
 }
 
-/// Where a cut falls, once enough of the body has passed.
+/// The exact place of a cut, after enough of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
     /// Right there: after exactly n bytes, or right behind the n-th packet.
@@ -137,13 +138,13 @@ pub enum At {
     Frame,
     /// Inside the next character of several bytes; a body without one passes.
     Character,
-    /// Before the response's head, whatever `after` says.
+    /// Before the response's head; `after` does not matter.
     Head,
-    /// One of these, drawn.
+    /// One of these at random.
     Any,
 }
 
-/// How a connection is hung up.
+/// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hangup {
     /// RST: the peer sees "connection reset".
@@ -152,7 +153,7 @@ pub enum Hangup {
     Fin,
 }
 
-/// Which way of hanging up a cut takes.
+/// How a cut ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum With {
     /// [`Hangup::Reset`].
@@ -167,22 +168,22 @@ pub enum With {
 /// CLOSE).
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
-    /// How often.
+    /// The rate, 0 to 1.
     pub rate: f64,
     /// After how much of the body at least.
     pub after: After,
 }
 
-/// How much of a body has to pass before a fault strikes.
+/// The part of a body before a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum After {
-    /// So many packets: SSE frames with data. Repeated ones do not count.
+    /// Packets: SSE frames with data. Repeated ones do not count.
     Packets(RangeInclusive<u64>),
-    /// So many bytes.
+    /// Bytes.
     Bytes(RangeInclusive<u64>),
 }
 
-/// Where faults in a body strike unless told otherwise: early enough to be met by a short answer.
+/// The default place of faults in a body: early enough for a short answer.
 const EARLY: After = After::Packets(0..=20);
 
 impl Faults {

@@ -1,13 +1,13 @@
-//! Sees SSE frames in the bytes that pass, without holding them up: where one ends, whether it has
-//! data, its id.
+//! Finds SSE frames in forwarded bytes without delaying them: the ends of frames, whether they have
+//! data, and their ids.
 //!
-//! Unlike the protocol's decoder it keeps the raw bytes, because a repeat must be an exact copy.
-//! Memory is bounded: a frame that is too long for a copy is only counted.
+//! It stores raw bytes, unlike the protocol's decoder, because a repeat must be an exact copy.
+//! Memory is bounded: a frame that is too long is counted but not stored.
 
 /// Frames above this are counted, but not copied.
 const COPY_LIMIT: usize = 64 * 1024;
 
-/// One whole frame that has data.
+/// A complete frame with data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Packet {
     /// Its SSE id, if it has one.
@@ -27,7 +27,7 @@ pub(crate) struct Scanner {
     line: u64,
     /// The bytes since the last boundary, up to one more than the limit.
     frame: Vec<u8>,
-    /// Where the line starts in `frame`.
+    /// The start of the line in `frame`.
     line_start: usize,
     /// A line other than a comment was seen: heartbeats between frames begin none.
     is_open: bool,
@@ -44,12 +44,12 @@ impl Scanner {
         self.bytes
     }
 
-    /// The packets that have passed whole.
+    /// The number of packets that passed completely.
     pub(crate) fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// How many bytes of a frame have passed; 0 at a boundary.
+    /// The number of bytes of the current frame; 0 at a boundary.
     pub(crate) fn depth(&self) -> u64 {
         self.depth
     }
@@ -93,7 +93,7 @@ impl Scanner {
         None
     }
 
-    /// Looks at the line that just ended.
+    /// Parses the line that just ended.
     fn read_field(&mut self) {
         let line = self.frame.get(self.line_start..).unwrap_or_default();
         let line = line.strip_suffix(b"\n").unwrap_or(line);

@@ -8,12 +8,12 @@ use crate::head::Response;
 /// A chunk's size with its extensions, or a trailer, may be this long.
 const LINE_LIMIT: usize = 8 * 1024;
 
-/// What ends a chunked body, if there are no trailers.
+/// The end of a chunked body without trailers.
 pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-/// What ends a chunk.
+/// The end of a chunk.
 pub(crate) const CHUNK_END: &[u8] = b"\r\n";
 
-/// What begins a chunk of this length.
+/// The start of a chunk of this length.
 pub(crate) fn chunk_start(length: usize) -> Vec<u8> {
     format!("{length:x}\r\n").into_bytes()
 }
@@ -22,17 +22,17 @@ pub(crate) fn chunk_start(length: usize) -> Vec<u8> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     Chunked(Chunk),
-    /// So many bytes are still to come.
+    /// The remaining bytes.
     Length(u64),
     /// To the end of the connection.
     Open,
 }
 
-/// Where in a chunked body the next byte lies.
+/// The position of the next byte in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Chunk {
     Size,
-    /// So many bytes of the chunk are still to come.
+    /// The remaining bytes of the chunk.
     Data(u64),
     /// The line end behind the data.
     End,
@@ -40,17 +40,17 @@ pub(crate) enum Chunk {
     Done,
 }
 
-/// What the bytes so far hold.
+/// The next piece of the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Data(Bytes),
     /// Nothing without more bytes.
     More,
-    /// The body is whole.
+    /// The body is complete.
     End,
 }
 
-/// A body that is not framed as HTTP says.
+/// A body with malformed HTTP framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed chunked encoding")]
 pub(crate) struct Malformed;
@@ -66,7 +66,7 @@ impl Framing {
         }
     }
 
-    /// Whether the connection may end here without anything missing.
+    /// Whether the body would be complete if the connection ended here.
     pub(crate) fn may_end(self) -> bool {
         matches!(self, Self::Open | Self::Length(0) | Self::Chunked(Chunk::Done))
     }
@@ -121,7 +121,7 @@ fn take(left: &mut u64, buffer: &mut BytesMut) -> Piece {
     Piece::Data(buffer.split_to(length).freeze())
 }
 
-/// A line without its end, if it is whole.
+/// A complete line, without its end.
 fn take_line(buffer: &mut BytesMut) -> Result<Option<Bytes>, Malformed> {
     let Some(end) = buffer.iter().take(LINE_LIMIT).position(|byte| *byte == b'\n') else {
         return if buffer.len() < LINE_LIMIT { Ok(None) } else { Err(Malformed) };

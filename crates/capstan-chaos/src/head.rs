@@ -1,5 +1,4 @@
-//! Heads of requests and responses: reading them with a limit, asking what matters, writing them
-//! anew.
+//! Heads of requests and responses: reads them with a limit, inspects them, writes them again.
 
 use std::io;
 
@@ -10,10 +9,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 const LIMIT: usize = 64 * 1024;
 /// Header fields above this are refused.
 const FIELDS: usize = 256;
-/// What is read at once.
+/// The size of one read.
 const PIECE: usize = 4 * 1024;
-/// Fields about one connection, which say nothing about the next one. There are no upgrades here,
-/// either.
+/// Fields about one connection, which must not be forwarded. The proxy supports no upgrades.
 const HOP_BY_HOP: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
 
 /// Why there is no head.
@@ -89,7 +87,7 @@ impl<L> Head<L> {
             out.extend_from_slice(value);
             out.extend_from_slice(b"\r\n");
         }
-        // One request per connection keeps the n-th connection and the n-th request the same thing.
+        // With one request per connection, connections and requests have the same numbers.
         out.extend_from_slice(b"connection: close\r\n\r\n");
         out
     }
@@ -121,7 +119,8 @@ impl Request {
         self.write(&format!("{method} {target} HTTP/1.{version}"))
     }
 
-    /// Whether it seems to want a stream: it says so, or it posts and takes anything.
+    /// Whether the client probably wants a stream: it accepts event streams, or it posts and
+    /// accepts anything.
     pub(crate) fn wants_stream(&self) -> bool {
         let takes_anything = self.get("accept").is_none() || self.mentions("accept", "*/*");
         self.mentions("accept", "text/event-stream")
@@ -167,7 +166,7 @@ impl Response {
         self.write(&format!("HTTP/1.1 {} {}", self.line.status, self.line.reason))
     }
 
-    /// As an interim response: the fields belong to the final one.
+    /// Writes an interim response. The connection fields belong to the final one.
     pub(crate) fn to_interim_bytes(&self) -> Vec<u8> {
         format!("HTTP/1.1 {} {}\r\n\r\n", self.line.status, self.line.reason).into_bytes()
     }

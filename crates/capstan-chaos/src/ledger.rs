@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a proxy has done.
+/// The totals of a proxy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Connections accepted.
@@ -44,18 +44,18 @@ impl Tally {
         ]
     }
 
-    /// All faults together.
+    /// The number of all faults.
     pub fn faults(&self) -> u64 {
         self.kinds().iter().map(|(_, count)| count).sum()
     }
 }
 
-/// A look at a proxy at work. Cheap to clone, and valid after the proxy's end.
+/// A view of a running proxy. Cheap to clone, and valid after the proxy's end.
 #[derive(Debug, Clone)]
 pub struct Handle(Arc<Mutex<Tally>>);
 
 impl Handle {
-    /// What happened so far.
+    /// The totals so far.
     pub fn tally(&self) -> Tally {
         *lock(&self.0)
     }
@@ -92,7 +92,7 @@ impl Ledger {
         tally.streams - 1
     }
 
-    /// Counts a fault, if the budget allows it. Every fault asks here right before it strikes.
+    /// Counts a fault, if the budget allows it. Every fault calls this right before it happens.
     pub(crate) fn spend(&self, count: impl FnOnce(&mut Tally) -> &mut u64) -> bool {
         let mut tally = lock(&self.tally);
         let is_left = self.budget.is_none_or(|budget| tally.faults() < budget);

@@ -10,24 +10,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-/// Packets kept of one stream.
+/// The number of stored packets per stream.
 const PACKETS_PER_STREAM: usize = 64;
-/// Streams kept.
+/// The number of stored streams.
 const STREAMS: usize = 1024;
-/// Bytes kept in all; the oldest streams go first.
+/// The total of stored bytes; the oldest streams go first.
 const BYTES: usize = 16 * 1024 * 1024;
 
-/// Which remembered stream a response belongs to.
+/// The key of a stored stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StreamKey(u64);
 
-/// What passed, of many streams.
+/// Stores packets of many streams, for repeats.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// In the order of their last packet.
+    /// Ordered by their last packet.
     streams: VecDeque<Stream>,
     bytes: usize,
     opened: u64,
@@ -47,7 +47,7 @@ impl Memory {
         StreamKey(state.opened)
     }
 
-    /// The one stream that has a packet with this id. If two have, nobody knows which is meant.
+    /// The only stream with a packet of this id; none if several have one.
     pub(crate) fn find(&self, id: &[u8]) -> Option<StreamKey> {
         let state = self.state();
         let mut found = state.streams.iter().filter(|stream| stream.position(id).is_some());
@@ -66,7 +66,7 @@ impl Memory {
         seen.map(|(_, bytes)| bytes.clone()).collect()
     }
 
-    /// Keeps a packet, unless the stream has it already: servers repeat, too.
+    /// Stores a packet, unless the stream has it already, because servers repeat packets too.
     pub(crate) fn keep(&self, key: StreamKey, id: Vec<u8>, bytes: Bytes) {
         let mut state = self.state();
         let mut stream = state.take(key).unwrap_or(Stream { key, packets: VecDeque::new() });
@@ -79,7 +79,7 @@ impl Memory {
         state.put(stream);
     }
 
-    /// The stream came to its own end: nobody needs to resume it, and others may use its ids anew.
+    /// The stream is complete: nobody resumes it, and others may reuse its ids.
     pub(crate) fn forget(&self, key: StreamKey) {
         self.state().take(key);
     }

@@ -9,15 +9,15 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::framing::{CHUNK_END, LAST_CHUNK, chunk_start};
 
-/// A throttled line lets a piece through so many times a second.
+/// The number of writes per second under a throttle.
 const PIECES_PER_SECOND: u64 = 20;
 
-/// How bytes leave.
+/// The pace of writes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pace {
-    /// Each a write of its own.
+    /// Whether each byte is a write.
     pub(crate) drip: bool,
-    /// So many.
+    /// The limit, if there is one.
     pub(crate) bytes_per_second: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ impl<W: AsyncWrite + Unpin> Outlet<W> {
         }
     }
 
-    /// A whole chunk. An empty one would end the body.
+    /// Writes a complete chunk. An empty one would end the body.
     pub(crate) async fn write_chunk(&mut self, data: &[u8]) -> io::Result<()> {
         self.start_chunk(data.len()).await?;
         self.write(data).await?;

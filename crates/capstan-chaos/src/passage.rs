@@ -14,25 +14,25 @@ use crate::ledger::Ledger;
 use crate::memory::{Memory, StreamKey};
 use crate::outlet::Outlet;
 
-/// One body, what has passed of it and what will strike it.
+/// One body: the bytes that passed, and the faults that will strike.
 #[derive(Debug)]
 pub(crate) struct Passage<'a> {
     pub(crate) scanner: Scanner,
     pub(crate) stall: Option<Stalling>,
     pub(crate) stop: Option<Stopping>,
     pub(crate) ledger: &'a Ledger,
-    /// Where packets are kept; only those of event streams are.
+    /// The memory for packets of event streams.
     pub(crate) keep: Option<(&'a Memory, StreamKey)>,
 }
 
-/// How far a piece gets.
+/// The result of a piece.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Step {
-    /// So many bytes pass.
+    /// The number of bytes that pass.
     passed: usize,
     /// Before this one there is silence.
     stall: Option<(usize, Duration)>,
-    /// What stops the rest.
+    /// The fault that stops the rest.
     stop: Option<Stop>,
 }
 
@@ -54,7 +54,7 @@ impl Passage<'_> {
         W: AsyncWrite + Unpin,
     {
         let step = self.walk(data);
-        // A cut leaves a chunk unfinished, as a network would; a clean end needs one that is whole.
+        // A cut leaves a chunk unfinished, as a network would; a clean end needs a complete one.
         let promised = if step.stop == Some(Stop::End) { step.passed } else { data.len() };
         let (passed, _) = data.split_at_checked(step.passed).unwrap_or((data, &[]));
         out.start_chunk(promised).await?;
@@ -132,7 +132,7 @@ mod tests {
 
     const BODY: &str = ":\nid: 1\ndata: \u{e9}\n\nid: 2\ndata: b\n\n";
 
-    /// What is left of the body if it stops at this place, whatever pieces it comes in.
+    /// The part of the body before a stop at this place, for any chunks.
     fn left(bytes: u64, packets: u64, spot: Spot) -> Vec<u8> {
         let cut = |size: usize| {
             let ledger = Ledger::default();

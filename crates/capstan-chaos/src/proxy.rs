@@ -21,7 +21,7 @@ use crate::upstream::Upstream;
 const CONNECTIONS: usize = 4096;
 /// The pause after a failed accept, out of file descriptors most likely.
 const BREATH: Duration = Duration::from_millis(50);
-/// How long a client may take to hang up, too.
+/// How long the proxy waits for a client to hang up too.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A proxy that breaks connections on purpose.
@@ -39,7 +39,7 @@ impl Chaos {
         }
     }
 
-    /// A look at what happens, while it serves and after.
+    /// A view of the proxy, while it serves and after.
     pub fn handle(&self) -> Handle {
         self.shared.ledger.handle()
     }

@@ -18,7 +18,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Whether its faults may strike this request.
+    /// Whether faults may strike this request.
     pub(crate) fn covers(&self, request: &Request) -> bool {
         self.faults.all || request.wants_stream()
     }
@@ -28,7 +28,7 @@ impl Shared {
         Fate::draw(&self.faults, self.seed, self.ledger.number())
     }
 
-    /// How a request is refused, if its fate wants that and the budget allows it.
+    /// The refusal of a request, if its fate has one and the budget allows it.
     pub(crate) fn refusal(&self, request: &Request, fate: &Fate) -> Option<Refusal> {
         let may_refuse = match self.faults.refuse.when {
             When::Any => true,

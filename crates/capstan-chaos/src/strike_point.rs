@@ -11,11 +11,11 @@ pub struct StrikePoint {
     pub bytes: u64,
     /// The packets that have to pass first.
     pub packets: u64,
-    /// Where then.
+    /// The exact place after that.
     pub spot: Spot,
 }
 
-/// What the next byte must be.
+/// The condition for the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spot {
     /// Any byte.
@@ -24,12 +24,12 @@ pub enum Spot {
     Boundary,
     /// So many bytes into a frame, or the last byte of a shorter one.
     Inside(u64),
-    /// Not the first of its character.
+    /// A byte inside a character, not its first.
     Character,
 }
 
 impl StrikePoint {
-    /// Whether this is the place, with `next` about to pass.
+    /// Whether the place is before `next`.
     pub(crate) fn is_before(&self, next: u8, scanner: &Scanner) -> bool {
         let is_reached = scanner.bytes() >= self.bytes && scanner.packets() >= self.packets;
         is_reached && self.spot.is_before(next, scanner)
@@ -43,7 +43,7 @@ impl Spot {
             Self::Here => true,
             Self::Boundary => depth == 0,
             Self::Inside(bytes) => depth > 0 && (depth >= bytes || scanner.would_end(next)),
-            // In UTF-8, 10xxxxxx only ever continues a character.
+            // In UTF-8, 10xxxxxx always continues a character.
             Self::Character => next & 0b1100_0000 == 0b1000_0000,
         }
     }

@@ -26,10 +26,14 @@ fn call(lab: &Lab, method: &str, params: &Value) -> Ask {
         .header("a2a-version", if method.contains('/') { "0.3" } else { "1.0" })
 }
 
-async fn asked(lab: &Lab, method: &str, params: &Value) -> Result<(Exchange, Value), NotPassed> {
+async fn response_to(
+    lab: &Lab,
+    method: &str,
+    params: &Value,
+) -> Result<(Exchange, Value), NotPassed> {
     let exchange = lab.send(&call(lab, method, params)).await?;
-    let told = exchange.json();
-    Ok((exchange, told))
+    let json = exchange.json();
+    Ok((exchange, json))
 }
 
 async fn run(lab: &Lab) -> Result<&Recording, NotPassed> {
@@ -95,18 +99,18 @@ pub(crate) async fn get(lab: &Lab) -> Outcome {
         }
         streamed.push_str(&text(update.pointer("/artifact/parts")));
     }
-    let (exchange, told) = asked(lab, "GetTask", &json!({ "id": task(run)? })).await?;
+    let (exchange, json) = response_to(lab, "GetTask", &json!({ "id": task(run)? })).await?;
     let artifacts =
-        told.pointer("/result/artifacts").and_then(Value::as_array).cloned().unwrap_or_default();
-    let kept: String = artifacts.iter().map(|artifact| text(artifact.get("parts"))).collect();
-    exchange.expect(kept == streamed, "the text that was streamed")
+        json.pointer("/result/artifacts").and_then(Value::as_array).cloned().unwrap_or_default();
+    let stored: String = artifacts.iter().map(|artifact| text(artifact.get("parts"))).collect();
+    exchange.expect(stored == streamed, "the text that was streamed")
 }
 
 pub(crate) async fn old(lab: &Lab) -> Outcome {
-    let (exchange, told) =
-        asked(lab, "tasks/get", &json!({ "id": task(run(lab).await?)? })).await?;
-    let state = told.pointer("/result/status/state").and_then(Value::as_str);
-    let is_so = told.pointer("/result/kind") == Some(&json!("task"))
+    let (exchange, json) =
+        response_to(lab, "tasks/get", &json!({ "id": task(run(lab).await?)? })).await?;
+    let state = json.pointer("/result/status/state").and_then(Value::as_str);
+    let is_so = json.pointer("/result/kind") == Some(&json!("task"))
         && state.is_some_and(|state| !state.contains('_'));
     exchange.expect(is_so, "a result of kind task, with a state of version 0.3")
 }
@@ -114,8 +118,8 @@ pub(crate) async fn old(lab: &Lab) -> Outcome {
 pub(crate) async fn once(lab: &Lab) -> Outcome {
     let run = run(lab).await?;
     let message: Value = serde_json::from_str(&run.question.body).unwrap_or_default();
-    let (exchange, told) = asked(lab, "SendMessage", &message).await?;
-    exchange.expect(told.pointer("/result/task/id") == Some(&json!(task(run)?)), "the same task")
+    let (exchange, json) = response_to(lab, "SendMessage", &message).await?;
+    exchange.expect(json.pointer("/result/task/id") == Some(&json!(task(run)?)), "the same task")
 }
 
 pub(crate) async fn resume(lab: &Lab) -> Outcome {
@@ -137,9 +141,9 @@ pub(crate) async fn resume(lab: &Lab) -> Outcome {
 pub(crate) async fn over(lab: &Lab) -> Outcome {
     let id = json!({ "id": task(run(lab).await?)? });
     for (method, code) in [("SubscribeToTask", -32004), ("CancelTask", -32002)] {
-        let (exchange, told) = asked(lab, method, &id).await?;
+        let (exchange, json) = response_to(lab, method, &id).await?;
         exchange.expect(
-            told.pointer("/error/code") == Some(&json!(code)),
+            json.pointer("/error/code") == Some(&json!(code)),
             format!("the error {code}"),
         )?;
     }

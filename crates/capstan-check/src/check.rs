@@ -40,20 +40,20 @@ impl fmt::Display for Face {
     }
 }
 
-/// What a check makes use of. Runs are shared: however many checks use one, it is started once.
+/// What a check uses. Checks share runs: each run starts once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// A run of the plain query.
     Plain,
     /// A run that several clients start at once.
     Race,
-    /// A run that is asked for in profile v2.
+    /// A run in profile v2.
     V2,
     /// A run that fails.
     Fault,
-    /// A run that goes on until it is stopped.
+    /// A run that continues until it is stopped.
     Slow,
-    /// A run that says nothing, watched for longer than a heartbeat takes.
+    /// A silent run, watched for longer than the heartbeat interval.
     Quiet,
     /// A run of the plain query in AG-UI.
     Agui,
@@ -65,15 +65,15 @@ pub enum Use {
     Chat,
     /// A run of the plain query as a message of Anthropic's.
     Messages,
-    /// One that is asked for as a whole.
+    /// A collected message.
     MessagesWhole,
-    /// One whose reader hangs up and comes back.
+    /// A message whose reader hangs up and comes back.
     MessagesCut,
     /// A run that fails, as a message of theirs.
     MessagesFault,
     /// A run of the plain query in a chat of the AI SDK's.
     AiSdk,
-    /// One that goes on until it is stopped.
+    /// A run that continues until it is stopped.
     AiSdkSlow,
     /// A run of the plain query as a task of A2A's.
     A2a,
@@ -91,7 +91,7 @@ impl Use {
         !matches!(self, Self::Key | Self::OtherKey)
     }
 
-    /// What it takes, as `docs/check.md` says it; nothing for what every server has.
+    /// The flags that it needs, as `docs/check.md` lists them; none if every server has it.
     pub fn demand(self) -> Option<&'static str> {
         match self {
             Self::Plain | Self::Race | Self::V2 | Self::Agui => None,
@@ -133,20 +133,20 @@ impl Use {
 
 pub(crate) type Judging<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
-/// One promise, and how it is tried.
+/// One promise, and the function that tests it.
 pub struct Check {
-    /// Its name, such as `cap.opening`.
+    /// Its id, such as `cap.opening`.
     pub id: &'static str,
     /// The protocol that it is about.
     pub face: Face,
-    /// What makes the promise: a section of PROTOCOL.md by its number, or a page in docs/ and its
-    /// heading.
+    /// The source of the promise: a section of PROTOCOL.md by its number, or a page in docs/ and
+    /// its heading.
     pub clause: &'static str,
     /// The promise.
     pub title: &'static str,
-    /// What it makes use of.
+    /// What it uses.
     pub uses: &'static [Use],
-    /// Checks without which it says nothing: all of them stand before it in the table.
+    /// Checks that it depends on. All of them stand before it in the table.
     pub after: &'static [&'static str],
     pub(crate) judge: for<'a> fn(&'a Lab) -> Judging<'a>,
 }

@@ -9,7 +9,7 @@ pub struct Evidence {
     pub sent: String,
     /// What the contract promises.
     pub expected: String,
-    /// What the server did instead; shortened, and without keys.
+    /// What the server sent instead; shortened, and without keys.
     pub came: String,
 }
 

@@ -1,12 +1,12 @@
-//! An SSE body as it came: frames with their lines and their very bytes. A decoder would read past
-//! what is to be judged.
+//! A raw SSE body: frames with their lines and their exact bytes. A decoder would hide the
+//! mistakes.
 
 use serde_json::Value;
 
 /// The lines between two blank ones, comments left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// As it came, line ends included.
+    /// The raw bytes, line ends included.
     pub(crate) raw: String,
     /// Each line as field and value.
     pub(crate) fields: Vec<(String, String)>,
@@ -40,7 +40,7 @@ impl Frame {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Frames {
     pub(crate) frames: Vec<Frame>,
-    /// What stands behind the last blank line.
+    /// The bytes after the last blank line.
     pub(crate) rest: String,
 }
 

@@ -1,4 +1,4 @@
-//! The HTTP around the faces: refusals that say what is wrong, health, pages of other origins.
+//! HTTP around the faces: the text of refusals, health, pages of other origins.
 
 use capstan_protocol::{FaultKind, HealthCheckResponse, decode};
 use http::Method;
@@ -70,34 +70,34 @@ pub(crate) async fn problem(lab: &Lab) -> Outcome {
     )
 }
 
-/// What is said of a code of the catalogue is what the catalogue says.
+/// A refusal's members agree with the catalogue's row.
 pub(crate) async fn catalogue(lab: &Lab) -> Outcome {
     each(lab, "status, type and domain of the catalogue's row", |_, json| {
-        let said = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default();
+        let member = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default();
         let Some(kind) =
-            FaultKind::parse(said("code")).filter(|kind| kind.entry().code == said("code"))
+            FaultKind::parse(member("code")).filter(|kind| kind.entry().code == member("code"))
         else {
             return true;
         };
         let entry = kind.entry();
         let status = json.get("status").and_then(Value::as_u64);
         status == Some(u64::from(entry.status))
-            && said("type") == entry.problem_type()
-            && said("domain") == entry.domain.as_str()
+            && member("type") == entry.problem_type()
+            && member("domain") == entry.domain.as_str()
     })
 }
 
 pub(crate) async fn request_id(lab: &Lab) -> Outcome {
     each(lab, "an X-Request-ID that the problem repeats", |refusal, json| {
-        let said = json.get("request_id").and_then(Value::as_str);
-        said.is_some() && said == refusal.header("x-request-id")
+        let member = json.get("request_id").and_then(Value::as_str);
+        member.is_some() && member == refusal.header("x-request-id")
     })
 }
 
 pub(crate) async fn retry_after(lab: &Lab) -> Outcome {
     each(lab, "a Retry-After that agrees with retry_after, or neither", |refusal, json| {
-        let said = json.get("retry_after").map(Value::to_string);
-        said.as_deref() == refusal.header("retry-after")
+        let member = json.get("retry_after").map(Value::to_string);
+        member.as_deref() == refusal.header("retry-after")
     })?;
     let has_wait =
         lab.refusals()?.iter().any(|refusal| refusal.json().get("retry_after").is_some());
@@ -142,7 +142,7 @@ pub(crate) async fn ready(lab: &Lab) -> Outcome {
     exchange.expect(exchange.status == 200, "200: it takes runs")
 }
 
-/// What a page must be able to send.
+/// The headers that a page must be able to send.
 const SENT: [&str; 7] = [
     "authorization",
     "content-type",
@@ -152,7 +152,7 @@ const SENT: [&str; 7] = [
     "x-run-id",
     "x-cap-accept",
 ];
-/// What a page must be able to read.
+/// The headers that a page must be able to read.
 const READ: [&str; 4] = ["x-request-id", "x-stream-id", "x-stream-ticket", "retry-after"];
 
 fn lists(exchange: &Exchange, header: &str, wanted: &[&str]) -> Outcome {

@@ -1,5 +1,5 @@
-//! What checks share: the way to the server, and the runs that were recorded. Each run is started
-//! once, when it is first asked for.
+//! What checks share: the connection to the server, and the recorded runs. Each run starts once,
+//! when the first check needs it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,14 +17,14 @@ use crate::wire::{Ask, End, Exchange, Live, Who, broken, innermost};
 /// Something that is made once, or failed to be.
 pub(crate) type Shared<T> = OnceCell<Result<T, NotPassed>>;
 
-/// A key that no server has given to anybody.
+/// A key that no server has issued.
 const NO_KEY: &str = "capstan-check-is-nobodys-key";
 
 pub(crate) struct Lab {
     pub(crate) target: Target,
-    /// Where CAP requests are posted to.
+    /// The path for CAP requests.
     pub(crate) assist: String,
-    /// Where AG-UI requests are posted to.
+    /// The path for AG-UI requests.
     pub(crate) agui: String,
     http: reqwest::Client,
     secrets: Mutex<Vec<String>>,
@@ -76,7 +76,7 @@ impl Lab {
         })
     }
 
-    /// The place of a face: that of the agent that is asked, if one was named.
+    /// The path of a face, for the named agent if there is one.
     pub(crate) fn below(&self, face: &str) -> String {
         match &self.target.agent {
             Some(agent) => format!("{}/{face}", of_agent(agent)),
@@ -113,13 +113,13 @@ impl Lab {
         Ok(Live { response, seen, deadline })
     }
 
-    /// Sends a request and reads the whole response.
+    /// Sends a request and reads the complete response.
     pub(crate) async fn send(&self, ask: &Ask) -> Result<Exchange, NotPassed> {
         Ok(self.open(ask).await?.finish().await)
     }
 
-    /// The request must be refused with this status and code. What was refused rightly is kept, for
-    /// the checks that look at how refusals are told.
+    /// Expects a refusal with this status and code. It records correct refusals, for the checks of
+    /// their form.
     pub(crate) async fn refused(&self, ask: &Ask, status: u16, code: &str) -> Outcome {
         let exchange = self.send(ask).await?;
         let is_so = exchange.status == status && exchange.code().as_deref() == Some(code);
@@ -142,7 +142,7 @@ impl Lab {
         }
     }
 
-    /// From here on this is shown to nobody.
+    /// From now on reports hide this text.
     pub(crate) fn keep_secret(&self, secret: &str) {
         self.secrets.lock().unwrap_or_else(PoisonError::into_inner).push(secret.to_owned());
     }

@@ -17,12 +17,12 @@ use crate::wire::{Ask, End, Exchange, Who};
 pub(crate) const MESSAGES: &str = "/v1/messages";
 const COUNT: &str = "/v1/messages/count_tokens";
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
-/// By which an SDK says that it sends a request again.
+/// The header by which an SDK marks a retry.
 const RETRY: &str = "x-stainless-retry-count";
-/// As long as the SDKs wait before they do.
+/// How long the SDKs wait before a retry.
 const BEFORE_RETRY: Duration = Duration::from_millis(500);
 
-/// A question that no other run has, and the way it is asked.
+/// Sends a question that no other run has.
 async fn ask(lab: &Lab, user: &str, query: &str, is_stream: bool) -> Result<Recorded, NotPassed> {
     let id = Uuid::now_v7();
     let body = json!({ "model": model(lab).await?, "max_tokens": 1024, "stream": is_stream,
@@ -43,7 +43,7 @@ async fn message(lab: &Lab) -> Result<&Recording, NotPassed> {
     share(&lab.messages, make).await
 }
 
-/// A message whose reader hung up after its first piece, and what came when it asked again.
+/// A message whose reader hung up after its first piece, and the response to its retry.
 async fn cut(lab: &Lab) -> Result<&Recording, NotPassed> {
     let make = Box::pin(async {
         let (question, ask) = ask(lab, "check-cut", lab.query(), true).await?;
@@ -60,7 +60,7 @@ fn kind(frame: &Frame) -> String {
     frame.text("type").unwrap_or_default()
 }
 
-/// All events but pings.
+/// All events except pings.
 fn events(run: &Recording) -> Vec<&Frame> {
     run.packets().into_iter().filter(|frame| kind(frame) != "ping").collect()
 }
@@ -85,7 +85,7 @@ pub(crate) async fn answer(lab: &Lab) -> Outcome {
     }
 }
 
-/// One message, from its start to its stop.
+/// One message, from message_start to message_stop.
 pub(crate) async fn order(lab: &Lab) -> Outcome {
     let run = message(lab).await?;
     let events = events(run);
@@ -108,13 +108,13 @@ pub(crate) async fn order(lab: &Lab) -> Outcome {
     run.exchange.expect(run.exchange.end == End::Clean, "the end of the body after it")
 }
 
-/// What each type of block may get.
+/// The deltas that each type of block may have.
 fn fits(block: &str, delta: &str) -> bool {
     match block {
         "text" => matches!(delta, "text_delta" | "citations_delta"),
         "thinking" => matches!(delta, "thinking_delta" | "signature_delta"),
         "tool_use" | "server_tool_use" | "mcp_tool_use" => delta == "input_json_delta",
-        // What nobody knows yet may get what nobody knows yet.
+        // Unknown types of blocks may have unknown deltas.
         _ => true,
     }
 }
@@ -150,7 +150,7 @@ pub(crate) async fn blocks(lab: &Lab) -> Outcome {
     run.exchange.expect(next > 0, "a block at least")
 }
 
-/// Clients add up what the start says; a member that is missing there counts as nothing for ever.
+/// Clients add to the counts of the start, so a member that is missing there stays missing.
 const COUNTED: [&str; 4] =
     ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
 
@@ -182,23 +182,23 @@ fn text(run: &Recording) -> String {
 pub(crate) async fn whole(lab: &Lab) -> Outcome {
     let (_, ask) = ask(lab, "check", lab.query(), false).await?;
     let exchange = lab.send(&ask).await?;
-    let told = exchange.json();
-    let is = |at: &str, wanted: &str| told.pointer(at).is_some_and(|value| value == wanted);
+    let json = exchange.json();
+    let is = |at: &str, wanted: &str| json.pointer(at).is_some_and(|value| value == wanted);
     let is_message = exchange.status == 200
         && is("/type", "message")
         && is("/role", "assistant")
-        && told.get("content").and_then(Value::as_array).is_some_and(|blocks| !blocks.is_empty())
-        && told.get("stop_reason").is_some_and(Value::is_string)
+        && json.get("content").and_then(Value::as_array).is_some_and(|blocks| !blocks.is_empty())
+        && json.get("stop_reason").is_some_and(Value::is_string)
         && COUNTED
             .iter()
-            .all(|name| told.pointer(&format!("/usage/{name}")).is_some_and(Value::is_u64));
+            .all(|name| json.pointer(&format!("/usage/{name}")).is_some_and(Value::is_u64));
     exchange.expect(is_message, "200 and a message with content, stop_reason and usage")
 }
 
 /// An error as the clients read it.
-fn is_error(told: &Value) -> bool {
-    let has = |at: &str| told.pointer(at).is_some_and(Value::is_string);
-    told.get("type").is_some_and(|kind| kind == "error")
+fn is_error(json: &Value) -> bool {
+    let has = |at: &str| json.pointer(at).is_some_and(Value::is_string);
+    json.get("type").is_some_and(|kind| kind == "error")
         && has("/error/type")
         && has("/error/message")
 }
@@ -206,10 +206,10 @@ fn is_error(told: &Value) -> bool {
 pub(crate) async fn error(lab: &Lab) -> Outcome {
     let ask = Ask::post(MESSAGES, json!({ "model": 5 }).to_string()).header(VERSION.0, VERSION.1);
     let exchange = lab.send(&ask).await?;
-    let told = exchange.json();
+    let json = exchange.json();
     let is_so = exchange.status == 400
-        && is_error(&told)
-        && told.pointer("/error/type") == Some(&json!("invalid_request_error"));
+        && is_error(&json)
+        && json.pointer("/error/type") == Some(&json!("invalid_request_error"));
     exchange.expect(is_so, "400 with {type: error, error: {type: invalid_request_error, message}}")
 }
 
@@ -244,7 +244,8 @@ fn raw(run: &Recording) -> Vec<&str> {
     events(run).into_iter().map(|frame| frame.raw.as_str()).collect()
 }
 
-/// Whoever lost the connection and sends the request again gets one whole message from its start.
+/// A client that lost the connection and repeats the request gets one complete message from its
+/// start.
 pub(crate) async fn resume(lab: &Lab) -> Outcome {
     let (run, back) = (message(lab).await?, cut(lab).await?);
     back.exchange.expect(back.exchange.is_stream(), "200 and a stream")?;
@@ -283,18 +284,18 @@ pub(crate) async fn count(lab: &Lab) -> Outcome {
 
 pub(crate) async fn models(lab: &Lab) -> Outcome {
     let exchange = lab.send(&Ask::get(MODELS).header(VERSION.0, VERSION.1)).await?;
-    let told = exchange.json();
+    let json = exchange.json();
     let is_model = |model: &Value| {
         model.get("type").is_some_and(|kind| kind == "model")
             && ["id", "display_name", "created_at"]
                 .iter()
                 .all(|name| model.get(*name).is_some_and(Value::is_string))
     };
-    let models = told.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let models = json.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_so = exchange.status == 200
         && !models.is_empty()
         && models.iter().all(is_model)
-        && told.get("has_more").is_some_and(Value::is_boolean);
+        && json.get("has_more").is_some_and(Value::is_boolean);
     exchange.expect(is_so, "200, models with type, id, display_name and created_at, and has_more")
 }
 

@@ -118,8 +118,8 @@ pub(crate) async fn once(lab: &Lab) -> Outcome {
 
 pub(crate) async fn error(lab: &Lab) -> Outcome {
     let exchange = lab.send(&Ask::post(RESPONSES, json!({ "model": 5 }).to_string())).await?;
-    let told = exchange.json();
-    let has = |name: &str| told.pointer(&format!("/error/{name}")).is_some();
+    let json = exchange.json();
+    let has = |name: &str| json.pointer(&format!("/error/{name}")).is_some();
     let is_so = exchange.status == 400 && ["message", "type", "param", "code"].into_iter().all(has);
     exchange.expect(is_so, "400 with error {message, type, param, code}")
 }

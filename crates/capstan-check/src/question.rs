@@ -1,4 +1,4 @@
-//! What is posted: a request under a key of its own, in the words of each face and profile.
+//! The requests: each with a key of its own, in the form of each face and profile.
 
 use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, UserContext};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use uuid::Uuid;
 /// A request, its bytes fixed.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
-    /// The key under which it runs once.
+    /// The key of the run.
     pub(crate) id: Uuid,
     pub(crate) body: String,
 }

@@ -8,14 +8,14 @@ use crate::outcome::NotPassed;
 use crate::question::Question;
 use crate::wire::{Ask, Exchange};
 
-/// A run as it was streamed.
+/// A recorded run.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) question: Question,
     pub(crate) ask: Ask,
     pub(crate) exchange: Exchange,
     pub(crate) frames: Vec<Frame>,
-    /// What stands behind the last frame.
+    /// The bytes after the last frame.
     pub(crate) rest: String,
 }
 
@@ -32,9 +32,9 @@ impl Recording {
 
     pub(crate) fn stream(&self) -> Result<Uuid, NotPassed> {
         let packets = self.packets();
-        let said = packets.first().and_then(|frame| frame.text("stream_id"));
-        let said = said.as_deref().or_else(|| self.exchange.header("x-stream-id"));
-        said.and_then(|id| id.parse().ok())
+        let id = packets.first().and_then(|frame| frame.text("stream_id"));
+        let id = id.as_deref().or_else(|| self.exchange.header("x-stream-id"));
+        id.and_then(|id| id.parse().ok())
             .ok_or_else(|| NotPassed::skip("the stream's id is not known"))
     }
 
@@ -44,7 +44,7 @@ impl Recording {
         seqs.ok_or_else(|| NotPassed::skip("needs cap.packets"))
     }
 
-    /// What the run amounts to.
+    /// The result of the run.
     pub(crate) fn transcript(&self) -> Result<Transcript, NotPassed> {
         let mut transcript = Transcript::default();
         for frame in self.packets() {
@@ -66,7 +66,7 @@ pub(crate) struct Resumed {
 /// A response to a client of AG-UI that came back.
 #[derive(Debug)]
 pub(crate) struct AguiResumed {
-    /// How many events it had.
+    /// The number of its events.
     pub(crate) had: usize,
     pub(crate) exchange: Exchange,
 }
@@ -74,11 +74,11 @@ pub(crate) struct AguiResumed {
 /// A run whose client hung up, came back, and stopped it.
 #[derive(Debug)]
 pub(crate) struct Stopped {
-    /// What came before it hung up.
+    /// The cursor at which the client hung up.
     pub(crate) left_at: Cursor,
-    /// What came when it was back, to the end.
+    /// The response after its return, to the end.
     pub(crate) back: Exchange,
-    /// As much of it as had come before the stop.
+    /// The part of it before the stop.
     pub(crate) back_before: Vec<Frame>,
     pub(crate) stop: Exchange,
     /// The stream right after the stop was answered.

@@ -1,4 +1,4 @@
-//! What is told in the end.
+//! The report of all checks.
 
 use capstan_protocol::Timestamp;
 use serde::Serialize;
@@ -6,11 +6,11 @@ use serde::Serialize;
 use crate::check::Check;
 use crate::evidence::Evidence;
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "lowercase")]
 pub enum Verdict {
-    /// The promise is kept.
+    /// The server keeps the promise.
     Passed,
     /// It is not.
     Broken {
@@ -33,7 +33,7 @@ pub struct Judged {
     pub clause: &'static str,
     /// The promise.
     pub title: &'static str,
-    /// How it ended.
+    /// The result.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -51,14 +51,14 @@ impl Judged {
     }
 }
 
-/// What was found, and by what.
+/// The server, and what was found there.
 #[derive(Debug, Clone, Serialize)]
 pub struct Environment {
     /// The server.
     pub url: String,
-    /// Where CAP requests were posted to, if there is a CAP face.
+    /// The path of CAP requests, if there is a CAP face.
     pub assist: Option<String>,
-    /// Where AG-UI requests were posted to, if there is an AG-UI face.
+    /// The path of AG-UI requests, if there is an AG-UI face.
     pub agui: Option<String>,
     /// The other faces that are there, by their names.
     pub others: Vec<String>,
@@ -70,14 +70,14 @@ pub struct Environment {
     pub has_other_key: bool,
     /// When it began.
     pub started_at: Timestamp,
-    /// Of this crate.
+    /// The version of this crate.
     pub version: &'static str,
 }
 
 /// The counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Promises kept.
+    /// The number of kept promises.
     pub passed: usize,
     /// Promises broken.
     pub broken: usize,
@@ -104,7 +104,7 @@ impl Summary {
 /// Everything.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// What was checked.
+    /// The server.
     pub environment: Environment,
     /// The counts.
     pub summary: Summary,

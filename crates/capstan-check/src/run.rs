@@ -22,11 +22,11 @@ use crate::{a2a, durable, messages, openai};
 #[error("{message}")]
 pub struct Unreachable {
     message: String,
-    /// What may help.
+    /// A remedy.
     pub help: Option<String>,
 }
 
-/// What is going on, for those who watch.
+/// The progress of a run of checks, for the caller.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// About to begin: what was found, how many checks, and how many runs they start.
@@ -50,8 +50,8 @@ pub async fn run(
             environment.others.contains(&face.to_string())
         }
     };
-    // Who names a check is told why it cannot be made; else a face that is not there is none to
-    // judge.
+    // A check that the user named gets a reason if it is impossible. Otherwise the checks of a
+    // missing face are left out.
     let chosen = if lab.target.only.is_empty() { within(chosen, has) } else { chosen };
     let runs = count_runs(&lab.target, chosen.iter().copied().filter(|check| has(check.face)));
     watch(Progress::Begins(&environment, chosen.len(), runs));
@@ -84,13 +84,14 @@ fn choose(only: &[String]) -> Result<Vec<&'static Check>, Unreachable> {
 
 /// Without the checks of a face that is not there, and what depends on them.
 fn within(chosen: Vec<&'static Check>, has: impl Fn(Face) -> bool) -> Vec<&'static Check> {
-    let mut kept: Vec<&Check> = Vec::new();
+    let mut chosen_checks: Vec<&Check> = Vec::new();
     for check in chosen {
-        if has(check.face) && check.after.iter().all(|id| kept.iter().any(|k| k.id == *id)) {
-            kept.push(check);
+        if has(check.face) && check.after.iter().all(|id| chosen_checks.iter().any(|k| k.id == *id))
+        {
+            chosen_checks.push(check);
         }
     }
-    kept
+    chosen_checks
 }
 
 fn unknown(id: &str) -> Unreachable {
@@ -228,7 +229,7 @@ async fn find(lab: &Lab, paths: Vec<String>) -> Result<Option<String>, Unreachab
     Ok(None)
 }
 
-/// The faces beside CAP and AG-UI, by requests that start nothing.
+/// The faces besides CAP and AG-UI, found by requests that start no run.
 async fn others(lab: &Lab) -> Vec<String> {
     let refused = async |path: String| {
         let answer = lab.send(&Ask::post(path, "{}")).await;
@@ -268,7 +269,7 @@ fn no_face(target: &Target) -> Unreachable {
     }
 }
 
-/// Whether the agent that is asked is the gateway's demo.
+/// Whether the agent is the gateway's demo.
 async fn is_demo(lab: &Lab) -> bool {
     const DEMO: &str = "demo";
     let Ok(exchange) = lab.send(&Ask::new(Method::GET, "/v1/agents")).await else { return false };

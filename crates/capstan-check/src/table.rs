@@ -23,11 +23,11 @@ macro_rules! checks {
 checks! {
     // The head of a response.
     Cap "cap.answer" "3 Runs" "A request is answered with a stream" [Plain] [] cap::head::answer;
-    Cap "cap.cache-control" "8 Routes" "A stream is not stored and not \
+    Cap "cap.cache-control" "7 Routes" "A stream is not stored and not \
      transformed" [Plain] ["cap.answer"] cap::head::cache_control;
-    Cap "cap.buffering" "8 Routes" "A stream is not held back by \
+    Cap "cap.buffering" "7 Routes" "A stream is not held back by \
      proxies" [Plain] ["cap.answer"] cap::head::buffering;
-    Cap "cap.compression" "8 Routes" "A stream is never \
+    Cap "cap.compression" "7 Routes" "A stream is never \
      compressed" [Plain] ["cap.answer"] cap::head::compression;
     Cap "cap.request-id" "3 Start once" "A plain X-Request-ID comes \
      back" [Plain] ["cap.answer"] cap::head::request_id;
@@ -48,7 +48,7 @@ checks! {
      escaped" [Plain] ["cap.answer"] cap::packets::separators;
     Cap "cap.one-stream" "2 Cursor and resume" "All packets name one \
      stream" [Plain] ["cap.packets"] cap::packets::one_stream;
-    Cap "cap.stream-id" "8 Routes" "X-Stream-ID names the \
+    Cap "cap.stream-id" "7 Routes" "X-Stream-ID names the \
      stream" [Plain] ["cap.one-stream"] cap::head::stream_id;
     Cap "cap.seq" "2 Cursor and resume" "seq starts at 1 and has no \
      gaps" [Plain] ["cap.packets"] cap::packets::seq;
@@ -88,7 +88,7 @@ checks! {
      410" [Plain] ["cap.resume"] cap::resume::unknown;
 
     // Viewers.
-    Cap "cap.watch" "8 Routes" "GET of a stream shows the same bytes" [Plain] ["cap.close",
+    Cap "cap.watch" "7 Routes" "GET of a stream shows the same bytes" [Plain] ["cap.close",
     "cap.end"] cap::watch::watch;
     Cap "cap.watch-end" "2 Cursor and resume" "GET at the end is 204" [Plain] ["cap.watch",
     "cap.seq"] cap::watch::end;
@@ -98,17 +98,17 @@ checks! {
     "cap.seq"] cap::watch::after;
     Cap "cap.header-wins" "2 Cursor and resume" "Last-Event-ID beats ?after=" [Plain] ["cap.watch",
     "cap.seq"] cap::watch::header_wins;
-    Cap "cap.profile" "3 What is asked" "?profile=v2 shows a stream in profile \
+    Cap "cap.profile" "3 What does a request contain" "?profile=v2 shows a stream in profile \
      v2" [Plain] ["cap.watch"] cap::watch::profile;
 
-    // A run that goes on.
+    // A long run.
     Cap "cap.disconnect" "3 Start once" "A disconnect is not a \
      stop" [Slow] ["cap.resume"] cap::stop::disconnect;
     Cap "cap.stop" "3 Stop" "DELETE answers when CLOSE cancelled is \
      journalled" [Slow] ["cap.watch", "cap.disconnect"] cap::stop::stop;
     Cap "cap.stop-summary" "3 Stop" "DELETE answers with the run's \
      summary" [Slow] ["cap.stop"] cap::stop::summary;
-    Cap "cap.stop-viewer" "3 Stop" "Whoever watches a run that is stopped sees its \
+    Cap "cap.stop-viewer" "3 Stop" "Viewers of a stopped run see its \
      CLOSE" [Slow] ["cap.stop"] cap::stop::viewer;
     Cap "cap.stop-again" "3 Stop" "DELETE of a finished run changes \
      nothing" [Slow] ["cap.stop"] cap::stop::again;
@@ -120,7 +120,7 @@ checks! {
     // In one object; in v2.
     Cap "cap.json" "3 JSON mode" "Accept: application/json gets the whole run in one \
      object" [Plain] ["cap.attach"] cap::whole::json;
-    Cap "cap.v2" "3 What is asked" "A request in profile v2 is answered in \
+    Cap "cap.v2" "3 What does a request contain" "A request in profile v2 is answered in \
      v2" [V2] ["cap.end"] cap::whole::v2;
 
     // A run that fails.
@@ -154,8 +154,8 @@ checks! {
     "http.catalogue"] http::page;
 
     // The rest.
-    Cap "http.health" "8 Routes" "/health says how the server feels" [] [] http::health;
-    Cap "http.ready" "8 Routes" "/readyz is 200 while runs are taken" [] [] http::ready;
+    Cap "http.health" "7 Routes" "/health reports the status" [] [] http::health;
+    Cap "http.ready" "7 Routes" "/readyz is 200 while runs are taken" [] [] http::ready;
     Cap "http.preflight" "5 Who may do what" "A preflight allows what clients \
      send" [] [] http::preflight;
     Cap "http.exposed" "5 Who may do what" "A page can read what clients need, on refusals \
@@ -170,8 +170,8 @@ checks! {
      403" [Key] [] tenants::wrong_tenant;
     Cap "tenants.watch" "5 Who may do what" "Another tenant's stream answers as an unknown \
      one" [Plain Key OtherKey] ["cap.watch"] tenants::watch;
-    Cap "tenants.stop" "5 Who may do what" "Stopping it does, \
-     too" [Plain Key OtherKey] ["cap.watch"] tenants::stop;
+    Cap "tenants.stop" "5 Who may do what" "Stopping another tenant's stream \
+     does too" [Plain Key OtherKey] ["cap.watch"] tenants::stop;
     Cap "tenants.keys" "3 Start once" "Request ids are scoped by \
      tenant" [Plain Key OtherRun] ["cap.attach"] tenants::keys;
     Cap "tenants.ticket" "5 Who may do what" "A ticket reads its stream without a \
@@ -184,7 +184,7 @@ checks! {
     // AG-UI: a stream of events.
     Agui "agui.answer" "ag-ui.md The contract" "A run input is answered with a \
      stream" [Agui] [] agui::stream::answer;
-    Agui "agui.headers" "8 Routes" "A stream is not stored, transformed or \
+    Agui "agui.headers" "7 Routes" "A stream is not stored, transformed or \
      compressed" [Agui] ["agui.answer"] agui::stream::headers;
     Agui "agui.lines" "ag-ui.md Frames and ids" "Lines end in LF \
      alone" [Agui] ["agui.answer"] agui::stream::lines;
@@ -277,8 +277,8 @@ checks! {
      an end" [MessagesFault] [] messages::fault;
     Messages "messages.once" "claude-code.md The contract" "A repeat without a key is the same \
      message, byte by byte" [Messages] ["messages.order"] messages::once;
-    Messages "messages.resume" "claude-code.md The contract" "Who comes back after a cut gets the \
-     whole message, of one run" [Messages MessagesCut] ["messages.order"] messages::resume;
+    Messages "messages.resume" "claude-code.md The contract" "A retry after a cut gets the \
+     complete message, of one run" [Messages MessagesCut] ["messages.order"] messages::resume;
     Messages "messages.apart" "claude-code.md The contract" "Two questions never share a \
      message" [Messages MessagesCut] ["messages.order"] messages::apart;
     Messages "messages.count" "claude-code.md What is there?" "Tokens are counted without a \
@@ -293,11 +293,11 @@ checks! {
      stream" [AiSdk] [] ai_sdk::answer;
     AiSdk "ai-sdk.order" "ai-sdk.md The contract" "It begins with start and its message, and ends \
      with finish and [DONE]" [AiSdk] ["ai-sdk.answer"] ai_sdk::order;
-    AiSdk "ai-sdk.replay" "ai-sdk.md The contract" "Who comes back is told all of it from \
-     start" [AiSdk] ["ai-sdk.order"] ai_sdk::replay;
+    AiSdk "ai-sdk.replay" "ai-sdk.md The contract" "A client that comes back gets all of it \
+     from the start" [AiSdk] ["ai-sdk.order"] ai_sdk::replay;
     AiSdk "ai-sdk.nothing" "ai-sdk.md The contract" "A chat without a run is \
      204" [] [] ai_sdk::nothing;
-    AiSdk "ai-sdk.stop" "ai-sdk.md The contract" "DELETE ends the run, and whoever reads sees the \
+    AiSdk "ai-sdk.stop" "ai-sdk.md The contract" "DELETE ends the run, and readers see the \
      abort" [AiSdkSlow] ["ai-sdk.answer"] ai_sdk::stop;
 
     // A2A.

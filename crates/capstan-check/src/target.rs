@@ -1,11 +1,11 @@
-//! The server that is checked, and what may be asked of it.
+//! The server under test, and the queries for it.
 
 use std::fmt;
 use std::time::Duration;
 
 use url::Url;
 
-/// Which faces to check.
+/// The faces to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Faces {
     /// Whichever the server has.
@@ -17,17 +17,16 @@ pub enum Faces {
     Agui,
 }
 
-/// What is said to the agent. The demo agent's commands are known; of others only the plain query
-/// is.
+/// The queries for the agent. The demo's are known; for other agents only the plain one is.
 #[derive(Debug, Clone, Default)]
 pub struct Queries {
-    /// Any question; best one whose answer is short.
+    /// Any question; a short answer is best.
     pub plain: Option<String>,
-    /// One whose answer takes long, in many pieces.
+    /// A question with a long answer, in many pieces.
     pub slow: Option<String>,
-    /// One at which the run fails.
+    /// A question at which the run fails.
     pub fault: Option<String>,
-    /// One at which the agent says nothing for longer than a heartbeat takes.
+    /// A question at which the agent is silent for longer than the heartbeat interval.
     pub quiet: Option<String>,
 }
 
@@ -37,7 +36,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// A server, and how to try it. It is plain data: set what differs from the default.
 #[derive(Clone)]
 pub struct Target {
-    /// Where it is; paths of routes are added to it.
+    /// The base URL; paths of routes follow it.
     pub url: Url,
     /// The key of a tenant.
     pub key: Option<String>,
@@ -45,28 +44,28 @@ pub struct Target {
     pub other_key: Option<String>,
     /// The agent to ask, if not the default one.
     pub agent: Option<String>,
-    /// Which faces.
+    /// The faces.
     pub faces: Faces,
-    /// Whether the faces beside these two are looked for, where all are.
+    /// Whether to look for other faces, if all faces are to be checked.
     pub others: bool,
-    /// Where CAP requests are posted to, if not to the usual routes.
+    /// The path of CAP requests, if it is not the usual one.
     pub assist_path: Option<String>,
-    /// Where AG-UI requests are posted to, if not to the usual route.
+    /// The path of AG-UI requests, if it is not the usual one.
     pub agui_path: Option<String>,
-    /// What to say.
+    /// The queries.
     pub queries: Queries,
     /// An origin of pages that may call the server.
     pub origin: String,
-    /// The longest that a response may take as a whole.
+    /// The longest time of a complete response.
     pub timeout: Duration,
-    /// Whether checks that take half a minute are wanted.
+    /// Whether to make the checks that take half a minute.
     pub slow: bool,
     /// The checks to make; all if empty. What they depend on is made, too.
     pub only: Vec<String>,
 }
 
 impl Target {
-    /// A server with nothing but a URL.
+    /// A server by its URL, with defaults.
     pub fn new(url: Url) -> Self {
         Self {
             url,
@@ -114,8 +113,8 @@ impl Queries {
     /// A plain sentence, for an agent that nothing is known of.
     pub(crate) const SENTENCE: &str = "What is a capstan? Answer in one or two sentences.";
 
-    /// What is not set, in the demo agent's words. It says the line separators back that some
-    /// readers split lines at.
+    /// Fills in the demo's commands. The plain one contains the line separators at which some
+    /// readers split lines.
     pub(crate) fn or_demo(self) -> Self {
         const PLAIN: &str = "/echo A capstan turns,\u{2028}and the rope comes in.\u{2029}It never \
          lets go:\u{85}what it holds, it holds.";

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authentication, tenants and tickets.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -22,8 +22,8 @@ pub(crate) async fn wrong_tenant(lab: &Lab) -> Outcome {
     lab.refused(&ask, 403, "tenant_unauthorized").await
 }
 
-/// What a refusal says, but for what differs with every request.
-fn words(exchange: &Exchange) -> (u16, Value) {
+/// A refusal without the members that differ with every request.
+fn comparable(exchange: &Exchange) -> (u16, Value) {
     let mut json = exchange.json();
     if let Some(members) = json.as_object_mut() {
         members.remove("request_id");
@@ -37,7 +37,7 @@ async fn hidden(lab: &Lab, ask: impl Fn(String) -> Ask) -> Outcome {
     let foreign = lab.send(&ask(path(stream)).by(Who::Other)).await?;
     let unknown = lab.send(&ask(path(Uuid::now_v7())).by(Who::Other)).await?;
     foreign.expect(
-        words(&foreign) == words(&unknown),
+        comparable(&foreign) == comparable(&unknown),
         format!("what an unknown stream gets: {}", unknown.summary()),
     )
 }
@@ -92,7 +92,7 @@ pub(crate) async fn ticket_reads(lab: &Lab) -> Outcome {
     exchange.expect(matches!(exchange.status, 401 | 403), "401 or 403: a ticket only reads")
 }
 
-/// One that was changed is none.
+/// A changed ticket is invalid.
 pub(crate) async fn forged(lab: &Lab) -> Outcome {
     let stream = lab.plain().await?.stream()?;
     let ticket = issue(lab, stream).await?;

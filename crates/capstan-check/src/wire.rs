@@ -1,5 +1,4 @@
-//! One exchange with the server, kept as it came: status, headers, every byte of the body, and how
-//! it ended.
+//! One raw exchange with the server: status, headers, every byte of the body, and its end.
 
 use std::fmt;
 
@@ -12,20 +11,20 @@ use crate::evidence::Evidence;
 use crate::frames::Frames;
 use crate::outcome::NotPassed;
 
-/// More than any check asks for: a body beyond it is an endless one.
+/// More than any check needs: a longer body is endless.
 const LARGEST_BODY: usize = 16 * 1024 * 1024;
 
-/// Who asks.
+/// The credentials of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Who {
-    /// The tenant whose key was given, if one was.
+    /// The tenant with the given key, if there is one.
     #[default]
     Tenant,
     /// The other tenant.
     Other,
-    /// Somebody without a key.
+    /// A client without a key.
     Nobody,
-    /// Somebody with a key that is none.
+    /// A client with an invalid key.
     Stranger,
 }
 
@@ -89,13 +88,13 @@ impl fmt::Display for Ask {
     }
 }
 
-/// How a body ended.
+/// The end of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     Clean,
     /// The connection broke.
     Cut(String),
-    /// It had not ended when patience did.
+    /// The time limit came before its end.
     TimedOut,
     TooLong,
     /// We hung up.
@@ -114,7 +113,7 @@ impl fmt::Display for End {
     }
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange {
     pub(crate) sent: String,
@@ -152,7 +151,7 @@ impl Exchange {
         Frames::read(&self.body)
     }
 
-    /// In a line: the status, the type, the beginning of the body.
+    /// Status, type and beginning of the body, in one line.
     pub(crate) fn summary(&self) -> String {
         let body = String::from_utf8_lossy(&self.body);
         let body = if body.is_empty() { "no body".into() } else { body };
@@ -164,7 +163,7 @@ impl Exchange {
         broken(&self.sent, expected, came)
     }
 
-    /// Broken if it is not so; then the whole answer is the evidence.
+    /// Fails the check if the condition is false, with the complete answer as evidence.
     pub(crate) fn expect(&self, is_so: bool, expected: impl fmt::Display) -> Result<(), NotPassed> {
         if is_so { Ok(()) } else { Err(self.broken(expected, self.summary())) }
     }
@@ -182,7 +181,7 @@ pub(crate) fn broken(
     })
 }
 
-/// A response whose body is still coming.
+/// A response whose body still arrives.
 pub(crate) struct Live {
     pub(crate) response: reqwest::Response,
     pub(crate) seen: Exchange,
@@ -219,7 +218,7 @@ impl Live {
     }
 }
 
-/// The innermost cause says most; the URL is left out, since it may hold a ticket.
+/// The innermost cause says most. The text omits the URL, which may hold a ticket.
 pub(crate) fn innermost(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut cause: &dyn std::error::Error = &error;

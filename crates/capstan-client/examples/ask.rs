@@ -1,4 +1,4 @@
-//! Asks an agent and prints its packets as JSON lines; a failure goes to standard error as its
+//! Asks an agent and prints its packets as JSON lines. A failure goes to standard error as its
 //! code.
 //!
 //! `cargo run -p capstan-client --example ask -- http://localhost:8787 "What is a capstan?"

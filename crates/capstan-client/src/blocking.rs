@@ -1,7 +1,7 @@
-//! The same client for programs without an async runtime.
+//! The client for programs without an async runtime.
 //!
-//! It drives the async one on a small runtime of its own, without a thread: nothing happens between
-//! calls, and nothing is left behind.
+//! It drives the async client on a small runtime of its own, without a thread. Nothing happens
+//! between calls.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl CapClient {
         self.chat_in(Uuid::now_v7(), message)
     }
 
-    /// Says something in a conversation.
+    /// Sends a message in a conversation.
     pub fn chat_in(&self, conversation: Uuid, message: &str) -> Chat {
         Chat {
             inner: self.enter(|| self.inner.chat_in(conversation, message)),
@@ -84,12 +84,12 @@ impl CapClient {
         self.runtime.block_on(self.inner.stop(stream))
     }
 
-    /// How the server feels.
+    /// The server's health.
     pub fn health(&self) -> Result<HealthCheckResponse, CapError> {
         self.runtime.block_on(self.inner.health())
     }
 
-    /// The whole answer in one object.
+    /// The complete answer in one object.
     pub fn ask<E: Envelope>(&self, request: &E) -> Result<ServiceResponse, CapError> {
         self.runtime.block_on(self.inner.ask(request))
     }
@@ -151,7 +151,7 @@ impl Chat {
         self.inner.text()
     }
 
-    /// What the answer took, if the server said so at its end.
+    /// The usage of the answer, if its CLOSE reports it.
     pub fn usage(&self) -> Option<serde_json::Map<String, serde_json::Value>> {
         self.inner.usage()
     }

@@ -61,7 +61,7 @@ impl ChatStream {
         self.transcript.text()
     }
 
-    /// What the answer took, if the server said so at its end.
+    /// The usage of the answer, if its CLOSE reports it.
     pub fn usage(&self) -> Option<Map<String, Value>> {
         let Some(Close::Report(report)) = self.transcript.close() else { return None };
         report.to_map().get("usage")?.as_object().cloned()

@@ -20,7 +20,7 @@ use crate::transport::{self, Request, Transport};
 #[derive(Clone)]
 pub struct CapClient {
     pub(crate) base: Url,
-    /// Where questions are posted to.
+    /// The address for requests.
     assist: Url,
     headers: HeaderMap,
     pub(crate) options: Options,
@@ -38,7 +38,7 @@ pub trait Envelope {
     /// The profile.
     const PROFILE: Profile;
 
-    /// Under which the run starts at most once.
+    /// The key of the run.
     fn request_id(&self) -> Uuid;
 
     /// Serialised once, sent the same each time.
@@ -77,7 +77,7 @@ impl CapClient {
 
     /// A client with options of your own.
     pub fn with_options(base_url: &str, api_key: &str, options: Options) -> Result<Self, CapError> {
-        // Who may stand before the host is nobody's business.
+        // A URL may hold a user name and a password before the host.
         let shown = base_url.rsplit('@').next().unwrap_or_default();
         let wrong = |why: &dyn std::fmt::Display| {
             CapError::connection(
@@ -104,7 +104,7 @@ impl CapClient {
     #[must_use]
     pub fn with_agent(&self, name: &str) -> Self {
         let mut assist = self.versioned("/agents");
-        // Whatever the name holds, it stays one part of the path.
+        // The name stays one segment of the path, whatever characters it has.
         if let Ok(mut path) = assist.path_segments_mut() {
             path.extend([name, "assist"]);
         }
@@ -120,12 +120,12 @@ impl CapClient {
         PacketStream::new(self.call(request, policy, None))
     }
 
-    /// Says something in a new conversation; the text of the answer.
+    /// Sends a message in a new conversation, and returns the text of the answer.
     pub fn chat(&self, message: &str) -> ChatStream {
         self.chat_in(Uuid::now_v7(), message)
     }
 
-    /// Says something in a conversation.
+    /// Sends a message in a conversation.
     pub fn chat_in(&self, conversation: Uuid, message: &str) -> ChatStream {
         let packets = match self.options.policy.profile {
             Profile::V1 => self.assist(&self.question(conversation, message)),
@@ -149,8 +149,8 @@ impl CapClient {
         self.follow(cursor, false)
     }
 
-    /// Follows a stream as [`attach`](Self::attach) does and hands out every packet, errors
-    /// included, up to CLOSE: for who shows a stream as it is.
+    /// Follows a stream like [`attach`](Self::attach), and returns every packet, errors included,
+    /// up to CLOSE. Use it to show a stream unchanged.
     pub fn observe(&self, cursor: Cursor) -> PacketStream {
         self.follow(cursor, true)
     }

@@ -1,5 +1,5 @@
-//! What can go wrong, in RFC 004's three kinds. Displaying one tells a person what happened and
-//! what to do.
+//! The errors of the client, in RFC 004's three kinds. Their text says what happened and what to
+//! do.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,12 +18,12 @@ pub enum CapError {
     Runtime(Box<RuntimeError>),
 }
 
-/// The connection could not be made, or not be kept.
+/// The connection failed, or broke.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConnectionError {
-    /// What happened last.
+    /// The last failure.
     pub message: String,
-    /// How often it was tried again since the last new packet.
+    /// The number of retries since the last new packet.
     pub retries: u32,
     /// The server: scheme, host and port. None if it never came to a request.
     pub address: Option<String>,
@@ -37,7 +37,7 @@ pub struct ConnectionError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProtocolError {
-    /// What is wrong, with its place.
+    /// The mistake, with its place.
     pub message: String,
 }
 
@@ -50,10 +50,10 @@ pub struct RuntimeError {
     pub problem: Option<Problem>,
     /// The error of the stream, if the run failed.
     pub error: Option<StreamError>,
-    /// How long to wait before trying again.
+    /// The wait before a retry.
     pub retry_after: Option<Duration>,
-    /// What was said before a `stream_reset` took part of it back, or before the failure; in text
-    /// mode only.
+    /// The text before a `stream_reset` took a part of it back, or before the failure; in text mode
+    /// only.
     pub partial_text: Option<String>,
 }
 
@@ -74,7 +74,8 @@ impl CapError {
         })
     }
 
-    /// A redirect that is not followed. Only its origin is told: the rest may be a secret.
+    /// A redirect that the client does not follow. The message has only its origin, because the
+    /// rest may be a secret.
     pub(crate) fn redirected(status: u16, location: Option<&str>) -> Self {
         let target =
             location.and_then(|location| Url::parse(location).ok()).map(|url| address(&url));
@@ -100,7 +101,7 @@ impl CapError {
         Self::Protocol(ProtocolError { message: message.into() })
     }
 
-    /// The failure of a run, as its stream tells it.
+    /// The failure of a run, from its stream.
     pub fn stream(error: StreamError) -> Self {
         let retry_after = error.retry_after().and_then(|s| Duration::try_from_secs_f64(s).ok());
         Self::Runtime(Box::new(RuntimeError {
@@ -140,7 +141,7 @@ impl CapError {
         }
     }
 
-    /// How long to wait before trying again, if the server said so.
+    /// The wait before a retry, if the server named one.
     pub fn retry_after(&self) -> Option<Duration> {
         self.as_runtime().and_then(|error| error.retry_after)
     }
@@ -166,7 +167,7 @@ impl RuntimeError {
         stream.or(problem).unwrap_or("http_error")
     }
 
-    /// What the run does next.
+    /// The run's next step.
     pub fn severity(&self) -> ErrorSeverity {
         match (&self.error, &self.problem) {
             (Some(error), _) => error.severity,
@@ -189,8 +190,8 @@ impl RuntimeError {
         })
     }
 
-    /// Whether a new request may succeed. What the server says of this failure wins over what its
-    /// code usually means.
+    /// Whether a new request may succeed. The server's statement about this failure wins over the
+    /// code's usual meaning.
     pub fn is_retryable(&self) -> bool {
         if let Some(error) = &self.error {
             return is_retryable_error(error);
@@ -243,7 +244,7 @@ impl fmt::Display for ConnectionError {
             n => write!(f, " (tried again {n} times)")?,
         }
         f.write_str(match self.deadline {
-            Some(_) => "; a run that was started goes on: allow more time, or attach to it",
+            Some(_) => "; a run that has started continues: allow more time, or attach to it",
             None => "; check the address and the network, or try again later",
         })
     }

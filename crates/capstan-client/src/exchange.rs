@@ -1,4 +1,4 @@
-//! One request, one whole answer, each within a limit: `health`, `stop`, `ask`.
+//! One request and one complete answer, each within a limit: `health`, `stop`, `ask`.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,26 +18,26 @@ use crate::transport::{Body, Request, TransportError};
 const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 impl CapClient {
-    /// Stops a run; returns when its end is journalled. A finished one stays as it is.
+    /// Stops a run, and returns when its end is in the journal. A finished run stays unchanged.
     pub async fn stop(&self, stream: Uuid) -> Result<(), CapError> {
         let request = self.request(Method::DELETE, self.stream_url(stream));
         self.exchange(request).await.map(drop)
     }
 
-    /// How the server feels.
+    /// The server's health.
     pub async fn health(&self) -> Result<HealthCheckResponse, CapError> {
         read(&self.exchange(self.request(Method::GET, self.url("/health"))).await?)
     }
 
-    /// The whole answer in one object. The key makes it safe to try again, so lost connections are,
-    /// and answers that break off.
+    /// The complete answer in one object. The key makes retries safe, so the client retries lost
+    /// connections and answers that break off.
     pub async fn ask<E: Envelope>(&self, request: &E) -> Result<ServiceResponse, CapError> {
         let request = self.post(request, "application/json");
         let answer = self.in_time(self.options.ask_timeout, self.healed(request)).await?;
         read(&answer)
     }
 
-    /// One request, one whole answer, in the time that a response may be silent.
+    /// One request and one complete answer, within the time that a response may be silent.
     pub(crate) async fn exchange(&self, request: Request) -> Result<Vec<u8>, CapError> {
         self.in_time(self.options.read_timeout, self.send(request)).await
     }
@@ -109,7 +109,7 @@ async fn read_whole(mut body: Body) -> Result<Vec<u8>, CapError> {
     Ok(bytes)
 }
 
-/// A body without a length ends where the connection does; JSON that ends too early tells.
+/// A body without a length ends with its connection. Incomplete JSON shows that it was cut.
 fn unbroken(answer: Vec<u8>) -> Result<Vec<u8>, CapError> {
     match serde_json::from_slice::<IgnoredAny>(&answer) {
         Err(error) if error.is_eof() => Err(CapError::connection("the answer broke off", 0)),

@@ -16,17 +16,17 @@ use crate::exchange::read;
 pub struct StreamPage {
     /// The runs.
     pub streams: Vec<StreamSummary>,
-    /// Where the next page begins, if there is one.
+    /// The start of the next page, if there is one.
     pub next: Option<Uuid>,
 }
 
-/// What the server says of a run. Members that it does not know of are left out.
+/// The server's summary of a run. It omits unknown members.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StreamSummary {
     /// Its stream.
     pub stream_id: Uuid,
-    /// Under which it was started.
+    /// The request key.
     pub request_id: String,
     /// The agent's name.
     pub agent: String,
@@ -36,7 +36,7 @@ pub struct StreamSummary {
     pub state: String,
     /// The attempt under way, or the last one.
     pub attempt: u32,
-    /// How many there may be.
+    /// The maximum number of attempts.
     pub max_attempts: u32,
     /// The last packet's seq.
     pub packets: u64,
@@ -54,7 +54,7 @@ pub struct StreamSummary {
     pub reason: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
-    /// What the run used.
+    /// The usage of the run.
     pub usage: Option<Map<String, Value>>,
 }
 
@@ -62,9 +62,9 @@ pub struct StreamSummary {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AgentSummary {
-    /// What stands in paths: `/v1/agents/<name>/assist`.
+    /// The name in paths: `/v1/agents/<name>/assist`.
     pub name: String,
-    /// What a request's `context.agent_id` may name.
+    /// The id for a request's `context.agent_id`.
     pub id: Uuid,
     /// Other names for it in paths and requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,9 +1,8 @@
-//! The client without its I/O: what came in, what to do next, what time it is. RFC 004's loop with
-//! every gap settled.
+//! The client without its I/O: inputs are what arrived and the time, outputs are what to do next.
+//! It is RFC 004's loop without its gaps.
 //!
-//! A shell asks [`Machine::poll`] what to do, does it, and tells how it went. Nothing else is
-//! needed to drive a call, be it over async sockets, blocking ones, another language's HTTP client,
-//! or a simulation.
+//! A shell calls [`Machine::poll`], does the action, and reports the result. That is enough to
+//! drive a call over async sockets, blocking ones, another language's HTTP client, or a simulation.
 //!
 //! ```
 //! use std::time::Duration;
@@ -36,16 +35,16 @@ use seen::{Order, Seen};
 use crate::error::{CapError, ConnectionError};
 use crate::notice::Notice;
 
-/// What the shell has to do next.
+/// The shell's next action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Send the request, the same bytes each time; then tell [`Machine::opened`],
+    /// Send the request, the same bytes each time. Then call [`Machine::opened`],
     /// [`Machine::refused`] or [`Machine::failed`].
     Connect {
         /// The header `Last-Event-ID`, if there is one to send.
         last_event_id: Option<String>,
     },
-    /// Read from the body; then tell [`Machine::bytes`], [`Machine::ended`] or [`Machine::failed`].
+    /// Read from the body. Then call [`Machine::bytes`], [`Machine::ended`] or [`Machine::failed`].
     Read,
     /// Do nothing until this time, then poll again.
     Wait {
@@ -54,7 +53,7 @@ pub enum Action {
     },
     /// Hand this packet to the caller.
     Packet(StreamPacket),
-    /// Tell whoever is interested.
+    /// Report this to the application.
     Notice(Notice),
     /// The stream is complete.
     Done,
@@ -147,7 +146,7 @@ impl Machine {
         machine
     }
 
-    /// What to do now. Asked again after each thing that was done.
+    /// The next action. Call it again after each action.
     pub fn poll(&mut self, now: Duration) -> Action {
         self.began_at.get_or_insert(now);
         self.progress_at.get_or_insert(now);
@@ -167,9 +166,8 @@ impl Machine {
         }
     }
 
-    /// The next packet of the bytes so far, if nothing is to be told or done before it; otherwise
-    /// [`Self::poll`] says what. For whoever takes packets in batches: one look at the clock does
-    /// for all that came together.
+    /// The next packet of the bytes so far, if no other action comes before it; otherwise call
+    /// [`Self::poll`]. It serves batches: all packets that arrived together share one time.
     pub fn poll_packet(&mut self, now: Duration) -> Option<StreamPacket> {
         if !matches!(self.state, State::Reading) || !self.queue.is_empty() {
             return None;
@@ -269,8 +267,8 @@ impl Machine {
         self.lost(ConnectionError::timeout(why), now);
     }
 
-    /// The connection is gone. A frame that was not asked for yet comes again: the cursor has not
-    /// passed it.
+    /// The connection is gone. Frames that the caller has not taken come again, because the cursor
+    /// is before them.
     fn lost(&mut self, why: ConnectionError, now: Duration) {
         self.check_deadline(now);
         if matches!(self.state, State::Over) {
@@ -287,7 +285,7 @@ impl Machine {
         }
     }
 
-    /// A TRANSIENT error was the last word of a body: the run waits for us to come back.
+    /// The body ended after a TRANSIENT error: the run waits for this client.
     fn transient(&mut self, error: StreamError, now: Duration) {
         self.transients += 1;
         let wait =

@@ -1,11 +1,11 @@
-//! What happens while a call heals itself, for whoever wants to show it.
+//! Notices: what happens while a call recovers, for applications that show it.
 
 use std::fmt;
 use std::time::Duration;
 
 use capstan_protocol::StreamError;
 
-/// One thing that happened between packets.
+/// An event between packets.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Notice {
@@ -16,9 +16,9 @@ pub enum Notice {
     },
     /// The server answers with a stream.
     Connected,
-    /// The stream goes on at a cursor.
+    /// The stream continues at a cursor.
     Resumed {
-        /// Where.
+        /// The cursor.
         cursor: String,
     },
     /// The connection is gone, or the run waits.
@@ -40,20 +40,20 @@ pub enum Notice {
         /// The place that came.
         found: u64,
     },
-    /// An attempt failed in a way that passes; the run goes on, or waits.
+    /// An attempt failed with a TRANSIENT error; the run continues, or waits.
     AttemptFailed {
-        /// How.
+        /// The error.
         error: Box<StreamError>,
     },
-    /// A minor part failed and the stream goes on. The packet itself follows.
+    /// A minor part failed and the stream continues. The packet itself follows.
     Warning {
-        /// What failed.
+        /// The error.
         error: Box<StreamError>,
     },
 }
 
 impl Notice {
-    /// Whether it belongs into a log at the level of warnings; the rest is for who looks closely.
+    /// Whether a log should show it as a warning; others are for debugging.
     pub fn is_warning(&self) -> bool {
         match self {
             Self::Retrying { .. }

@@ -57,30 +57,30 @@ impl Options {
         Self::default()
     }
 
-    /// How long a connection may take to be made; 10 s.
+    /// The time to connect; by default 10 s.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// How long a response may be silent, and all that [`stop`](crate::CapClient::stop),
-    /// [`health`](crate::CapClient::health) and [`streams`](crate::CapClient::streams) may take; 60
-    /// s.
+    /// How long a response may be silent, and the total time of [`stop`](crate::CapClient::stop),
+    /// [`health`](crate::CapClient::health) and [`streams`](crate::CapClient::streams); by default
+    /// 60 s.
     #[must_use]
     pub fn read_timeout(mut self, limit: Duration) -> Self {
         self.read_timeout = limit;
         self
     }
 
-    /// How long [`ask`](crate::CapClient::ask) may take, tries and waits included; 1 h.
+    /// The total time of [`ask`](crate::CapClient::ask), tries and waits included; by default 1 h.
     #[must_use]
     pub fn ask_timeout(mut self, limit: Duration) -> Self {
         self.ask_timeout = limit;
         self
     }
 
-    /// How long any call may take, from its first byte to its last, however lively it is; no limit.
+    /// The total time of any call, even while packets arrive; by default no limit.
     #[must_use]
     pub fn deadline(mut self, limit: Duration) -> Self {
         self.policy.deadline = Some(limit);
@@ -94,15 +94,16 @@ impl Options {
         self
     }
 
-    /// The longest wait that is slept through; 30 s. A longer `retry_after` fails at once and says
-    /// so.
+    /// The longest wait that the client waits; by default 30 s. A longer `retry_after` fails at
+    /// once, with the wait.
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.policy.max_wait = wait;
         self
     }
 
-    /// While resuming, go on beyond `max_retries` until nothing new came for this long; off.
+    /// While resuming, continue beyond `max_retries` until nothing new came for this long; off by
+    /// default.
     #[must_use]
     pub fn resume_patience(mut self, patience: Duration) -> Self {
         self.policy.resume_patience = patience;
@@ -116,8 +117,8 @@ impl Options {
         self
     }
 
-    /// For tests that break hundreds of connections: the least wait between tries, 0.1 s otherwise.
-    /// A client that hammers is no good neighbour.
+    /// The least wait between tries, for tests that break hundreds of connections; by default 0.1
+    /// s, so that no client floods a server.
     #[doc(hidden)]
     #[must_use]
     pub fn least_wait(mut self, wait: Duration) -> Self {
@@ -140,7 +141,7 @@ impl Options {
         self
     }
 
-    /// Who asks in [`chat`](crate::CapClient::chat).
+    /// The user of [`chat`](crate::CapClient::chat).
     #[must_use]
     pub fn user(mut self, user: UserContext) -> Self {
         self.user = user;
@@ -154,14 +155,14 @@ impl Options {
         self
     }
 
-    /// Where requests are posted to, below the base URL; `/assist`.
+    /// The path for requests below the base URL; by default `/assist`.
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
         self
     }
 
-    /// Another transport than the client's own, such as a `reqwest::Client` with a proxy.
+    /// A transport in place of the client's own, such as a `reqwest::Client` with a proxy.
     #[must_use]
     pub fn transport(mut self, transport: impl Transport) -> Self {
         self.transport = Some(Arc::new(transport));

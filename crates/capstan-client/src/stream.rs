@@ -1,4 +1,4 @@
-//! The async shell: does what the machine says.
+//! The async shell: carries out the machine's actions.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ pub(crate) const PROBLEM_BYTES: usize = 64 * 1024;
 
 type Sending = Pin<Box<dyn Future<Output = Result<Answer, TransportError>> + Send>>;
 
-/// What a request led to.
+/// The result of a request.
 enum Answer {
     Open(Response),
     Refused {
@@ -35,7 +35,7 @@ enum Answer {
     Silence(Duration),
 }
 
-/// What goes on between two polls. It lives here and not in a future, so that a dropped `next`
+/// The pending I/O between two polls. It lives here and not in a future, so that a dropped `next`
 /// loses nothing.
 enum Under {
     Nothing,
@@ -45,7 +45,8 @@ enum Under {
     Sleeping(Pin<Box<Sleep>>),
 }
 
-/// The packets of one run, healed. Dropping it closes the connection; the run goes on.
+/// The packets of one run, over reconnections. Dropping it closes the connection; the run
+/// continues.
 ///
 /// [`next`](Self::next) is cancel-safe.
 pub struct PacketStream {
@@ -55,7 +56,7 @@ pub struct PacketStream {
     read_timeout: Duration,
     listener: Option<Listener>,
     epoch: Instant,
-    /// When the machine was last asked.
+    /// The time of the machine's last poll.
     polled_at: Duration,
     under: Under,
     stream_id: Option<Uuid>,
@@ -63,7 +64,7 @@ pub struct PacketStream {
     is_over: bool,
 }
 
-/// How a stream is to be read.
+/// The settings of a call.
 pub(crate) struct Call {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) request: Request,
@@ -76,7 +77,7 @@ pub(crate) struct Call {
 impl PacketStream {
     pub(crate) fn new(call: Call) -> Self {
         Self {
-            // Of the system: forked processes would all have the seed of their parent's generator.
+            // From the operating system: forked processes would all share their parent's seed.
             machine: Machine::attach(
                 call.policy,
                 Uuid::new_v4().as_u64_pair().0,
@@ -106,7 +107,7 @@ impl PacketStream {
                     self.stream_id = Some(packet.stream_id);
                     return Ok(Some(packet));
                 }
-                Action::Notice(notice) => self.tell(&notice),
+                Action::Notice(notice) => self.notify(&notice),
                 Action::Connect { last_event_id } => self.connect(last_event_id).await,
                 Action::Read => self.read().await,
                 Action::Wait { until } => self.sleep(until).await,
@@ -122,9 +123,8 @@ impl PacketStream {
         Ok(None)
     }
 
-    /// The next packet if it came with the last one and nothing is to be told before it; it never
-    /// waits. `None` means that [`next`](Self::next) knows more. For whoever takes packets in
-    /// batches.
+    /// The next packet if it arrived with the last one and no other action comes before it. It
+    /// never waits. After `None` call [`next`](Self::next). It serves batches.
     pub fn next_buffered(&mut self) -> Option<StreamPacket> {
         let packet = self.machine.poll_packet(self.polled_at)?;
         self.cursor = Some(packet.cursor());
@@ -151,13 +151,13 @@ impl PacketStream {
         self.stream_id
     }
 
-    /// The place after the last packet that was handed out;
-    /// [`CapClient::attach`](crate::CapClient::attach) goes on from there.
+    /// The cursor after the last returned packet. [`CapClient::attach`](crate::CapClient::attach)
+    /// continues there.
     pub fn cursor(&self) -> Option<Cursor> {
         self.cursor
     }
 
-    fn tell(&self, notice: &Notice) {
+    fn notify(&self, notice: &Notice) {
         let stream = self.stream_id.map(tracing::field::display);
         if notice.is_warning() {
             tracing::warn!(stream, "{notice}");
@@ -198,11 +198,11 @@ impl PacketStream {
         let content_type = text(header::CONTENT_TYPE).unwrap_or_default();
         let location = text(header::LOCATION);
         self.machine.opened(Head { status: response.status, content_type, location });
-        self.under = Under::Reading(response.body, Box::pin(tokio::time::sleep(self.patience())));
+        self.under = Under::Reading(response.body, Box::pin(tokio::time::sleep(self.read_limit())));
     }
 
-    /// How long silence is put up with: not beyond the deadline.
-    fn patience(&self) -> Duration {
+    /// How long a response may be silent: at most until the deadline.
+    fn read_limit(&self) -> Duration {
         let left = self.machine.deadline().map(|end| end.saturating_sub(self.epoch.elapsed()));
         left.map_or(self.read_timeout, |left| left.min(self.read_timeout))
     }
@@ -210,7 +210,7 @@ impl PacketStream {
     /// Sends the request and, if it is refused, reads why.
     fn send(&self, last_event_id: Option<String>) -> Sending {
         let (transport, mut request, limit) =
-            (Arc::clone(&self.transport), self.request.clone(), self.patience());
+            (Arc::clone(&self.transport), self.request.clone(), self.read_limit());
         if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(&id).ok()) {
             request.headers.insert("last-event-id", id);
         }
@@ -233,7 +233,7 @@ impl PacketStream {
     }
 
     async fn read(&mut self) {
-        let limit = self.patience();
+        let limit = self.read_limit();
         let due = self.epoch + self.polled_at + limit;
         let Under::Reading(body, timer) = &mut self.under else {
             return self.machine.failed("the body is gone", self.epoch.elapsed());

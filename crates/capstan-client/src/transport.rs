@@ -24,10 +24,10 @@ pub use tls::http_client;
 pub struct Request {
     /// POST, GET or DELETE.
     pub method: Method,
-    /// Where to.
+    /// The address.
     pub url: url::Url,
-    /// All headers but the connection's own. The key is marked as sensitive, so that `Debug` does
-    /// not show it.
+    /// All headers but the connection's own. The key is marked as sensitive, so that `Debug` hides
+    /// it.
     pub headers: HeaderMap,
     /// The same bytes each time.
     pub body: Bytes,
@@ -42,7 +42,7 @@ pub struct Response {
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
-    /// What follows.
+    /// The body.
     pub body: Body,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Debug for Response {
     }
 }
 
-/// The network failed, in words. Whatever it was, it is worth another try.
+/// The network failed; the text says how. Every such failure is worth a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransportError(pub String);
 
@@ -71,13 +71,13 @@ pub trait Transport: Send + Sync + 'static {
     async fn send(&self, request: Request) -> Result<Response, TransportError>;
 }
 
-/// The transport of whoever names none.
+/// The default transport.
 #[cfg(feature = "reqwest")]
 pub(crate) fn usual(connect_timeout: Duration) -> Result<Arc<dyn Transport>, TransportError> {
     Ok(Arc::new(reqwest::client(connect_timeout)?))
 }
 
-/// The transport of whoever names none.
+/// The default transport.
 #[cfg(not(feature = "reqwest"))]
 pub(crate) fn usual(_connect_timeout: Duration) -> Result<Arc<dyn Transport>, TransportError> {
     let what =

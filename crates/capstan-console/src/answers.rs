@@ -1,30 +1,29 @@
 //! What the console's routes answer. Their documentation is what `/openapi.json` says of them.
 
 use capstan_journal::{Attempt, Run, RunState, Status, Viewers};
-use capstan_protocol::{CATALOGUE, Timestamp};
+use capstan_protocol::{AguiErrorCode, CATALOGUE, ErrorDomain, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::sentence;
-use super::visitor::{Act, Visitor};
+use super::visitor::{Act, Visitor, VisitorKind};
 use crate::Console;
+use crate::settings::ContentRule;
 use capstan_engine::live::{Parting, Viewer};
+use capstan_kit::identity::operators::Right;
 
 /// Who looks, and what they may do.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Me {
-    /// `tenant`, `operator` or `local`.
-    pub(crate) who: &'static str,
+    pub(crate) who: VisitorKind,
     /// The tenant's or the operator's name.
     pub(crate) name: String,
     /// Whose runs are in sight; `*` for all.
     pub(crate) tenants: Vec<String>,
-    /// `look`, `content`, `act`.
-    pub(crate) may: Vec<&'static str>,
-    /// Whether what was said is shown: `never`, `asked` or `shown`.
-    pub(crate) content: &'static str,
+    pub(crate) may: Vec<Right>,
+    pub(crate) content: ContentRule,
     /// Whether runs can be stopped and erased here.
     pub(crate) actions: bool,
     /// Where a trace is looked at, with `{trace_id}` in it.
@@ -41,8 +40,7 @@ pub(crate) struct Me {
 /// How the server feels, in a line.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Health {
-    /// `ready`, `draining` or `journal_broken`.
-    pub(crate) state: &'static str,
+    pub(crate) state: ServerState,
     /// Runs at work.
     pub(crate) running: u64,
     /// Runs that wait.
@@ -58,6 +56,18 @@ pub(crate) struct Health {
     /// Which of the processes this is, where several share the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) replica: Option<ReplicaPlace>,
+}
+
+/// Whether the server accepts runs.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ServerState {
+    /// It accepts runs.
+    Ready,
+    /// It shuts down: runs end, and none begins.
+    Draining,
+    /// It cannot write its journal.
+    JournalBroken,
 }
 
 /// A place among the processes of a journal.
@@ -82,9 +92,7 @@ pub(crate) struct RunRow {
     pub(crate) session: Option<String>,
     /// The key under which it was started.
     pub(crate) key: String,
-    /// `running`, `waiting`, `failed`, `stopped`, `done` or `healed`: done, after more than one
-    /// attempt.
-    pub(crate) state: &'static str,
+    pub(crate) state: Status,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,7 +149,7 @@ impl RunRow {
             face: run.face.clone(),
             session,
             key: run.key.clone(),
-            state: Status::of(run).word(),
+            state: Status::of(run),
             created_at: run.created_at,
             updated_at: run.updated_at,
             closed_at: run.closed_at,
@@ -226,8 +234,7 @@ pub(crate) struct Findings {
 /// One thing that an id leads to.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Hit {
-    /// `stream`, `cursor`, `key`, `request_id`, `session` or `trace`.
-    pub(crate) kind: &'static str,
+    pub(crate) kind: HitKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stream_id: Option<Uuid>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -237,6 +244,18 @@ pub(crate) struct Hit {
     /// The packet that a cursor names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seq: Option<u64>,
+}
+
+/// What kind of id leads there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum HitKind {
+    Stream,
+    Cursor,
+    Key,
+    RequestId,
+    Session,
+    Trace,
 }
 
 /// A place that was looked at.
@@ -405,7 +424,7 @@ pub(crate) struct FaultDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) severity: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) domain: Option<Value>,
+    pub(crate) domain: Option<ErrorDomain>,
     /// What it means.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) meaning: Option<&'static str>,
@@ -417,7 +436,7 @@ pub(crate) struct FaultDetails {
     pub(crate) status: Option<u16>,
     /// The code under which clients of AG-UI see it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) agui_code: Option<Value>,
+    pub(crate) agui_code: Option<AguiErrorCode>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after: Option<f64>,
     /// What the run itself said of it; for those who may see what was said.
@@ -435,11 +454,11 @@ impl FaultDetails {
             code: code.to_owned(),
             title: entry.map(|entry| entry.title),
             severity: told.or_else(|| entry.map(|entry| entry.severity.to_string())),
-            domain: entry.and_then(|entry| serde_json::to_value(entry.domain).ok()),
+            domain: entry.map(|entry| entry.domain),
             meaning: entry.map(|entry| entry.meaning),
             remedy: entry.map(|entry| entry.remedy),
             status: entry.map(|entry| entry.status),
-            agui_code: entry.and_then(|entry| serde_json::to_value(entry.agui).ok()),
+            agui_code: entry.map(|entry| entry.agui),
             retry_after: attempt.and_then(|attempt| attempt.retry_after),
             ..Self::default()
         }
@@ -480,7 +499,7 @@ impl RunDetails {
 /// How a run stands after it was stopped.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct StoppedRun {
-    pub(crate) state: &'static str,
+    pub(crate) state: Status,
     /// The reason that CLOSE gives.
     pub(crate) reason: Option<String>,
 }

@@ -22,9 +22,22 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Attention {
     pub(crate) run: RunRow,
-    /// `silent`, `overdue`, `retrying` or `lease_over`.
-    pub(crate) why: &'static str,
+    pub(crate) why: Why,
     pub(crate) sentence: String,
+}
+
+/// Why a run needs somebody.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Why {
+    /// Its agent has sent nothing for half of the idle limit.
+    Silent,
+    /// Its next attempt could have begun, but no client has asked for it.
+    Overdue,
+    /// It is in a later attempt.
+    Retrying,
+    /// The process that worked on it is gone.
+    LeaseOver,
 }
 
 /// What is looked at once, whatever the run.
@@ -43,9 +56,9 @@ pub(crate) async fn of(
         return Ok(Vec::new());
     }
     let store = console.engine.journal.store();
-    let replicas = match store.is_shared() && visitor.sees_server() {
-        true => store.replicas().await?,
-        false => Vec::new(),
+    let replicas = match store.cluster().filter(|_| visitor.sees_server()) {
+        Some(cluster) => cluster.replicas().await?,
+        None => Vec::new(),
     };
     let (gone, living): (Vec<_>, Vec<_>) =
         replicas.into_iter().partition(|replica| replica.standing == Standing::Gone);
@@ -71,12 +84,12 @@ pub(crate) async fn of(
 }
 
 impl Rule<'_> {
-    fn judge(&self, run: &Run) -> Option<(&'static str, String)> {
+    fn judge(&self, run: &Run) -> Option<(Why, String)> {
         if run.state == RunState::Running
             && run.owner.as_ref().is_some_and(|owner| self.gone.contains(owner))
         {
             return Some((
-                "lease_over",
+                Why::LeaseOver,
                 "The process that worked on it is gone; another one takes it over.".into(),
             ));
         }
@@ -92,7 +105,7 @@ impl Rule<'_> {
     }
 
     /// Of a run that another process writes nothing is known here.
-    fn silent(&self, run: &Run) -> Option<(&'static str, String)> {
+    fn silent(&self, run: &Run) -> Option<(Why, String)> {
         let facts = self.console.engine.live.get(run.stream_id)?;
         let idle = self.console.engine.settings.timeouts.idle;
         let began =
@@ -101,7 +114,7 @@ impl Rule<'_> {
         let (silent, limit) = (silent.as_secs(), idle.as_secs());
         (silent > limit / 2).then(|| {
             (
-                "silent",
+                Why::Silent,
                 format!(
                     "Its agent has said nothing for {silent} s; after {limit} s it is given up."
                 ),
@@ -109,12 +122,12 @@ impl Rule<'_> {
         })
     }
 
-    fn overdue(&self, run: &Run) -> Option<(&'static str, String)> {
+    fn overdue(&self, run: &Run) -> Option<(Why, String)> {
         let late = self.since(run.not_before.unwrap_or(run.updated_at));
         (late > GRACE).then(|| {
             let (next, late) = (run.attempt + 1, late.as_secs());
             (
-                "overdue",
+                Why::Overdue,
                 format!(
                     "Attempt {next} could have begun {late} s ago, but nobody has asked for it."
                 ),
@@ -123,7 +136,8 @@ impl Rule<'_> {
     }
 }
 
-fn retrying(run: &Run) -> Option<(&'static str, String)> {
-    (run.attempt > 1)
-        .then(|| ("retrying", format!("It is in attempt {} of {}.", run.attempt, run.max_attempts)))
+fn retrying(run: &Run) -> Option<(Why, String)> {
+    (run.attempt > 1).then(|| {
+        (Why::Retrying, format!("It is in attempt {} of {}.", run.attempt, run.max_attempts))
+    })
 }

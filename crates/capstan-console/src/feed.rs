@@ -18,7 +18,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use super::answers::{Health, Refusal, RunRow};
+use super::answers::{Health, Refusal, RunRow, ServerState};
 use super::visitor::Visitor;
 use crate::Console;
 use capstan_kit::face::reader::sse_response;
@@ -139,8 +139,8 @@ pub(crate) enum FeedEvent {
 #[derive(schemars::JsonSchema)]
 #[allow(dead_code, reason = "only its schema is used")]
 pub(crate) struct Drains {
-    /// `draining`.
-    state: &'static str,
+    /// Always `draining`.
+    state: ServerState,
 }
 
 /// Some were missed.

@@ -4,7 +4,7 @@ use capstan_journal::{Found, JournalError, Query, Run, RunPage};
 use capstan_protocol::{LastEventId, Timestamp};
 use uuid::Uuid;
 
-use super::answers::{Findings, Hit, Looked, Refusal};
+use super::answers::{Findings, Hit, HitKind, Looked, Refusal};
 use super::visitor::Visitor;
 use crate::Console;
 
@@ -46,7 +46,7 @@ impl Search<'_> {
         self.found.looked.push(Looked { place, back_to });
     }
 
-    fn hit(&mut self, kind: &'static str, run: &Run, seq: Option<u64>) {
+    fn hit(&mut self, kind: HitKind, run: &Run, seq: Option<u64>) {
         let (stream_id, tenant) = (Some(run.stream_id), Some(run.tenant.clone()));
         let is_known = self.found.hits.iter().any(|hit| hit.stream_id == stream_id);
         if !is_known {
@@ -68,9 +68,9 @@ impl Search<'_> {
             let run = self.console.engine.journal.store().run(stream).await?;
             if let Some(run) = run.filter(|run| self.visitor.sees(&run.tenant)) {
                 let (kind, seq) = if cursor.is_some() {
-                    ("cursor", cursor.map(|c| c.seq))
+                    (HitKind::Cursor, cursor.map(|c| c.seq))
                 } else {
-                    ("stream", None)
+                    (HitKind::Stream, None)
                 };
                 self.hit(kind, &run, seq);
             }
@@ -78,7 +78,7 @@ impl Search<'_> {
         } else if let Some((from, last)) = ids_from(q) {
             let before = Some(Uuid::from_u128(last.as_u128().saturating_add(1)));
             let page = self.page(Query { from: Some(from), before, ..Query::default() }).await?;
-            page.runs.iter().for_each(|run| self.hit("stream", run, None));
+            page.runs.iter().for_each(|run| self.hit(HitKind::Stream, run, None));
             page.looked_back_to
         } else {
             return Ok(());
@@ -89,7 +89,7 @@ impl Search<'_> {
 
     async fn requests(&mut self, q: &str) -> Result<(), JournalError> {
         let page = self.page(Query { request_id: Some(q.to_owned()), ..Query::default() }).await?;
-        page.runs.iter().for_each(|run| self.hit("request_id", run, None));
+        page.runs.iter().for_each(|run| self.hit(HitKind::RequestId, run, None));
         self.looked("request ids", page.looked_back_to);
         Ok(())
     }
@@ -103,7 +103,7 @@ impl Search<'_> {
         }
         let trace_id = Some(q.to_ascii_lowercase());
         let page = self.page(Query { trace_id, ..Query::default() }).await?;
-        page.runs.iter().for_each(|run| self.hit("trace", run, None));
+        page.runs.iter().for_each(|run| self.hit(HitKind::Trace, run, None));
         self.looked("traces", page.looked_back_to);
         Ok(())
     }
@@ -113,13 +113,13 @@ impl Search<'_> {
         let store = self.console.engine.journal.store().clone();
         for tenant in self.visitor.known_tenants(self.console).iter().take(TENANTS) {
             if let Some(Found::Run(run)) = store.find(tenant, q).await? {
-                self.hit("key", &run, None);
+                self.hit(HitKind::Key, &run, None);
             }
             let may_be_told = self.visitor.sees_sessions_of(self.console, tenant);
             if may_be_told && self.found.hits.len() < MOST && store.has_session(tenant, q).await? {
                 let (tenant, session) = (Some(tenant.clone()), Some(q.to_owned()));
                 self.found.hits.push(Hit {
-                    kind: "session",
+                    kind: HitKind::Session,
                     stream_id: None,
                     tenant,
                     session,

@@ -182,22 +182,22 @@ const LOAD_EVERY: Duration = Duration::from_secs(1);
 
 /// Tells them, for as long as it is awaited.
 pub async fn tell_load(console: &Console) {
-    if !console.engine.journal.store().is_shared() {
+    let Some(cluster) = console.engine.journal.store().cluster() else {
         return std::future::pending().await;
-    }
+    };
     loop {
         tokio::time::sleep(LOAD_EVERY).await;
-        console.engine.journal.store().set_load(console.load());
+        cluster.set_load(console.load());
     }
 }
 
 /// How often numbers are written down, and what is done with is forgotten.
-const KEEP_EVERY: Duration = Duration::from_secs(10);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Does so, for as long as it is awaited.
-pub async fn keep_house(console: &Console) {
+pub async fn maintain(console: &Console) {
     loop {
-        tokio::time::sleep(KEEP_EVERY).await;
+        tokio::time::sleep(MAINTENANCE_INTERVAL).await;
         console.memory.appends.turn();
         console.engine.live.forget_done(|stream| console.engine.waits.has(stream));
         rollups::save(console).await;

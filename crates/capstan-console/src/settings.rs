@@ -1,6 +1,8 @@
 //! What can be set of the console.
 
 use capstan_kit::identity::operators::Operators;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// The console: what runs, and why it failed.
 #[derive(Debug, Clone)]
@@ -42,7 +44,8 @@ impl ConsoleSettings {
 }
 
 /// Whether the console shows what was said, to whom it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum ContentRule {
     /// To nobody.
     Never,

@@ -7,6 +7,8 @@ use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind};
 use http::request::Parts;
 use http::{Method, header};
+use schemars::JsonSchema;
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Console;
@@ -15,7 +17,7 @@ use capstan_engine::faults::journal_fault;
 use capstan_engine::tenant_scheduler::TaskSlot;
 use capstan_kit::access::{self, bearer};
 use capstan_kit::accounted_body::Payer;
-use capstan_kit::identity::audit::{Target, Who};
+use capstan_kit::identity::audit::{Actor, Target};
 use capstan_kit::identity::caller::{Caller, LOCAL};
 use capstan_kit::identity::operators::{EVERY_TENANT, Operator, Right};
 use capstan_kit::identity::scopes::Operation;
@@ -31,6 +33,18 @@ pub(crate) enum Visitor {
     Operator(Operator),
     /// From this machine, without tenants.
     Local(Caller),
+}
+
+/// Who looks.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum VisitorKind {
+    /// A tenant's key or token.
+    Tenant,
+    /// An operator's key.
+    Operator,
+    /// This machine, without keys.
+    Local,
 }
 
 /// What of a run is looked at, for the audit.
@@ -75,12 +89,11 @@ impl Act {
 }
 
 impl Visitor {
-    /// The kind of visitor, in a word.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> VisitorKind {
         match self {
-            Self::Tenant(_) => "tenant",
-            Self::Operator(_) => "operator",
-            Self::Local(_) => "local",
+            Self::Tenant(_) => VisitorKind::Tenant,
+            Self::Operator(_) => VisitorKind::Operator,
+            Self::Local(_) => VisitorKind::Local,
         }
     }
 
@@ -104,10 +117,10 @@ impl Visitor {
         matches!(self, Self::Operator(_))
     }
 
-    pub(crate) fn who(&self) -> Who {
+    pub(crate) fn actor(&self) -> Actor {
         match self {
-            Self::Tenant(caller) | Self::Local(caller) => Who::from(caller),
-            Self::Operator(operator) => Who::operator(operator),
+            Self::Tenant(caller) | Self::Local(caller) => Actor::from(caller),
+            Self::Operator(operator) => Actor::operator(operator),
         }
     }
 
@@ -230,7 +243,7 @@ impl Visitor {
             ));
         }
         if self.is_operator() {
-            console.access.audit.console_looked(&self.who(), look.word(), tenant, stream);
+            console.access.audit.console_looked(&self.actor(), look.word(), tenant, stream);
         }
         console.count(look.word());
         Ok(())
@@ -249,7 +262,7 @@ impl Visitor {
 
     /// Notes what was done.
     pub(crate) fn did(&self, console: &Console, act: Act, tenant: &str, to: Target<'_>) {
-        console.access.audit.console_did(&self.who(), act.word(), tenant, to);
+        console.access.audit.console_did(&self.actor(), act.word(), tenant, to);
         console.count(act.word());
     }
 }
@@ -308,7 +321,7 @@ impl FromRequestParts<Console> for Visitor {
         }
         visitor.inspect(|visitor| Payer::name(&parts.extensions, &visitor.payer())).map_err(
             |fault| {
-                let who = Who::stranger(bearer(&parts.headers));
+                let who = Actor::unknown(bearer(&parts.headers));
                 if matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized)
                 {
                     console.access.audit.refused(who, &fault, &parts.method, parts.uri.path());

@@ -1,6 +1,6 @@
-//! The arguments of a command: words and `--options`, and what to say about a wrong one.
+//! The arguments of a command: words and `--options`, and errors about wrong ones.
 //!
-//! Every complaint names the place and the remedy; it is shown to whoever typed the command.
+//! Every error names the place and the remedy, for the user who typed the command.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use capstan_protocol::{AguiErrorCode, CATALOGUE, FaultKind, nearest};
 /// A year: what a fault's own `retry_after` can hold. A longer wait is a slip of the finger.
 const LONGEST: Duration = Duration::from_secs(31_536_000);
 
-/// What a command takes, for complaints.
+/// The syntax of a command, for errors.
 #[derive(Clone, Copy)]
 pub(super) struct Syntax {
     pub(super) name: &'static str,
@@ -18,17 +18,17 @@ pub(super) struct Syntax {
     pub(super) options: &'static [&'static str],
 }
 
-/// What was typed after a command's name.
+/// The text after a command's name.
 pub(super) struct Args<'a> {
     syntax: Syntax,
-    /// All of it, as it was typed.
+    /// The complete text.
     typed: &'a str,
     words: std::vec::IntoIter<&'a str>,
     options: Vec<(&'static str, &'a str)>,
 }
 
 impl<'a> Args<'a> {
-    /// Sorts what was typed into words and options; refuses options that the command does not have.
+    /// Splits the text into words and options; refuses unknown options.
     pub(super) fn new(syntax: Syntax, typed: &'a str) -> Result<Self, Validation> {
         let mut args = Self { syntax, typed, words: Vec::new().into_iter(), options: Vec::new() };
         let (mut words, mut typed) = (Vec::new(), typed.split_whitespace());
@@ -60,7 +60,7 @@ impl<'a> Args<'a> {
         Ok(())
     }
 
-    /// Refuses words that nobody asked for.
+    /// Refuses extra words.
     pub(super) fn finish(mut self) -> Result<(), Validation> {
         match self.words.next() {
             Some(word) => Err(self.wrong(&short(word), "that is one argument too many.")),
@@ -68,14 +68,14 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// All that was typed, white space included.
+    /// The complete text, white space included.
     pub(super) fn text(&mut self, place: &str) -> Result<String, Validation> {
         self.word(place)?;
         self.words = Vec::new().into_iter();
         Ok(self.typed.to_owned())
     }
 
-    /// The words that are left, if there are any.
+    /// The remaining words, if there are any.
     pub(super) fn rest(&mut self) -> Option<String> {
         let words: Vec<&str> = self.words.by_ref().collect();
         (!words.is_empty()).then(|| words.join(" "))
@@ -155,7 +155,7 @@ pub(super) fn did_you_mean(word: &str, known: impl Iterator<Item = &'static str>
     nearest(word, known).map(|known| format!(" Did you mean `{known}`?")).unwrap_or_default()
 }
 
-/// A word of the user's as it is quoted back: as much of it as anybody needs to recognise it.
+/// A user's word, shortened for an error.
 pub(super) fn short(word: &str) -> String {
     const ENOUGH: usize = 40;
     match word.char_indices().nth(ENOUGH).and_then(|(at, _)| word.get(..at)) {
@@ -173,7 +173,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 fn parse_seconds(text: &str, unit: f64) -> Option<Duration> {
-    // What else Rust takes for a float (`inf`, `1e9`, `-0`) nobody means as a wait.
+    // Rust accepts more as a float (`inf`, `1e9`, `-0`), but nobody means that as a wait.
     let is_plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let seconds = text.parse::<f64>().ok().filter(|_| is_plain)? * unit;
     Duration::try_from_secs_f64(seconds).ok().filter(|wait| *wait <= LONGEST)

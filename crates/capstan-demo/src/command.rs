@@ -8,12 +8,12 @@ use capstan_protocol::fault::Validation;
 
 use crate::args::{Args, Syntax, did_you_mean, short};
 
-/// More deltas than any test or bench has asked for; beyond it is a slip of the finger.
+/// More deltas than any test or bench uses; a higher number is a typing mistake.
 const MAX_DELTAS: u32 = 1_000_000;
 /// Enough to see an answer begin before it breaks.
 const DEFAULT_AFTER: u32 = 3;
 
-/// What a user may ask for.
+/// The commands of a user.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Command {
     Help,
@@ -30,7 +30,7 @@ pub(super) enum Command {
     Panic,
 }
 
-/// A command as it is listed and read.
+/// A command's name, syntax and parser.
 struct Row {
     name: &'static str,
     usage: &'static str,

@@ -20,7 +20,7 @@ use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 
 /// About as fast as a person likes to read along.
 const DEFAULT_DELAY: Duration = Duration::from_millis(20);
-/// The demo does nothing but talk, so that trying again does no harm.
+/// The demo has no side effects, so another attempt does no harm.
 const MAX_ATTEMPTS: u32 = 3;
 
 /// The demo agent. Send it `/help`.
@@ -42,7 +42,7 @@ impl Demo {
         Self::with_delay(DEFAULT_DELAY)
     }
 
-    /// Waits `delay` before each word. What `/tokens` and `/fault` count out is not held up by it.
+    /// Waits `delay` before each word. `/tokens` and `/fault` have a delay of their own.
     pub fn with_delay(delay: Duration) -> Self {
         Self { delay }
     }

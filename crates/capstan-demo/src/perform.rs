@@ -13,8 +13,8 @@ use capstan_agent::{Failure, Interrupt, Outcome, ResumeStatus, Stopped, Turn};
 const STEADY: &str = "A line may drop in the middle of a sentence, and yet the sentence arrives \
  whole: \
     what was said is kept, what is missing is said again, and nobody hears a word twice.";
-/// Both begin alike and part before the middle of the first, so that a part is swallowed and a part
-/// taken back.
+/// Both thoughts begin alike and differ before the middle of the first. So the gateway skips a part
+/// and takes back a part.
 const FIRST_THOUGHT: &str = "The answer, I am quite sure, is forty-two, as every hitchhiker \
     of a certain age will tell you without being asked for it.";
 const SECOND_THOUGHT: &str = "The answer, I am quite sure, depends on the question; on second \
@@ -22,7 +22,7 @@ const SECOND_THOUGHT: &str = "The answer, I am quite sure, depends on the questi
     I should have asked for that before I spoke.";
 
 impl Command {
-    /// Does it. Dropping the future stops it at the next word.
+    /// Performs the command. Dropping the future stops it at the next word.
     pub(super) async fn perform(self, turn: &Turn, voice: &mut Voice<'_>) -> Outcome {
         match self {
             Self::Help => voice.answer(&command::help()).await,
@@ -47,7 +47,7 @@ impl Command {
     }
 }
 
-/// At once: what is said back was waited for by whoever wrote it.
+/// At once, because the user knows the text.
 async fn echo(voice: &mut Voice<'_>, text: &str) -> Outcome {
     voice.set_delay(Duration::ZERO);
     voice.answer(text).await
@@ -68,7 +68,7 @@ fn fault(kind: FaultKind, retry_after: Option<Duration>) -> Fault {
     }
 }
 
-/// The fault was asked for by name: an attempt that came after it would hide it.
+/// Final, because the user wants to see the fault: another attempt would hide it.
 async fn fail(voice: &mut Voice<'_>, fault: Fault, after: u32) -> Outcome {
     tokens(voice, after, Duration::ZERO).await?;
     Err(Failure::last(fault))
@@ -98,7 +98,7 @@ async fn user_error(voice: &mut Voice<'_>) -> Outcome {
     Ok(voice.end().await?)
 }
 
-/// What the demo's question is answered by.
+/// The id of the demo's question.
 const DECISION: &str = "decision";
 
 async fn ask(
@@ -145,7 +145,7 @@ async fn hang(turn: &Turn) -> Outcome {
 async fn panic_on_purpose(voice: &mut Voice<'_>) -> Outcome {
     voice.begin().await?;
     voice.say("I have a bad feeling about ").await?;
-    // What a panic does to a run can only be shown by one.
+    // Only a panic shows what a panic does to a run.
     #[allow(clippy::panic)]
     {
         panic!("the demo agent was asked to panic");

@@ -1,15 +1,15 @@
-//! The answer to plain text: a few sentences made of the words of the question.
+//! The answer to plain text: a few sentences with words of the question.
 //!
-//! Which ones is decided by a hash of the message that never changes, not by chance: the same
-//! message gives the same text in every process, version of Rust and attempt.
+//! A stable hash of the message chooses the sentences: the same message gives the same text in
+//! every process, version of Rust and attempt.
 
 use capstan_protocol::Role;
 
 use capstan_agent::Turn;
 
-/// What the sentences are about.
+/// The subject of the sentences.
 struct Topic {
-    /// The weightiest word of the question.
+    /// The most important word of the question.
     main: String,
     /// Another one, if there is one.
     other: String,
@@ -64,7 +64,7 @@ const CLOSINGS: &[Sentence] = &[
 const LONE_WORDS_FRIEND: &str = "patience";
 const SILENCE: &str = "You said nothing, and said it well. Ask me anything, or see `/help`.";
 
-/// Words that a sentence cannot be about.
+/// Words that cannot be the subject of a sentence.
 const SMALL_WORDS: &[&str] = &[
     "a", "about", "am", "an", "and", "are", "as", "at", "be", "but", "by", "can", "could", "did",
     "do", "does", "for", "from", "had", "has", "have", "how", "i", "if", "in", "is", "it", "its",
@@ -88,7 +88,7 @@ pub(super) fn compose(turn: &Turn) -> String {
     sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// A turn is what the user said and what came of it, so the user's messages are counted.
+/// Counts the user's messages: each turn has one.
 fn turns_before(turn: &Turn) -> Option<String> {
     let before = turn.history.iter().filter(|message| message.role == Role::User).count();
     (before > 0).then(|| {
@@ -97,7 +97,7 @@ fn turns_before(turn: &Turn) -> Option<String> {
 }
 
 impl Topic {
-    /// `None` if there is not a single word.
+    /// `None` if there is no word.
     fn of(text: &str, seed: u64) -> Option<Self> {
         let mut candidates = weighty_words(text);
         let words = text.split_whitespace().count();
@@ -114,9 +114,9 @@ impl Topic {
     }
 }
 
-/// The words worth talking about, as they are written, in order and each once.
+/// The important words in their order, each once.
 fn weighty_words(text: &str) -> Vec<String> {
-    /// A question may be as long as a request; its beginning says enough.
+    /// A question may be as long as a request; its beginning is enough.
     const ENOUGH: usize = 200;
     let mut found: Vec<String> = Vec::new();
     for word in text.split_whitespace().take(ENOUGH) {
@@ -130,7 +130,7 @@ fn weighty_words(text: &str) -> Vec<String> {
     found
 }
 
-/// Languages without spaces, and pasted blobs, make words that no sentence can hold.
+/// Languages without spaces, and pasted data, contain words that are too long for a sentence.
 fn shorten(word: &str) -> String {
     const LONGEST: usize = 24;
     match word.char_indices().nth(LONGEST).and_then(|(at, _)| word.get(..at)) {

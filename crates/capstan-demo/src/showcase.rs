@@ -31,7 +31,7 @@ pub(super) async fn events(voice: &mut Voice<'_>) -> Outcome {
     Ok(voice.end().await?)
 }
 
-/// A failure that a user reads while the run goes on.
+/// A failure that the user reads while the run continues.
 pub(super) fn broken_tool() -> UserError {
     UserError {
         message: "The search tool is not available at the moment. Please try again.".into(),

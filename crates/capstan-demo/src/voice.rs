@@ -1,4 +1,4 @@
-//! How the demo talks: word by word, counting the words.
+//! Writes the demo's answers word by word, and counts the words.
 
 use std::time::Duration;
 
@@ -7,47 +7,47 @@ use tokio::time::sleep;
 
 use capstan_agent::{Outcome, Stopped, Writer};
 
-/// What the demo calls its model.
+/// The demo's model name.
 const MODEL: &str = "demo";
 
 /// A writer that speaks at a pace.
 pub(super) struct Voice<'a> {
     pub(super) out: &'a mut Writer,
     delay: Duration,
-    words_heard: usize,
-    words_said: usize,
+    input_words: usize,
+    output_words: usize,
 }
 
 impl<'a> Voice<'a> {
-    pub(super) fn new(out: &'a mut Writer, delay: Duration, heard: &str) -> Self {
-        Self { out, delay, words_heard: heard.split_whitespace().count(), words_said: 0 }
+    pub(super) fn new(out: &'a mut Writer, delay: Duration, question: &str) -> Self {
+        Self { out, delay, input_words: question.split_whitespace().count(), output_words: 0 }
     }
 
     pub(super) fn set_delay(&mut self, delay: Duration) {
         self.delay = delay;
     }
 
-    /// A whole answer: who speaks, the text, what it took.
+    /// Writes a complete answer: the model, the text, the usage.
     pub(super) async fn answer(&mut self, text: &str) -> Outcome {
         self.begin().await?;
         self.say(text).await?;
         Ok(self.end().await?)
     }
 
-    /// Says who speaks.
+    /// Names the model.
     pub(super) async fn begin(&mut self) -> Result<(), Stopped> {
         self.out.model(MODEL).await
     }
 
-    /// Says what it took.
+    /// Reports the usage.
     pub(super) async fn end(&mut self) -> Result<(), Stopped> {
-        let usage = [("input_tokens", self.words_heard), ("output_tokens", self.words_said)];
+        let usage = [("input_tokens", self.input_words), ("output_tokens", self.output_words)];
         let usage: Map<String, Value> =
             usage.map(|(name, words)| (name.to_owned(), words.into())).into_iter().collect();
         self.out.usage(usage).await
     }
 
-    /// Says a text, one delta per word.
+    /// Writes a text, one delta per word.
     pub(super) async fn say(&mut self, text: &str) -> Result<(), Stopped> {
         for word in words(text) {
             self.delta(word).await?;
@@ -68,12 +68,12 @@ impl<'a> Voice<'a> {
         if !self.delay.is_zero() {
             sleep(self.delay).await;
         }
-        self.words_said += 1;
+        self.output_words += 1;
         self.out.delta(word).await
     }
 }
 
-/// Cuts a text into words, each with the white space that follows it; joined, they are the text.
+/// Splits a text into words, each with the white space after it.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

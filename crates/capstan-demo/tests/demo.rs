@@ -62,7 +62,7 @@ async fn the_same_message_gives_the_same_chunks_in_every_attempt() {
 
 #[tokio::test]
 async fn the_answer_to_a_question_never_changes() {
-    // Journals outlive upgrades: an attempt after one must say what the attempt before it said.
+    // Journals outlive upgrades: a later version must give the same answer.
     let text = first("Why is the sea salty?").await.text();
     assert_eq!(
         text,

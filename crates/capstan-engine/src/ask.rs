@@ -9,7 +9,7 @@ mod messages;
 use capstan_protocol::{ChatMessage, DecodeError, Fault, FaultKind, Profile, Role};
 use uuid::Uuid;
 
-pub use body_hash::body_hash;
+pub use body_hash::{body_hash, decoded_body_hash};
 pub use extras::{Extras, Payload, parameters_of};
 pub use messages::Messages;
 

@@ -3,7 +3,7 @@
 //! On the wire an interrupt's id is `<stream_id>:<id>`: the stream of the run that asked, and the
 //! agent's own id.
 
-use capstan_journal::{Asked, Run};
+use capstan_journal::{Questions, Run};
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{DecodeError, Fault, FaultKind, Timestamp};
 use uuid::Uuid;
@@ -32,7 +32,7 @@ pub(crate) async fn asker(engine: &Engine, tenant: &str, ask: &Ask) -> Result<Op
 }
 
 fn check(
-    asked: &Asked,
+    asked: &Questions,
     answers: &[ResumeEntry],
     is_over: impl Fn(Timestamp) -> bool,
 ) -> Result<(), Fault> {
@@ -93,11 +93,11 @@ mod tests {
     #[test]
     fn answers_must_fit_what_was_asked() {
         let (now, past) = (Timestamp::from_micros(2), Some(Timestamp::from_micros(1)));
-        let asked = Asked::new(vec![("s:a".into(), None), ("s:b".into(), past)]);
+        let asked = Questions::new(vec![("s:a".into(), None), ("s:b".into(), past)]);
         let (a, late) =
             (answer("s:a", ResumeStatus::Resolved), answer("s:b", ResumeStatus::Resolved));
         let given_up = answer("s:b", ResumeStatus::Cancelled);
-        let code = |asked: &Asked, answers: &[ResumeEntry]| {
+        let code = |asked: &Questions, answers: &[ResumeEntry]| {
             check(asked, answers, |deadline| deadline <= now).map_err(|f| f.code().to_owned())
         };
         assert_eq!(code(&asked, &[a.clone(), given_up.clone()]), Ok(()));
@@ -107,7 +107,7 @@ mod tests {
             code(&asked, &[answer("s:c", ResumeStatus::Cancelled)]),
             Err("interrupt_not_open".into())
         );
-        let done = Asked { answered_by: Some(Uuid::nil()), ..asked };
+        let done = Questions { answered_by: Some(Uuid::nil()), ..asked };
         assert_eq!(code(&done, &[a, given_up]), Err("interrupt_not_open".into()));
         assert_eq!(for_agent(&answer("s:far:b", ResumeStatus::Cancelled)).interrupt_id, "far:b");
     }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use capstan_agent::Timer;
-use capstan_journal::{Claim, Elsewhere, Run};
+use capstan_journal::{Claim, RemoteReaders, Run};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -53,7 +53,9 @@ impl Readers {
         known.back = back.max(known.back);
         if known.announced_until < back {
             known.announced_until = back + ANNOUNCE_AHEAD;
-            engine.journal.store().expect(tenant, within + ANNOUNCE_AHEAD);
+            if let Some(cluster) = engine.journal.store().cluster() {
+                cluster.expect_clients(tenant, within + ANNOUNCE_AHEAD);
+            }
         }
     }
 
@@ -155,7 +157,11 @@ impl ReaderGuard {
             all.insert(stream, 1);
         }
         let reading = Self::of(engine, run);
-        if engine.journal.store().take_unread(stream).await.unwrap_or(false) {
+        let is_taken = match engine.journal.store().cluster_of(stream) {
+            Some(cluster) => cluster.take_unread(stream).await.unwrap_or(false),
+            None => true,
+        };
+        if is_taken {
             return Some(reading);
         }
         let all = lock(&engine.readers.counts);
@@ -168,8 +174,10 @@ impl ReaderGuard {
     }
 
     fn announce(&self, is_read: bool) {
-        if self.is_keyless {
-            self.engine.journal.store().mark_read(self.stream, is_read);
+        if self.is_keyless
+            && let Some(cluster) = self.engine.journal.store().cluster_of(self.stream)
+        {
+            cluster.mark_read(self.stream, is_read);
         }
     }
 
@@ -263,10 +271,12 @@ impl UnreadWait<'_> {
 
     /// How long to wait before the run is stopped; zero if it may be stopped now.
     async fn remaining(&self, tenant: &str, grace: Duration) -> Duration {
-        let store = self.engine.journal.store();
+        let remote = match self.engine.journal.store().cluster_of(self.stream) {
+            Some(cluster) => cluster.remote_readers(self.stream, tenant).await,
+            None => Ok(RemoteReaders::default()),
+        };
         // If the store does not answer, the run may have readers in another process.
-        let Ok(elsewhere) = store.elsewhere(self.stream, tenant).await else { return grace };
-        let Elsewhere { is_read, unread_for, expected } = elsewhere;
+        let Ok(RemoteReaders { is_read, unread_for, expected }) = remote else { return grace };
         if is_read {
             return grace;
         }

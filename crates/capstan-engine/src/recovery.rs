@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use capstan_journal::{Retention, Run, RunState};
+use capstan_journal::{Cluster, Retention, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, Timestamp};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::time::Instant;
@@ -95,7 +95,11 @@ async fn recover_one(engine: Engine, run: Run) -> Result<bool, Fault> {
         relay::lose(&engine, &run).await?;
         return Ok(false);
     }
-    if store.is_stop_asked(run.stream_id).await.map_err(journal_fault)? {
+    let is_stopped = match store.cluster_of(run.stream_id) {
+        Some(cluster) => cluster.has_stop_request(run.stream_id).await.map_err(journal_fault)?,
+        None => false,
+    };
+    if is_stopped {
         relay::close_waiting(&engine, &run, Ending::Cancelled).await?;
     } else {
         relay::interrupt(&engine, &run).await?;
@@ -121,15 +125,15 @@ async fn continue_run(engine: &Engine, run: Run) -> Result<(), Fault> {
 /// With a shared journal: takes over runs that other processes have left, for as long as this
 /// process holds its lease.
 async fn take_over(engine: &Engine) {
-    if !engine.journal.store().is_shared() {
+    let Some(cluster) = engine.journal.store().cluster() else {
         return std::future::pending().await;
-    }
-    let mut tenure = engine.journal.store().tenure();
+    };
+    let mut lease_epoch = cluster.lease_epoch();
     loop {
         tokio::select! {
             biased;
             // The relays notice the lost lease themselves and leave their runs unchanged.
-            Ok(()) = tenure.changed() => tracing::warn!("this process has lost its lease: it no \
+            Ok(()) = lease_epoch.changed() => tracing::warn!("this process has lost its lease: it no \
              longer writes its runs"),
             () = tokio::time::sleep(ORPHAN_CHECK_INTERVAL) => {
                 if !engine.draining.is_cancelled()
@@ -179,7 +183,8 @@ async fn take_over_once(engine: &Engine) -> Result<(), Fault> {
 
 /// Forwards stop requests from other processes to the relays of this one.
 async fn forward_stops(engine: &Engine) {
-    let Some(mut stops) = engine.journal.store().stops() else {
+    let cluster = engine.journal.store().cluster();
+    let Some(mut stops) = cluster.and_then(Cluster::stop_requests) else {
         return std::future::pending().await;
     };
     while let Some(stream) = stops.recv().await {

@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use capstan_agent::{Canceller, Sent, Timer, TraceParent, Turn};
-use capstan_journal::{ArmedBy, ErrorKind, Health, JournalError, Run};
+use capstan_journal::{ArmedBy, Cluster, ErrorKind, Health, JournalError, LeaseEpoch, Run};
 use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -112,8 +112,8 @@ pub fn spawn(
 ) {
     let (sender, stop) = mpsc::channel(1);
     let (at_work, tenant) = (AtWork::new(engine, &run, sender), run.tenant.clone());
-    let (tasks, mut tenure) =
-        (engine.tasks.clone(), engine.journal.store().tenure_of(run.stream_id));
+    let cluster = engine.journal.store().cluster_of(run.stream_id);
+    let (tasks, lease_epoch) = (engine.tasks.clone(), cluster.map(Cluster::lease_epoch));
     let work = async move {
         let (engine, stream, name) =
             (&at_work.engine, at_work.run.stream_id, Arc::clone(&agent.name));
@@ -125,7 +125,7 @@ pub fn spawn(
             biased;
             // Write nothing more, not even an end: the process that takes the run over decides its
             // outcome.
-            Ok(()) = tenure.changed() => {
+            () = lost_lease(lease_epoch) => {
                 tracing::info!(%stream, agent = %name, "this process has lost the run's lease");
                 return;
             }
@@ -143,6 +143,16 @@ pub fn spawn(
     };
     // Log lines carry the id of the request that started the relay.
     tasks.spawn(engine.of_tenant(&tenant, work.in_current_span()));
+}
+
+/// Waits until this process loses its lease. A run without a lease is never lost.
+async fn lost_lease(epoch: Option<LeaseEpoch>) {
+    if let Some(mut epoch) = epoch
+        && epoch.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 async fn work(
@@ -233,10 +243,7 @@ impl Relay {
         let turn = match self.turn().await {
             Ok(turn) => turn,
             Err(PastError::Journal(error)) => return Err(error),
-            Err(PastError::Fault(fault)) => {
-                self.engine.emit(&self.run, Happened::AttemptFailed { fault: fault.clone() });
-                return self.finish(Ending::Failed(fault)).await;
-            }
+            Err(PastError::Fault(fault)) => return self.finish(Ending::Failed(fault)).await,
         };
         loop {
             let ended = match self.wait().await {
@@ -325,7 +332,6 @@ impl Relay {
     /// Applies the three rules for a failed attempt. Returns true if this relay makes another
     /// attempt.
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
-        self.engine.emit(&self.run, Happened::AttemptFailed { fault: fault.clone() });
         let is_last = self.run.attempt >= self.run.max_attempts;
         let wait = self.engine.wait_after(&fault, self.run.attempt);
         // Do not promise a retry at a time when the wait has ended the run already.
@@ -347,7 +353,6 @@ impl Relay {
 
     async fn interrupted(mut self) -> Result<(), JournalError> {
         let fault = Fault::new(FaultKind::RunInterrupted);
-        self.engine.emit(&self.run, Happened::AttemptFailed { fault: fault.clone() });
         if self.run.attempt >= self.run.max_attempts {
             return self.finish(Ending::Failed(fault)).await;
         }

@@ -88,7 +88,8 @@ async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
 /// Asks the owner of the run to stop it. Returns true when the run has stopped, or false after a
 /// timeout. The stop request stays in the store.
 async fn stop_elsewhere(engine: &Engine, run: &Run) -> Result<bool, Fault> {
-    if !engine.journal.store().ask_stop(run.stream_id, run.attempt).await.map_err(journal_fault)? {
+    let Some(cluster) = engine.journal.store().cluster_of(run.stream_id) else { return Ok(false) };
+    if !cluster.request_stop(run.stream_id, run.attempt).await.map_err(journal_fault)? {
         return Ok(false);
     }
     let mut reader = engine.journal.reader_of(run, run.last_seq);

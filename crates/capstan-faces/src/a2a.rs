@@ -30,7 +30,7 @@ use http::request::Parts;
 
 use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::face::FaceContext;
-use crate::face::delivery::{DueDelivery, Parcel};
+use crate::face::delivery::{DueDelivery, WebhookMessage};
 use crate::face::reader::{self, ViewerKind};
 use crate::openapi::{Model, Routes, model};
 use call::{Call, Wrong};
@@ -58,8 +58,13 @@ impl Face for A2a {
         push::due(turn)
     }
 
-    async fn parcel(&self, cx: &FaceContext, run: &Run, turn: &Turn) -> Result<Parcel, Fault> {
-        push::parcel(cx, run, turn).await
+    async fn delivery_message(
+        &self,
+        cx: &FaceContext,
+        run: &Run,
+        turn: &Turn,
+    ) -> Result<WebhookMessage, Fault> {
+        push::delivery_message(cx, run, turn).await
     }
 
     fn open_routes(self: Arc<Self>) -> Routes<FaceContext> {
@@ -89,9 +94,9 @@ impl Face for A2a {
         true
     }
 
-    fn wants_whole(&self, parts: &Parts) -> bool {
+    fn wants_collected(&self, parts: &Parts) -> bool {
         let call = Call::of(parts);
-        call.wants_whole && call.is_blocking
+        call.wants_collected && call.is_blocking
     }
 
     /// No client of this protocol sends a message twice by itself.
@@ -105,24 +110,29 @@ impl Face for A2a {
         [path.strip_prefix("/v1/"), of_agent()].into_iter().flatten().any(is_ours)
     }
 
-    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn collected(
+        &self,
+        cx: &FaceContext,
+        request: &Request<'_>,
+        run: &Run,
+    ) -> Option<Response> {
         let call = Call::of(request.parts);
-        if !call.wants_whole {
+        if !call.wants_collected {
             return None;
         }
         let told = async {
             let ids = task::ids_of(cx, run, Some(request.ask.extras.payload.get())).await?;
             push::promise(cx, &call, run, &ids).await?;
             let whole = match call.is_blocking {
-                true => reader::follow(cx, run).await?,
-                false => reader::so_far(cx, run).await?,
+                true => reader::collect_to_end(cx, run).await?,
+                false => reader::collect_so_far(cx, run).await?,
             };
             Ok(call.version.task_event(task::of_whole(call.version, &ids, &whole)))
         };
         let asker = RefusalTarget::Client(request.parts, request.ask);
         Some(match told.await {
             Ok(task) => call.answer(task),
-            Err(fault) => crate::face::refusal(cx, self, fault, asker).of_a_run(),
+            Err(fault) => crate::face::refusal(cx, self, fault, asker).run_fault_response(),
         })
     }
 
@@ -163,7 +173,7 @@ impl Face for A2a {
             let task = version.task(&fold.ids, &status, Vec::new());
             return Ok(Box::new(A2aWriter::join(call, fold, 0, task, false)));
         }
-        let whole = reader::so_far(cx, run).await?;
+        let whole = reader::collect_so_far(cx, run).await?;
         let has_begun = task::artifact_of(version, run, &whole.transcript).is_some();
         let task = task::of_whole(version, &ids, &whole);
         let fold = Fold::new(version, ids, run.stream_id, has_begun);

@@ -133,7 +133,7 @@ impl Face for Agui {
         asker: RefusalTarget<'_>,
     ) -> Option<Response> {
         let is_v1 = match asker {
-            RefusalTarget::Stranger(_) | RefusalTarget::Unread(_) => return None,
+            RefusalTarget::BeforeFace(_) | RefusalTarget::Undecoded(_) => return None,
             RefusalTarget::Client(..) if fault.kind() == FaultKind::InvalidRequest => return None,
             RefusalTarget::Viewer(_) => false,
             RefusalTarget::Client(_, ask) => ask.protocol_version.is_some(),

@@ -183,13 +183,20 @@ impl Face for AiSdk {
         Ok(run.state == RunState::Closed && is_whole && after >= run.last_seq)
     }
 
-    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn collected(
+        &self,
+        cx: &FaceContext,
+        request: &Request<'_>,
+        run: &Run,
+    ) -> Option<Response> {
         if !elsewhere::is_preferred(request.parts) {
             return None;
         }
         let told = elsewhere::response(cx, run, request.parts).await;
         let asker = RefusalTarget::Client(request.parts, request.ask);
-        Some(told.unwrap_or_else(|fault| crate::face::refusal(cx, self, fault, asker).of_a_run()))
+        Some(told.unwrap_or_else(|fault| {
+            crate::face::refusal(cx, self, fault, asker).run_fault_response()
+        }))
     }
 
     async fn headers(

@@ -2,8 +2,8 @@
 //! object.
 
 mod ask;
+mod collected;
 mod routes;
-mod whole;
 
 use std::sync::Arc;
 
@@ -69,20 +69,25 @@ impl Face for Cap {
     }
 
     /// `Accept: application/json` without `text/event-stream` asks for one object.
-    fn wants_whole(&self, request: &Parts) -> bool {
+    fn wants_collected(&self, request: &Parts) -> bool {
         let lists = |kind| header_lists(&request.headers, "accept", kind);
         lists("application/json") && !lists("text/event-stream")
     }
 
-    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
-        if !self.wants_whole(request.parts) {
+    async fn collected(
+        &self,
+        cx: &FaceContext,
+        request: &Request<'_>,
+        run: &Run,
+    ) -> Option<Response> {
+        if !self.wants_collected(request.parts) {
             return None;
         }
         // A run's own fault was counted by its relay.
         let id = request.ask.key.parse().unwrap_or_default();
-        Some(match whole::response(cx, run, id).await {
+        Some(match collected::response(cx, run, id).await {
             Ok(answer) => answer,
-            Err(fault) => Refusal::from(fault).of_a_run(),
+            Err(fault) => Refusal::from(fault).run_fault_response(),
         })
     }
 

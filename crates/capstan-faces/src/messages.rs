@@ -38,16 +38,16 @@ use self::telling::{End, Telling};
 use self::whole::Packets;
 use self::writer::MessagesWriter;
 use crate::face::FaceContext;
-use crate::face::heard::Heard;
 use crate::face::post;
 use crate::face::reader;
 use crate::face::repeats::{self, KEY};
+use crate::face::sent_answers::SentAnswers;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::identity::caller::Caller;
 use crate::openapi::{Model, Routes, model};
 use crate::refusal::{Refusal, RequestId};
-use capstan_engine::ask::{Ask, body_hash, invalid};
+use capstan_engine::ask::{Ask, body_hash, decoded_body_hash, invalid};
 use capstan_engine::cpu_offload;
 use capstan_engine::resume::ResumePoint;
 
@@ -61,7 +61,7 @@ const ASKERS: [&str; 3] =
 /// Messages.
 #[derive(Default)]
 pub(crate) struct Messages {
-    heard: Heard,
+    sent_answers: SentAnswers,
 }
 
 #[async_trait]
@@ -119,7 +119,7 @@ impl Face for Messages {
         if let Some(place) = parts.extensions.get::<Place>() {
             return Ok(place.key.clone());
         }
-        let may_repeat = |run: &Run| self.heard.may_repeat(run, parts);
+        let may_repeat = |run: &Run| self.sent_answers.may_repeat(run, parts);
         let repeats = repeats::is_repeat(parts) || has_session(parts);
         repeats::key(cx, request, NAME, repeats.then_some(&may_repeat)).await
     }
@@ -134,7 +134,7 @@ impl Face for Messages {
         true
     }
 
-    fn wants_whole(&self, parts: &Parts) -> bool {
+    fn wants_collected(&self, parts: &Parts) -> bool {
         !Wants::of(parts).is_stream()
     }
 
@@ -142,7 +142,7 @@ impl Face for Messages {
     /// back for any other run: there the gateway goes on by itself.
     fn armed_by(&self, parts: &Parts) -> ArmedBy {
         let has_key = parts.headers.contains_key(KEY.name);
-        if has_key && self.wants_whole(parts) { ArmedBy::Client } else { ArmedBy::Gateway }
+        if has_key && self.wants_collected(parts) { ArmedBy::Client } else { ArmedBy::Gateway }
     }
 
     /// Without a key nobody can come back for it for long, and whoever closes the connection wants
@@ -151,7 +151,12 @@ impl Face for Messages {
         repeats::is_keyless(run)
     }
 
-    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn collected(
+        &self,
+        cx: &FaceContext,
+        request: &Request<'_>,
+        run: &Run,
+    ) -> Option<Response> {
         let told = if Wants::of(request.parts).is_stream() {
             begun::wait(cx, run).await.err().map(Err)?
         } else {
@@ -163,7 +168,7 @@ impl Face for Messages {
                 name_request(request.parts, response.headers_mut());
                 response
             }
-            Err(fault) => face::refusal(cx, self, fault, asker).of_a_run(),
+            Err(fault) => face::refusal(cx, self, fault, asker).run_fault_response(),
         })
     }
 
@@ -192,11 +197,11 @@ impl Face for Messages {
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let run = opening.run;
         let telling = telling(run, opening.posted, opening.parts);
-        let taken_back = TakenBack::of(cx, run).await?;
-        let heard = self.heard.note(run.stream_id, opening.parts);
+        let taken_back = TakenBack::read(cx, run).await?;
+        let sent_answer = self.sent_answers.answer(run.stream_id, opening.parts);
         let exposure = cx.engine.settings.exposure;
         let id = request_id(opening.parts).map(str::to_owned);
-        Ok(Box::new(MessagesWriter::new(telling, taken_back, exposure, id, heard)))
+        Ok(Box::new(MessagesWriter::new(telling, taken_back, exposure, id, sent_answer)))
     }
 
     async fn headers(
@@ -217,9 +222,9 @@ impl Messages {
         request: &Request<'_>,
         run: &Run,
     ) -> Result<Response, Fault> {
-        let followed = reader::follow::<Packets>(cx, run).await?;
+        let followed = reader::collect_to_end::<Packets>(cx, run).await?;
         let telling = telling(run, Some(request.ask), request.parts);
-        match followed.told(|whole| whole::message(&whole.transcript, telling)) {
+        match followed.encode(|whole| whole::message(&whole.transcript, telling)) {
             Some(Ok(message)) => Ok(whole::response(message)),
             Some(Err(End::Stopped)) => Ok(errors::stopped()),
             Some(Err(End::Failed(fault) | End::Again(fault))) => Err(fault),
@@ -240,9 +245,9 @@ async fn start(
     let (mut parts, body) = request.into_parts();
     let mut posted = post::read(&cx, &caller, &*face, &parts, body).await?;
     let wants = Wants::read(&posted.body)
-        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;
+        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))?;
     parts.extensions.insert(wants);
-    parts.extensions.insert(repeats::Held::default());
+    parts.extensions.insert(repeats::ReaderGuardSlot::default());
     if has_session(&parts)
         && let Some(resumed) = resume::find(&face, &cx, &caller, &parts, &posted.body).await
     {
@@ -268,7 +273,10 @@ fn repeat_hash(headers: &HeaderMap, body: &[u8]) -> [u8; 32] {
     let is_known = askers.iter().any(|asker| !asker.is_empty());
     let asker = askers.map(String::from_utf8_lossy).join("\u{b7}");
     let meaning = if is_known { request::meaning(body) } else { None };
-    body_hash(meaning.as_deref().unwrap_or(body), is_known.then_some(&asker), NAME)
+    match meaning {
+        Some(members) => decoded_body_hash(&members, Some(&asker), NAME),
+        None => body_hash(body, is_known.then_some(&asker), NAME),
+    }
 }
 
 fn has_session(parts: &Parts) -> bool {
@@ -278,7 +286,7 @@ fn has_session(parts: &Parts) -> bool {
 /// The answer of a run, as a request gets it.
 fn telling(run: &Run, posted: Option<&Ask>, parts: &Parts) -> Telling {
     let telling = Telling::new(run, posted.map(offered).unwrap_or_default(), behind(parts));
-    let is_repeat = parts.extensions.get().is_some_and(repeats::Held::is_repeat);
+    let is_repeat = parts.extensions.get().is_some_and(repeats::ReaderGuardSlot::is_repeat);
     if is_repeat && has_session(parts) { telling.renamed() } else { telling }
 }
 

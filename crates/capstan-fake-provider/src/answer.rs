@@ -1,4 +1,4 @@
-//! What a healthy call says.
+//! The answer of a healthy call.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -17,18 +17,18 @@ good capstan.";
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Answer {
-    /// What the model thinks first, if it shows that.
+    /// The model's thinking, if it shows that.
     pub reasoning: Option<String>,
-    /// Whether its thinking is signed or encrypted, and has to come back as it was. Without
-    /// `reasoning` that is all that is seen of it.
+    /// Whether its thinking is signed or encrypted, and must come back unchanged. Without
+    /// `reasoning` the block has only the signature.
     pub signed: bool,
-    /// Whether a redacted block follows the thinking (Anthropic's Messages alone).
+    /// Whether a redacted block follows the thinking (Anthropic's Messages only).
     pub redacted: bool,
-    /// What it says.
+    /// The text.
     pub text: String,
     /// It ends with a refusal of this category (Anthropic's Messages alone).
     pub refusal: Option<String>,
-    /// What it calls after that.
+    /// The tool calls after the text.
     pub tool_calls: Vec<ToolCall>,
 }
 
@@ -41,7 +41,7 @@ pub struct ToolCall {
     /// Its arguments.
     #[serde(default)]
     pub arguments: Map<String, Value>,
-    /// For a custom tool, in their place: a text of any form.
+    /// The input of a custom tool, in place of arguments: a text of any form.
     pub input: Option<String>,
 }
 
@@ -59,9 +59,9 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// What is left to say after a part of the text; the whole if that is not how it begins.
-    pub(crate) fn after(&self, said: &str) -> Self {
-        match self.text.strip_prefix(said) {
+    /// The rest of the answer after a part of its text; all of it if the part does not match.
+    pub(crate) fn after(&self, prefix: &str) -> Self {
+        match self.text.strip_prefix(prefix) {
             Some(rest) => Self {
                 reasoning: None,
                 signed: false,
@@ -83,7 +83,7 @@ impl ToolCall {
         }
     }
 
-    /// What its argument deltas are pieces of.
+    /// The text that its argument deltas form.
     pub(crate) fn written(&self, shape: Shape) -> String {
         match &self.input {
             Some(input) if shape != Shape::Messages => input.clone(),

@@ -44,8 +44,8 @@ impl Connection {
         self.socket.read_buf(&mut self.buffer).await.ok()
     }
 
-    /// Does what is to be done; `token` is called for each token that went out. Says how it ended,
-    /// and whether the connection can serve again.
+    /// Does the steps, and calls `token` for each token. Returns how the call ended, and whether
+    /// the connection can serve another.
     pub(crate) async fn perform(
         &mut self,
         steps: Vec<Step>,
@@ -55,7 +55,7 @@ impl Connection {
         for step in steps {
             let done = match step {
                 Step::Whole { status, kind, headers, body } => {
-                    self.whole(status, kind, &headers, &body).await.map(|()| None)
+                    self.collected(status, kind, &headers, &body).await.map(|()| None)
                 }
                 Step::Open(own) => {
                     packing = own;
@@ -80,7 +80,7 @@ impl Connection {
                 },
                 Step::Silence(time) => self.wait(time).await.map(|()| Some(Ending::Broken)),
                 Step::Reset => {
-                    // What was written goes out first; the reset takes the place of the end.
+                    // The written bytes go out first; the reset replaces the end.
                     let _ = self.socket.set_zero_linger();
                     Ok(Some(Ending::Broken))
                 }
@@ -96,7 +96,7 @@ impl Connection {
         (Ending::Complete, true)
     }
 
-    async fn whole(
+    async fn collected(
         &mut self,
         status: u16,
         kind: &str,
@@ -163,8 +163,8 @@ async fn hang_up(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Error {
     }
 }
 
-/// A request at the beginning of the bytes, and its length; the outer nothing if it never will be
-/// one.
+/// A request at the start of the bytes, and its length. The outer `None` means that it is
+/// malformed.
 fn parse(bytes: &[u8]) -> Option<Option<(Request, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; 128];
     let mut head = httparse::Request::new(&mut headers);

@@ -3,16 +3,16 @@
 
 use serde_json::{Value, json};
 
-use crate::asked::Asked;
 use crate::fault::FAULTS;
+use crate::question::Question;
 use crate::request::Request;
 use crate::rule::{Rule, RuleError};
 use crate::shared::Shared;
 use crate::step::Step;
 
-/// What came in.
+/// The route that lists the calls.
 const CALLS: &str = "/fake/calls";
-/// What goes wrong: read, or replaced by a body of rules.
+/// The route that returns the faults, or replaces them by a body of rules.
 const FAULTS_ROUTE: &str = "/fake/faults";
 /// When all models came out.
 const CREATED: &str = "2026-01-01T00:00:00Z";
@@ -33,7 +33,7 @@ pub(crate) fn answer(request: &Request, shared: &Shared) -> Step {
     }
 }
 
-/// What a provider has beside its models. It is on record.
+/// Routes of a provider beside its models. Their calls are recorded.
 fn provided(method: &str, path: &str, request: &Request, shared: &Shared) -> Step {
     let (api, answer) = match (method, path) {
         ("HEAD", _) => ("probe", empty()),
@@ -45,10 +45,10 @@ fn provided(method: &str, path: &str, request: &Request, shared: &Shared) -> Ste
             ("models", document(200, model(name, is_anthropic(request))))
         }
         ("POST", path) if path.ends_with("/count_tokens") => {
-            let tokens = Asked::of(&request.json()).prompt_tokens;
+            let tokens = Question::parse(&request.json()).prompt_tokens;
             ("count-tokens", document(200, json!({ "input_tokens": tokens })))
         }
-        // It speaks no WebSocket, and says so in the status at which clients take a plain stream.
+        // It speaks no WebSocket. Clients switch to a plain stream at this status.
         ("GET", path) if path.ends_with("/responses") => {
             let message = "There is no WebSocket here.";
             ("unknown", document(426, json!({ "error": { "message": message } })))

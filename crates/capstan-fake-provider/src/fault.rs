@@ -1,4 +1,4 @@
-//! THE FAULTS: a row each. What a fault does to a response stands in `response.rs`.
+//! The table of faults. `response.rs` applies them to a response.
 
 use std::fmt;
 use std::str::FromStr;
@@ -65,9 +65,9 @@ pub enum Fault {
 pub struct Row {
     /// The fault.
     pub fault: Fault,
-    /// As it is called in scripts, flags and model names.
+    /// Its name in scripts, flags and model names.
     pub name: &'static str,
-    /// What happens.
+    /// Its effect.
     pub what: &'static str,
 }
 
@@ -75,13 +75,13 @@ const fn row(fault: Fault, name: &'static str, what: &'static str) -> Row {
     Row { fault, name, what }
 }
 
-/// Every fault; beside these, `status-` with any number from 300 to 599. What strikes `after` so
-/// many tokens may be put to a [`Place`](crate::Place) instead.
+/// Every fault; also `status-` with any number from 300 to 599. A fault that strikes `after` some
+/// tokens may have a [`Place`](crate::Place) instead.
 pub const FAULTS: &[Row] = &[
     row(
         Fault::RefuseConnection,
         "refuse-connection",
-        "nobody listens: for `seconds`, or until the end",
+        "the port is closed: for `seconds`, or until the end",
     ),
     row(
         Fault::ResetBeforeHeaders,
@@ -131,10 +131,10 @@ pub const FAULTS: &[Row] = &[
     row(
         Fault::JsonInsteadOfStream,
         "json-instead-of-stream",
-        "the whole answer as JSON, though a stream was asked for",
+        "the complete answer as JSON, although the request wants a stream",
     ),
-    row(Fault::Gzip, "gzip", "the stream comes compressed with gzip, asked for or not"),
-    row(Fault::Zstd, "zstd", "the stream comes compressed with zstd, asked for or not"),
+    row(Fault::Gzip, "gzip", "the stream is compressed with gzip, requested or not"),
+    row(Fault::Zstd, "zstd", "the stream is compressed with zstd, requested or not"),
     row(
         Fault::SlowFirstToken,
         "slow-first-token",
@@ -166,12 +166,12 @@ pub const FAULTS: &[Row] = &[
     row(
         Fault::DoneWithoutFinish,
         "done-without-finish",
-        "`after` tokens (20) the stream says that it is done, without a finish",
+        "`after` tokens (20) the stream reports its end, without a finish reason",
     ),
     row(Fault::Empty, "empty", "the stream is done without a word and without a finish"),
     row(Fault::EmptyAnswer, "empty-answer", "complete, with its finish, but without a word"),
     row(Fault::NoDone, "no-done", "complete, with its finish, but the last event is missing"),
-    row(Fault::NoUsage, "no-usage", "complete, but nothing says what it took"),
+    row(Fault::NoUsage, "no-usage", "complete, but without usage"),
     row(Fault::ErrorInStream, "error-in-stream", "an error event `after` tokens (20)"),
     row(
         Fault::RateLimitInStream,
@@ -201,12 +201,12 @@ pub const FAULTS: &[Row] = &[
     row(
         Fault::MalformedChunk,
         "malformed-chunk",
-        "an event `after` tokens (20) is not JSON; then it goes on",
+        "an event `after` tokens (20) is not JSON; then it continues",
     ),
     row(
         Fault::BrokenSurrogate,
         "broken-surrogate",
-        "half a surrogate pair `after` tokens (20); then it goes on",
+        "half a surrogate pair `after` tokens (20); then it continues",
     ),
     row(Fault::FinishNull, "finish-null", "each chunk's finish_reason is the text \"null\""),
     row(Fault::SameIndexToolCalls, "same-index-tool-calls", "several tool calls share the index 0"),
@@ -221,7 +221,7 @@ pub const FAULTS: &[Row] = &[
 ];
 
 impl Fault {
-    /// Whether it strikes before anybody has read the request.
+    /// Whether it strikes before the request is read.
     pub(crate) fn comes_first(self) -> bool {
         matches!(
             self,

@@ -5,7 +5,6 @@
 )]
 
 mod answer;
-mod asked;
 mod condition;
 mod connection;
 mod control;
@@ -14,6 +13,7 @@ mod output;
 mod packing;
 mod place;
 mod protocol;
+mod question;
 mod record;
 mod refusal;
 mod request;

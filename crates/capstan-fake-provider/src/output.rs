@@ -2,18 +2,18 @@
 //! streamed.
 
 use crate::answer::{Answer, ToolCall};
-use crate::asked::Asked;
 use crate::protocol::Shape;
+use crate::question::Question;
 use crate::seal::{Kind, Sealer};
 
-/// What one call gets.
+/// The response to one call.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     shape: Shape,
     has_seals: bool,
-    /// What ids end with.
+    /// The suffix of ids.
     pub(crate) id: String,
-    /// What is left to say after the prefill.
+    /// The rest of the answer after the prefill.
     pub(crate) answer: Answer,
     /// The seal of its thinking.
     pub(crate) seal: Option<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Output {
     pub(crate) call_ids: Vec<String>,
 }
 
-/// What one frame of a stream carries.
+/// The content of one frame of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Piece {
     Reasoning(String),
@@ -49,14 +49,14 @@ impl Output {
     pub(crate) fn new(
         answer: &Answer,
         shape: Shape,
-        asked: &Asked,
+        question: &Question,
         sealer: &Sealer,
         number: Option<usize>,
     ) -> Self {
         let reasoning = answer.reasoning.as_deref().unwrap_or_default();
         let kind = match shape {
             Shape::Messages => Some(Kind::Signature),
-            Shape::Responses => Some(Kind::Encrypted).filter(|_| asked.wants_encrypted),
+            Shape::Responses => Some(Kind::Encrypted).filter(|_| question.wants_encrypted),
             Shape::Chat => None,
         };
         let seal = kind.filter(|_| answer.signed).map(|kind| sealer.seal(kind, reasoning));
@@ -64,10 +64,10 @@ impl Output {
             .then(|| sealer.seal(Kind::Redacted, reasoning));
         let digest = Sealer::digest([&seal, &redacted].into_iter().flatten());
         let number = number.map(|number| format!("_{number}")).unwrap_or_default();
-        let call_id = |index| format!("call_{}{number}{digest}", asked.tool_calls + index + 1);
+        let call_id = |index| format!("call_{}{number}{digest}", question.tool_calls + index + 1);
         let call_ids = (0..answer.tool_calls.len()).map(call_id).collect();
         let rest =
-            asked.prefill.as_deref().map_or_else(|| answer.clone(), |said| answer.after(said));
+            question.prefill.as_deref().map_or_else(|| answer.clone(), |said| answer.after(said));
         Self {
             shape,
             has_seals: !digest.is_empty(),
@@ -79,7 +79,7 @@ impl Output {
         }
     }
 
-    /// Word by word; arguments in three parts.
+    /// The pieces: words, and arguments in three parts.
     pub(crate) fn pieces(&self) -> Vec<Piece> {
         let words = |text: &str| text.split_inclusive(' ').map(str::to_owned).collect::<Vec<_>>();
         let reasoning = self.answer.reasoning.as_deref().map(words).unwrap_or_default();
@@ -95,7 +95,7 @@ impl Output {
         pieces
     }
 
-    /// What a call's argument deltas are pieces of.
+    /// The text that a call's argument deltas form.
     pub(crate) fn written(&self, call: &ToolCall) -> String {
         call.written(self.shape)
     }
@@ -104,7 +104,7 @@ impl Output {
         self.call_ids.get(index).map(String::as_str).unwrap_or_default()
     }
 
-    /// How many tokens that is: a word is one.
+    /// The number of tokens: a word is one.
     pub(crate) fn tokens(&self) -> usize {
         let is_token = |piece: &Piece| !matches!(piece, Piece::Seal(_) | Piece::Redacted(_));
         self.pieces().into_iter().filter(is_token).count()
@@ -115,7 +115,7 @@ impl Output {
         self.has_seals
     }
 
-    /// Whether it thinks where the other side can see it.
+    /// Whether the client can see its thinking.
     pub(crate) fn has_thinking(&self) -> bool {
         self.seal.is_some() || self.answer.reasoning.as_ref().is_some_and(|text| !text.is_empty())
     }
@@ -135,7 +135,7 @@ mod tests {
     fn the_usual_answer_has_sixty_words_and_its_pieces_are_the_whole() {
         let sealer = Sealer::new("here");
         let answer = Answer::default();
-        let output = Output::new(&answer, Shape::Chat, &Asked::default(), &sealer, None);
+        let output = Output::new(&answer, Shape::Chat, &Question::default(), &sealer, None);
         assert_eq!(output.tokens(), 60);
         let text = |piece: Piece| if let Piece::Text(text) = piece { text } else { String::new() };
         assert_eq!(output.pieces().into_iter().map(text).collect::<String>(), answer.text);

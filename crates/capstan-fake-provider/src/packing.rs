@@ -1,6 +1,6 @@
 //! Compressed bodies without a compressor: both formats know blocks that are stored as they are.
 
-/// How a body is packed.
+/// The encoding of a body.
 #[derive(Debug, Clone)]
 pub(crate) enum Packing {
     Plain,
@@ -8,7 +8,7 @@ pub(crate) enum Packing {
     Zstd,
 }
 
-/// What a stored block may hold in either format.
+/// The largest stored block in either format.
 const BLOCK: usize = 0xFFFF;
 
 impl Packing {
@@ -25,7 +25,7 @@ impl Packing {
         }
     }
 
-    /// What stands before the first block.
+    /// The bytes before the first block.
     pub(crate) fn head(&self) -> &'static [u8] {
         match self {
             Self::Plain => b"",
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn what_is_packed_can_be_unpacked() {
         assert_eq!(unpack(Packing::gzip(), "gzip").unwrap(), b"one two");
-        // Not every machine has it.
+        // Not every machine has the tool.
         assert!(unpack(Packing::Zstd, "zstd").is_none_or(|bytes| bytes == b"one two"));
     }
 }

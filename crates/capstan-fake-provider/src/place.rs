@@ -22,7 +22,7 @@ pub enum Place {
     AfterText,
     /// Half-way through the first tool call's arguments.
     MidArguments,
-    /// After the content, before the event that says how it finished.
+    /// After the content, before the event with the finish reason.
     BeforeFinish,
     /// Before the last event.
     BeforeEnd,
@@ -42,7 +42,7 @@ pub const PLACES: [(Place, &str); 9] = [
 ];
 
 impl Place {
-    /// How many frames come before this place; nothing if the stream does not have it.
+    /// The number of frames before this place; none if the stream does not have it.
     pub(crate) fn cut(self, frames: &[Frame]) -> Option<usize> {
         let after_last =
             |part| Some(frames.iter().rposition(|frame| frame.part == Some(part))? + 1);

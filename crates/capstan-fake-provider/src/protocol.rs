@@ -36,7 +36,7 @@ impl Shape {
     }
 }
 
-/// What went wrong, in a provider's words.
+/// An error, as a provider words it.
 #[derive(Debug, Clone)]
 pub(crate) struct Complaint {
     pub(crate) status: u16,

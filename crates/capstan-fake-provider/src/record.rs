@@ -25,19 +25,19 @@ pub struct Call {
     pub path: String,
     /// Its query, without the question mark.
     pub query: String,
-    /// The model that was asked for.
+    /// The requested model.
     pub model: String,
     /// The fault that struck it.
     pub fault: Option<String>,
-    /// Why it was refused though no fault struck it: thinking that did not come back as it was.
+    /// Why the provider refused it without a fault: thinking did not come back unchanged.
     pub complaint: Option<String>,
     /// Tokens that were sent.
     pub tokens: usize,
-    /// How it ended; nothing while it goes on.
+    /// The end; none while the call is open.
     pub ending: Option<Ending>,
-    /// The headers that came, by name; of a key it is only said that there was one.
+    /// The headers by name. Of a key it only records that there was one.
     pub headers: Vec<(String, String)>,
-    /// What was asked.
+    /// The request.
     pub body: Value,
 }
 
@@ -63,7 +63,7 @@ impl Call {
     }
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {

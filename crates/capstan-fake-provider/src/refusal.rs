@@ -2,20 +2,20 @@
 
 use serde_json::{Value, json};
 
-use crate::asked::Asked;
 use crate::fault::Fault;
 use crate::protocol::{Complaint, Shape};
+use crate::question::Question;
 use crate::rule::Rule;
 use crate::step::Step;
 
-/// What is no stream at all.
+/// Responses that are no stream.
 pub(crate) fn refused(
     shape: Shape,
-    asked: &Asked,
+    question: &Question,
     fault: Option<Fault>,
     rule: &Rule,
 ) -> Option<Step> {
-    let has_prefill = asked.prefill.is_some();
+    let has_prefill = question.prefill.is_some();
     let step = match fault {
         Some(Fault::ResetBeforeHeaders) => Step::Reset,
         Some(Fault::CloseBeforeHeaders) => Step::Close,
@@ -36,9 +36,9 @@ pub(crate) fn refused(
             refusal(shape, complaint_400(Some("invalid_prefill"), PREFILL), rule)
         }
         Some(fault) => refusal(shape, complaint_of(fault)?, rule),
-        // That API takes no whitespace at the end of what it is to go on from.
+        // The API refuses a prefill with whitespace at its end.
         None if shape == Shape::Messages
-            && asked.prefill.as_ref().is_some_and(|said| said.trim_end() != said) =>
+            && question.prefill.as_ref().is_some_and(|said| said.trim_end() != said) =>
         {
             refusal(shape, complaint_400(None, TRAILING), rule)
         }
@@ -82,7 +82,7 @@ fn complaint_of(fault: Fault) -> Option<Complaint> {
     }
 }
 
-/// What providers say to a status.
+/// A provider's error text for a status.
 pub(crate) fn complaint(status: u16) -> Complaint {
     let (kind, code, message) = match status {
         401 | 403 => ("authentication_error", None, "Incorrect API key provided."),
@@ -95,7 +95,7 @@ pub(crate) fn complaint(status: u16) -> Complaint {
     Complaint { status, kind, code, message: message.into() }
 }
 
-/// As a router tells it that asks a moderation first.
+/// The error of a router that checks a moderation first.
 fn moderation() -> Value {
     let metadata =
         json!({ "reasons": ["violence"], "flagged_input": "…", "provider_name": "fake" });
@@ -103,7 +103,7 @@ fn moderation() -> Value {
      input was flagged.", "metadata": metadata } })
 }
 
-/// As Google tells it, in a list and with its wait in the details.
+/// The error of Google: in a list, with its wait in the details.
 fn retry_delay(seconds: u64) -> Value {
     let details = json!([
         { "@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [] },

@@ -1,4 +1,4 @@
-//! A request as it came.
+//! A parsed request.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Whether the other side wants the connection to be closed after it.
+    /// Whether the client wants the connection to be closed after it.
     pub(crate) fn is_last(&self) -> bool {
         self.headers
             .iter()

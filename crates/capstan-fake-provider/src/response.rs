@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::asked::Asked;
 use crate::fault::Fault;
 use crate::output::Output;
 use crate::packing::Packing;
 use crate::protocol::{Complaint, Shape};
+use crate::question::Question;
 use crate::refusal::{complaint, json_response, refused};
 use crate::rule::Rule;
 use crate::script::Script;
@@ -18,36 +18,36 @@ use crate::shape::{Frame, Mark};
 use crate::shared::Begun;
 use crate::step::Step;
 
-/// How far a stream gets before it breaks, unless the rule says otherwise.
+/// The default number of tokens before a stream breaks.
 const AFTER: usize = 20;
 /// A first token that is late.
 const LATE: Duration = Duration::from_secs(20);
 /// Between two tokens, pings or empty deltas.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// All that happens to a call.
-pub(crate) fn steps(shape: Shape, asked: &Asked, begun: &Begun) -> Vec<Step> {
+/// The steps of a call.
+pub(crate) fn steps(shape: Shape, question: &Question, begun: &Begun) -> Vec<Step> {
     let plain = Rule::new(Fault::NoUsage);
     let fault = begun.rule.as_ref().map(|rule| rule.fault);
     let (output, rule) = (&begun.output, begun.rule.as_ref().unwrap_or(&plain));
     if let Some(complaint) = &begun.complaint {
         return vec![json_response(complaint.status, &shape.error(complaint), Vec::new())];
     }
-    if let Some(refusal) = refused(shape, asked, fault, rule) {
+    if let Some(refusal) = refused(shape, question, fault, rule) {
         return vec![refusal];
     }
-    if !asked.is_stream || fault == Some(Fault::JsonInsteadOfStream) {
-        return vec![json_response(200, &shape.whole(asked, output), Vec::new())];
+    if !question.is_stream || fault == Some(Fault::JsonInsteadOfStream) {
+        return vec![json_response(200, &shape.collected(question, output), Vec::new())];
     }
-    let frames = shape.frames(asked, output, fault);
-    Stream { shape, asked, rule, interval: begun.interval }.steps(frames, fault)
+    let frames = shape.frames(question, output, fault);
+    Stream { shape, question, rule, interval: begun.interval }.steps(frames, fault)
 }
 
-/// The rest of an answer that was kept, after one of its events.
+/// The rest of a stored answer, after one of its events.
 pub(crate) fn resumed(script: &Script, sealer: &Sealer, after: usize) -> Vec<Step> {
-    let asked = Asked::of(&json!({ "model": "kept", "stream": true }));
-    let output = Output::new(&script.answer, Shape::Responses, &asked, sealer, None);
-    let frames = Shape::Responses.frames(&asked, &output, None).into_iter().skip(after + 1);
+    let question = Question::parse(&json!({ "model": "kept", "stream": true }));
+    let output = Output::new(&script.answer, Shape::Responses, &question, sealer, None);
+    let frames = Shape::Responses.frames(&question, &output, None).into_iter().skip(after + 1);
     let write =
         |frame: Frame| Step::Write { bytes: frame.bytes(), is_token: frame.mark == Mark::Token };
     let mut steps = vec![Step::Open(Packing::Plain)];
@@ -59,7 +59,7 @@ pub(crate) fn resumed(script: &Script, sealer: &Sealer, after: usize) -> Vec<Ste
 /// A streamed answer and what happens to it.
 struct Stream<'a> {
     shape: Shape,
-    asked: &'a Asked,
+    question: &'a Question,
     rule: &'a Rule,
     interval: Duration,
 }
@@ -79,8 +79,8 @@ impl Stream<'_> {
             Some(Fault::SlowTokens) => self.rule.seconds.unwrap_or(SLOW),
             _ => self.interval,
         };
-        let (kept, ending) = self.broken(frames, fault);
-        for frame in kept {
+        let (sent, ending) = self.broken(frames, fault);
+        for frame in sent {
             let is_token = frame.mark == Mark::Token;
             if is_token && !pace.is_zero() {
                 steps.push(Step::Pause(pace));
@@ -105,7 +105,7 @@ impl Stream<'_> {
             }
             Some(Fault::EmptyDeltasMidStream) => (
                 self.first(frames),
-                Step::Pulse { bytes: self.shape.empty_delta(self.asked), every },
+                Step::Pulse { bytes: self.shape.empty_delta(self.question), every },
             ),
             Some(Fault::Truncated) => (self.first(frames), Step::End),
             Some(Fault::DoneWithoutFinish) => (self.then_done(frames, None), Step::End),
@@ -159,18 +159,18 @@ impl Stream<'_> {
     }
 
     fn then_error(&self, frames: Vec<Frame>, complaint: Complaint) -> Vec<Frame> {
-        let mut kept = self.first(frames);
-        kept.push(self.shape.error_frame(&complaint));
-        kept
+        let mut sent = self.first(frames);
+        sent.push(self.shape.error_frame(&complaint));
+        sent
     }
 
     fn then_done(&self, frames: Vec<Frame>, data: Option<String>) -> Vec<Frame> {
         let done: Vec<Frame> =
             frames.iter().filter(|frame| frame.mark == Mark::Done).cloned().collect();
-        let mut kept = self.first(frames);
-        kept.extend(data.map(|data| Frame { mark: Mark::Finish, part: None, event: None, data }));
-        kept.extend(done);
-        kept
+        let mut sent = self.first(frames);
+        sent.extend(data.map(|data| Frame { mark: Mark::Finish, part: None, event: None, data }));
+        sent.extend(done);
+        sent
     }
 
     /// With one more frame in the middle.

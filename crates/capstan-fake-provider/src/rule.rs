@@ -14,19 +14,19 @@ use crate::place::{PLACES, Place};
 /// A fault and when it strikes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
     /// To which calls.
     pub when: When,
     /// Only to these calls.
     pub only: Condition,
-    /// In this place of the stream.
+    /// Its place in the stream.
     pub at: Option<Place>,
-    /// After so many tokens.
+    /// The number of tokens before it.
     pub after: Option<usize>,
-    /// How long it takes.
+    /// Its duration.
     pub seconds: Option<Duration>,
-    /// What a refusal's `Retry-After` says.
+    /// The `Retry-After` of a refusal.
     pub retry_after: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ pub struct Rule {
 pub enum When {
     /// To all.
     Always,
-    /// From one call to another, both included; the first is 1.
+    /// A range of calls, both included; the first is 1.
     Calls(usize, usize),
     /// To this share of them, as the seed has it.
     Share(f64),
@@ -74,19 +74,19 @@ impl Rule {
         }
     }
 
-    /// After so many tokens.
+    /// Sets the number of tokens before it.
     #[must_use]
     pub fn after(self, tokens: usize) -> Self {
         Self { after: Some(tokens), ..self }
     }
 
-    /// In this place of the stream.
+    /// Sets its place in the stream.
     #[must_use]
     pub fn at(self, place: Place) -> Self {
         Self { at: Some(place), ..self }
     }
 
-    /// How long it takes.
+    /// Sets its duration.
     #[must_use]
     pub fn seconds(self, time: Duration) -> Self {
         Self { seconds: Some(time), ..self }
@@ -98,13 +98,13 @@ impl Rule {
         Self { only: Condition { model: Some(model.into()), ..self.only }, ..self }
     }
 
-    /// What a refusal's `Retry-After` says.
+    /// Sets the `Retry-After` of a refusal.
     #[must_use]
     pub fn retry_after(self, seconds: u64) -> Self {
         Self { retry_after: Some(seconds), ..self }
     }
 
-    /// Whether it strikes the nth of the calls that it is for.
+    /// Whether it strikes the nth of its calls.
     pub(crate) fn strikes(&self, nth: usize, seed: u64, since: Duration) -> bool {
         match self.when {
             When::Always => true,

@@ -7,51 +7,51 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::answer::Answer;
-use crate::asked::Asked;
 use crate::condition::Condition;
+use crate::question::Question;
 use crate::rule::{Rule, RuleError, When};
 
-/// How a provider behaves. The default one is healthy.
+/// A provider's behaviour. The default is healthy.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
-    /// What it says where no reply fits.
+    /// The answer to calls without a matching reply.
     pub answer: Answer,
-    /// What it says to some calls. The first reply that fits a call decides.
+    /// Answers to some calls. The first matching reply wins.
     pub replies: Vec<Reply>,
-    /// Whether each call gets ids of its own, as from real providers. Otherwise a repeated call
-    /// gets the same ids again.
+    /// Whether each call gets ids of its own, as from real providers. Otherwise equal calls get the
+    /// same ids.
     pub unique_ids: bool,
-    /// Models that it lists beside those that are called like faults.
+    /// Models that it lists beside those with names of faults.
     pub models: Vec<String>,
-    /// How long it takes for each token.
+    /// The time for each token.
     pub token_interval: Duration,
-    /// What decides about faults that strike a share of calls.
+    /// The seed for faults that strike a share of calls.
     pub seed: u64,
-    /// What goes wrong. The first rule that strikes a call decides.
+    /// The faults. The first rule that strikes a call wins.
     pub faults: Vec<Rule>,
 }
 
 /// An answer for some calls.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
-    /// For which.
+    /// The calls that it answers.
     pub only: Condition,
-    /// What they get.
+    /// The answer.
     pub answer: Answer,
 }
 
 /// A script that cannot be read.
 #[derive(Debug, Error)]
 pub enum ScriptError {
-    /// It is not TOML, or has keys that nobody knows.
+    /// The file is not TOML, or has unknown keys.
     #[error("{0}")]
     Toml(#[from] toml::de::Error),
     /// A fault in it.
     #[error("faults[{index}]: {error}")]
     Rule {
-        /// Which one, from 0.
+        /// The index of the rule, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The mistake.
         error: RuleError,
     },
     /// A number that is no time.
@@ -74,9 +74,9 @@ impl Script {
         self
     }
 
-    /// What a call gets.
-    pub(crate) fn answer_to(&self, asked: &Asked) -> &Answer {
-        let reply = self.replies.iter().find(|reply| reply.only.fits(asked));
+    /// The answer to a call.
+    pub(crate) fn answer_to(&self, question: &Question) -> &Answer {
+        let reply = self.replies.iter().find(|reply| reply.only.fits(question));
         reply.map_or(&self.answer, |reply| &reply.answer)
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct Sealer {
     name: String,
 }
 
-/// What a seal is for.
+/// The content that a seal protects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Signature,
@@ -43,20 +43,20 @@ impl Sealer {
         format!("{HEAD}{salt}{}{TAIL}", hash(&(kind, &self.name, salt)))
     }
 
-    /// Whether this provider made it.
+    /// Whether this provider made the seal.
     fn knows(&self, kind: Kind, seal: &str) -> bool {
         let salt = seal.get(HEAD.len()..HEAD.len() + DIGITS);
         salt.is_some_and(|salt| self.sealed(kind, salt) == seal)
     }
 
-    /// What stands at the end of a tool call's id, if sealed thinking has to come before the call.
+    /// The suffix of a tool call's id, if sealed thinking must come before the call.
     pub(crate) fn digest<'a>(seals: impl Iterator<Item = &'a String>) -> String {
         let seals: Vec<&String> = seals.collect();
         if seals.is_empty() { String::new() } else { format!("_{}", hash(&seals)) }
     }
 
-    /// What is wrong with the thinking that a request brings back; `issued` are the ids of tool
-    /// calls that came after sealed thinking.
+    /// The mistake in the thinking of a request. `issued` are the ids of tool calls that came after
+    /// sealed thinking.
     pub(crate) fn complaint(
         &self,
         shape: Shape,
@@ -173,7 +173,7 @@ fn invalid(message: String) -> Complaint {
     Complaint { status: 400, kind: "invalid_request_error", code: None, message: message.into() }
 }
 
-/// Whether a tool call of ours does not have the thinking before it that it came with.
+/// Whether one of our tool calls lacks the thinking that came before it.
 fn is_misplaced(id: &str, seals: &[String], issued: &HashSet<String>) -> bool {
     issued.contains(id) && !id.ends_with(&Sealer::digest(seals.iter()))
         || issued.contains(id) && seals.is_empty()

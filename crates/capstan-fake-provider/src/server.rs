@@ -1,4 +1,4 @@
-//! The server: accepts, finds out which fault strikes, does it, and keeps the record.
+//! The server: accepts calls, chooses the fault, applies it, and records the call.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 
-use crate::asked::Asked;
 use crate::connection::Connection;
 use crate::control;
 use crate::protocol::Shape;
+use crate::question::Question;
 use crate::record::{Call, Ending};
 use crate::request::Request;
 use crate::response;
@@ -38,12 +38,12 @@ impl FakeProvider {
         Ok(Self { address, shared, task })
     }
 
-    /// Where it is, without a path: `/v1` is Anthropic's and OpenAI's alike.
+    /// The address without a path; `/v1` works for Anthropic and OpenAI.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// All calls so far, those that go on included.
+    /// All calls so far, open ones included.
     pub fn calls(&self) -> Vec<Call> {
         self.shared.calls()
     }
@@ -65,7 +65,7 @@ impl FakeProvider {
         self.shared.ended.subscribe()
     }
 
-    /// What goes wrong from now on; calls are counted anew.
+    /// Replaces the faults; the count of calls starts again.
     pub fn set_faults(&self, faults: Vec<Rule>) {
         self.shared.set_faults(faults);
     }
@@ -77,8 +77,9 @@ impl Drop for FakeProvider {
     }
 }
 
-/// The event after which a kept answer is asked for: `GET …/responses/{id}?starting_after=…`.
-fn kept(request: &Request) -> Option<usize> {
+/// The event after which a client continues a stored answer: `GET
+/// …/responses/{id}?starting_after=…`.
+fn resume_after(request: &Request) -> Option<usize> {
     let is_kept = request.method == "GET" && request.path.contains("/responses/");
     let after = request.query.split('&').find_map(|pair| pair.strip_prefix("starting_after="));
     after.filter(|_| is_kept)?.parse().ok()
@@ -105,7 +106,7 @@ async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) 
             accepted = open.accept() => if let Ok((socket, _)) = accepted {
                 connections.spawn(attend(Connection::new(socket), Arc::clone(&shared)));
             },
-            // The next call may be one that nobody listens for.
+            // The next call may find the port closed.
             _ = changes.changed() => {}
             Some(_) = connections.join_next() => {}
         }
@@ -113,7 +114,7 @@ async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) 
     }
 }
 
-/// The port is held, so that nobody else gets it, but not listened on.
+/// Binds the port without listening, so that no other process gets it.
 async fn closed(address: SocketAddr, time: Option<Duration>, shared: &Shared) {
     let held = bind(address);
     let mut changes = shared.changes.subscribe();
@@ -141,7 +142,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 async fn attend(mut connection: Connection, shared: Arc<Shared>) {
     while let Some(request) = next(&mut connection, &shared).await {
         let shape = Shape::at(&request.path).filter(|_| request.method == "POST");
-        if let Some(after) = kept(&request) {
+        if let Some(after) = resume_after(&request) {
             let steps = response::resumed(&shared.script().clone(), &shared.sealer, after);
             shared.note(&request, "responses-resumed");
             if !connection.perform(steps, || {}).await.1 || request.is_last() {
@@ -156,11 +157,11 @@ async fn attend(mut connection: Connection, shared: Arc<Shared>) {
             }
             continue;
         };
-        let asked = Asked::of(&request.json());
-        let begun = shared.begin(shape, &asked, &request);
+        let question = Question::parse(&request.json());
+        let begun = shared.begin(shape, &question, &request);
         let number = begun.number;
         let mut open = Open { shared: &shared, number, ending: Ending::Broken };
-        let steps = response::steps(shape, &asked, &begun);
+        let steps = response::steps(shape, &question, &begun);
         let token = || {
             shared.update(number, |call| call.tokens += 1);
         };
@@ -173,7 +174,7 @@ async fn attend(mut connection: Connection, shared: Arc<Shared>) {
     }
 }
 
-/// The next request of a connection. While nobody listens, none that is idle is kept either.
+/// The next request of a connection. While the port is closed, idle connections close too.
 async fn next(connection: &mut Connection, shared: &Shared) -> Option<Request> {
     let mut changes = shared.changes.subscribe();
     let refused = async { while shared.refusal().is_none() && changes.changed().await.is_ok() {} };
@@ -183,7 +184,7 @@ async fn next(connection: &mut Connection, shared: &Shared) -> Option<Request> {
     }
 }
 
-/// A call under way: whatever becomes of its task, its end is on record.
+/// An open call. Dropping it records its end.
 struct Open<'a> {
     shared: &'a Shared,
     number: usize,
@@ -194,7 +195,7 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         if let Some(call) = self.shared.update(self.number, |call| call.ending = Some(self.ending))
         {
-            // Nobody need follow.
+            // There may be no follower.
             let _ = self.shared.ended.send(call);
         }
     }

@@ -1,4 +1,4 @@
-//! The protocols that the provider speaks: how an answer, an error and a sign of life look in each.
+//! The protocols of the provider: the form of an answer, an error and a heartbeat in each.
 
 mod chat;
 mod messages;
@@ -6,12 +6,12 @@ mod responses;
 
 use serde_json::Value;
 
-use crate::asked::Asked;
 use crate::fault::Fault;
 use crate::output::{Output, Piece};
 use crate::protocol::{Complaint, Shape};
+use crate::question::Question;
 
-/// What a frame is for; faults strike by it.
+/// The purpose of a frame; faults strike by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Open,
@@ -72,20 +72,25 @@ impl Part {
 
 impl Shape {
     /// The answer as a stream; some faults are a way of writing it.
-    pub(crate) fn frames(self, asked: &Asked, output: &Output, fault: Option<Fault>) -> Vec<Frame> {
+    pub(crate) fn frames(
+        self,
+        question: &Question,
+        output: &Output,
+        fault: Option<Fault>,
+    ) -> Vec<Frame> {
         match self {
-            Self::Chat => chat::frames(asked, output, fault),
-            Self::Responses => responses::frames(asked, output),
-            Self::Messages => messages::frames(asked, output),
+            Self::Chat => chat::frames(question, output, fault),
+            Self::Responses => responses::frames(question, output),
+            Self::Messages => messages::frames(question, output),
         }
     }
 
     /// The answer as one document.
-    pub(crate) fn whole(self, asked: &Asked, output: &Output) -> Value {
+    pub(crate) fn collected(self, question: &Question, output: &Output) -> Value {
         match self {
-            Self::Chat => chat::whole(asked, output),
-            Self::Responses => responses::whole(asked, output),
-            Self::Messages => messages::whole(asked, output),
+            Self::Chat => chat::collected(question, output),
+            Self::Responses => responses::collected(question, output),
+            Self::Messages => messages::collected(question, output),
         }
     }
 
@@ -106,7 +111,7 @@ impl Shape {
         }
     }
 
-    /// A sign of life that says nothing.
+    /// A heartbeat without content.
     pub(crate) fn ping(self) -> Vec<u8> {
         match self {
             Self::Chat | Self::Responses => b": ping\n\n".to_vec(),
@@ -115,9 +120,9 @@ impl Shape {
     }
 
     /// A token without text.
-    pub(crate) fn empty_delta(self, asked: &Asked) -> Vec<u8> {
+    pub(crate) fn empty_delta(self, question: &Question) -> Vec<u8> {
         match self {
-            Self::Chat => chat::empty_delta(asked).bytes(),
+            Self::Chat => chat::empty_delta(question).bytes(),
             Self::Responses => responses::empty_delta().bytes(),
             Self::Messages => messages::empty_delta().bytes(),
         }

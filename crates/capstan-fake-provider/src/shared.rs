@@ -8,11 +8,11 @@ use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
-use crate::asked::Asked;
 use crate::fault::Fault;
 use crate::output::Output;
 use crate::place::Place;
 use crate::protocol::{Complaint, Shape};
+use crate::question::Question;
 use crate::record::{Call, Ending};
 use crate::request::Request;
 use crate::rule::{Rule, When};
@@ -35,16 +35,16 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct State {
     calls: Vec<Call>,
-    /// How often each model was called since the faults were set.
+    /// The number of calls of each model since the faults were set.
     nth: HashMap<String, usize>,
-    /// How many of a model's calls each rule was for since then.
+    /// The number of a model's calls that each rule matched since then.
     due: HashMap<(usize, String), usize>,
     /// Tool calls that came after sealed thinking.
     issued: HashSet<String>,
     began: Instant,
     /// When the faults were set.
     set: Instant,
-    /// How often the port was closed since then.
+    /// The number of times that the port was closed since then.
     refusals: usize,
 }
 
@@ -98,7 +98,7 @@ impl Shared {
         self.changes.send_replace(());
     }
 
-    /// Whether the port is closed before the next call, and for how long.
+    /// Whether the port closes before the next call, and for how long.
     pub(crate) fn refusal(&self) -> Option<Option<Duration>> {
         let faults = self.faults();
         let rule = faults.iter().find(|rule| rule.fault == Fault::RefuseConnection)?;
@@ -123,27 +123,27 @@ impl Shared {
     }
 
     /// Notes a call, and what is to happen to it.
-    pub(crate) fn begin(&self, shape: Shape, asked: &Asked, request: &Request) -> Begun {
+    pub(crate) fn begin(&self, shape: Shape, question: &Question, request: &Request) -> Begun {
         let script = self.script().clone();
         let mut state = self.state();
         let number = state.calls.len() + 1;
-        let answer = script.answer_to(asked);
+        let answer = script.answer_to(question);
         let id = script.unique_ids.then_some(number);
-        let output = Output::new(answer, shape, asked, &self.sealer, id);
+        let output = Output::new(answer, shape, question, &self.sealer, id);
         let body = request.json();
         let complaint =
             missing(shape, &body).or_else(|| self.sealer.complaint(shape, &body, &state.issued));
         if output.is_sealed() {
             state.issued.extend(output.call_ids.iter().cloned());
         }
-        let nth = state.nth.entry(asked.model.clone()).or_default();
+        let nth = state.nth.entry(question.model.clone()).or_default();
         *nth += 1;
         let nth = *nth;
-        let rule = state.rule(&script, shape, asked, &output);
+        let rule = state.rule(&script, shape, question, &output);
         let mut call = Call::new(request, number, state.began.elapsed().as_secs_f64());
         call.nth = nth;
         call.api = shape.name();
-        call.model = asked.model.clone();
+        call.model = question.model.clone();
         call.fault = rule.as_ref().map(|rule| rule.fault.to_string());
         let is_refused = rule.as_ref().is_none_or(|rule| !rule.fault.comes_first());
         let complaint = complaint.filter(|_| is_refused);
@@ -193,22 +193,22 @@ impl State {
         &mut self,
         script: &Script,
         shape: Shape,
-        asked: &Asked,
+        question: &Question,
         output: &Output,
     ) -> Option<Rule> {
         let since = self.set.elapsed();
         let has = |place: Place| {
-            asked.is_stream && place.cut(&shape.frames(asked, output, None)).is_some()
+            question.is_stream && place.cut(&shape.frames(question, output, None)).is_some()
         };
-        let rules = script.faults.iter().cloned().chain(named(&asked.model));
+        let rules = script.faults.iter().cloned().chain(named(&question.model));
         let is_due = |rule: &Rule| {
             rule.fault != Fault::RefuseConnection
-                && rule.only.fits(asked)
+                && rule.only.fits(question)
                 && rule.at.is_none_or(has)
         };
         let mut struck = None;
         for (index, rule) in rules.enumerate().filter(|(_, rule)| is_due(rule)) {
-            let nth = self.due.entry((index, asked.model.clone())).or_default();
+            let nth = self.due.entry((index, question.model.clone())).or_default();
             *nth += 1;
             if struck.is_none() && rule.strikes(*nth, script.seed, since) {
                 struck = Some(rule);
@@ -218,7 +218,7 @@ impl State {
     }
 }
 
-/// What Anthropic says to a request without what every request has.
+/// Anthropic's error for a request that lacks a required member.
 fn missing(shape: Shape, body: &Value) -> Option<Complaint> {
     let is_there = |name: &str, is_it: fn(&Value) -> bool| body.get(name).is_some_and(is_it);
     let message = match shape {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::packing::Packing;
 
-/// One thing to do on the connection.
+/// One action on the connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// A response at once.

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::face::{FaceContext, Faces, RefusalTarget};
 use crate::metrics::{Metrics, NO_AGENT};
-use crate::refusal::{OfARun, OfTenant, PassedOn, RequestId, Shaped};
+use crate::refusal::{Forwarded, RequestId, ResponseTenant, RunFault, ShapedByFace};
 use capstan_console::{Console, Refused};
 
 /// What refusals are made from, and who counts them.
@@ -53,15 +53,19 @@ pub(crate) async fn render(
     let span = tracing::error_span!("request", request_id = %id, tenant = tracing::field::Empty);
     let mut response = next.run(request).instrument(span.clone()).await;
     let extensions = response.extensions();
-    let is_told = extensions.get::<PassedOn>().is_some() || extensions.get::<Shaped>().is_some();
+    let is_told =
+        extensions.get::<Forwarded>().is_some() || extensions.get::<ShapedByFace>().is_some();
     if !is_told && extensions.get::<Fault>().is_none() {
         response = unify(response);
     }
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        if response.extensions().get::<OfARun>().is_none() {
+        if response.extensions().get::<RunFault>().is_none() {
             here.metrics.fault(fault.kind(), NO_AGENT);
-            let tenant = response.extensions_mut().remove::<OfTenant>().map(|OfTenant(name)| name);
+            let tenant = response
+                .extensions_mut()
+                .remove::<ResponseTenant>()
+                .map(|ResponseTenant(name)| name);
             let (request_id, status, is_of_console) =
                 (id.clone(), fault.status(), is_of_console(&path));
             let refused = Refused { request_id, tenant, route, status, ms, is_of_console };
@@ -70,12 +74,12 @@ pub(crate) async fn render(
         let cause = here.cx.engine.loggable(&fault);
         tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(),
         ms, cause, "refused");
-        let is_shaped = response.extensions().get::<Shaped>().is_some();
+        let is_shaped = response.extensions().get::<ShapedByFace>().is_some();
         if !is_shaped {
             // Refused before its face saw it, by credentials for example.
             let face = here.faces.iter().find(|face| face.owns(&path));
-            let shaped =
-                face.and_then(|face| face.refuse(&here.cx, &fault, RefusalTarget::Stranger(&path)));
+            let shaped = face
+                .and_then(|face| face.refuse(&here.cx, &fault, RefusalTarget::BeforeFace(&path)));
             response = match shaped {
                 Some(shaped) => with_headers_of(shaped, &response),
                 None => problem_response(&here.cx, &fault, &id, &response),

@@ -21,7 +21,7 @@ use crate::run_log::RunLog;
 use crate::services::Services;
 use crate::settings::Settings;
 use crate::webhook::WebhookSender;
-use crate::webhooks::Courier;
+use crate::webhooks::DeliveryAgent;
 use capstan_console::{self as console, Console, Memory};
 use capstan_engine::traces::TraceCollector;
 use capstan_engine::{Engine, EngineBuilder, Registered};
@@ -156,7 +156,7 @@ impl Gateway {
         let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
         let faces = faces::all(&settings.for_faces());
         let can_deliver = self.webhooks.is_some();
-        let courier = Arc::new(Courier::new(faces.clone(), self.webhooks));
+        let courier = Arc::new(DeliveryAgent::new(faces.clone(), self.webhooks));
         let (metrics, memory) = (Arc::new(Metrics::new(&faces)), Arc::new(Memory::default()));
         let engine = Engine::builder(journal)
             .settings(settings.for_engine())
@@ -180,7 +180,7 @@ impl Gateway {
             observer: metrics.clone(),
             can_deliver,
         });
-        courier.employ(&cx);
+        courier.set_context(&cx);
         let access = Access::new(access::Rules {
             engine: engine.clone(),
             tenants: settings.tenants.clone(),

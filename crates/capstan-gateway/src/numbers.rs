@@ -126,17 +126,24 @@ impl Face for Numbers {
     }
 
     /// Whoever asks for the whole says so in its body.
-    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn collected(
+        &self,
+        cx: &FaceContext,
+        request: &Request<'_>,
+        run: &Run,
+    ) -> Option<Response> {
         let question: Question = serde_json::from_slice(request.body).unwrap_or_default();
         if question.stream {
             return None;
         }
         let asker = RefusalTarget::Client(request.parts, request.ask);
-        let told = match reader::follow::<Transcript>(cx, run).await {
+        let told = match reader::collect_to_end::<Transcript>(cx, run).await {
             Ok(whole) => whole.fault().map_or_else(|| Ok(routes::told(&whole)), Err),
             Err(fault) => Err(fault),
         };
-        Some(told.unwrap_or_else(|fault| crate::face::refusal(cx, self, fault, asker).of_a_run()))
+        Some(told.unwrap_or_else(|fault| {
+            crate::face::refusal(cx, self, fault, asker).run_fault_response()
+        }))
     }
 
     async fn open(
@@ -194,7 +201,7 @@ impl FaceWriter for NumbersWriter {
         BodyStep::Last("come back\n".into())
     }
 
-    fn lasts(&self) -> Option<Duration> {
+    fn max_duration(&self) -> Option<Duration> {
         self.lasts
     }
 
@@ -202,7 +209,7 @@ impl FaceWriter for NumbersWriter {
         b"still here\n"
     }
 
-    fn heartbeat_every(&self, _: Duration) -> Duration {
+    fn heartbeat_interval(&self, _: Duration) -> Duration {
         Duration::from_secs(3)
     }
 }

@@ -18,7 +18,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use capstan_agent::async_trait;
-use capstan_journal::{Home, Peer, Standing};
+use capstan_journal::{Peer, Standing, TenantHost, TenantHosts};
 use capstan_protocol::{Fault, FaultKind};
 use futures_util::StreamExt as _;
 use http::header;
@@ -30,7 +30,7 @@ use uuid::Uuid;
 use crate::identity::caller::Caller;
 use crate::identity::tenants::Tenants;
 use crate::metrics::Metrics;
-use crate::refusal::{PassedOn, Refusal, RequestId};
+use crate::refusal::{Forwarded, Refusal, RequestId};
 use capstan_engine::Engine;
 use capstan_engine::faults::journal_fault;
 use capstan_kit::hop_by_hop::drop_hop_by_hop;
@@ -83,7 +83,8 @@ impl Forwarders {
     async fn is_alive(&self, peer: Uuid) -> bool {
         let mut living = self.living.lock().await;
         if living.as_ref().is_none_or(|(asked, _)| asked.elapsed() >= LOOK_EVERY / 2) {
-            let Ok(replicas) = self.engine.journal.store().replicas().await else { return true };
+            let Some(cluster) = self.engine.journal.store().cluster() else { return true };
+            let Ok(replicas) = cluster.replicas().await else { return true };
             let alive =
                 replicas.into_iter().filter(|one| one.standing != Standing::Gone).map(|one| one.id);
             *living = Some((Instant::now(), alive.collect()));
@@ -102,14 +103,14 @@ pub(crate) async fn pass_on(
     let Some(tenant) = tenant.filter(|name| here.tenants.is_unstored(name)) else {
         return next.run(request).await;
     };
-    if !here.engine.journal.store().is_shared() {
+    let Some(cluster) = here.engine.journal.store().cluster() else {
         return next.run(request).await;
-    }
+    };
     // The tenant may move while a connection lasts, and only requests can follow it.
     if request.headers().contains_key(header::UPGRADE) {
         return StatusCode::UPGRADE_REQUIRED.into_response();
     }
-    match whither(&here, &tenant, &mut request).await {
+    match whither(&here, cluster.tenant_hosts(), &tenant, &mut request).await {
         Ok(None) => next.run(request).await,
         Ok(Some(peer)) => carry(&here, &tenant, peer, request).await.unwrap_or_else(|fault| {
             here.metrics.passed_on("failed");
@@ -122,6 +123,7 @@ pub(crate) async fn pass_on(
 /// Where the tenant lives, if not here.
 async fn whither(
     here: &Forwarders,
+    hosts: &dyn TenantHosts,
     tenant: &str,
     request: &mut Request,
 ) -> Result<Option<Peer>, Fault> {
@@ -132,13 +134,11 @@ async fn whither(
         None => false,
     };
     // Whoever is about to leave takes nobody in.
-    let may_move_in = !was_passed_on && !here.engine.draining.is_cancelled();
-    let home =
-        here.engine.journal.store().home(tenant, may_move_in).await.map_err(journal_fault)?;
-    match home {
-        Home::Here => Ok(None),
-        Home::Elsewhere(peer) if !was_passed_on => Ok(Some(peer)),
-        Home::Elsewhere(_) | Home::Nowhere => {
+    let may_host = !was_passed_on && !here.engine.draining.is_cancelled();
+    match hosts.host_of(tenant, may_host).await.map_err(journal_fault)? {
+        TenantHost::Here => Ok(None),
+        TenantHost::Elsewhere(peer) if !was_passed_on => Ok(Some(peer)),
+        TenantHost::Elsewhere(_) | TenantHost::Nowhere => {
             Err(unreachable("The tenant has just moved to another server."))
         }
     }
@@ -246,7 +246,7 @@ fn returned(
         Some((piece, next))
     });
     let mut response = Response::from_parts(head, Body::from_stream(pieces));
-    response.extensions_mut().insert(PassedOn);
+    response.extensions_mut().insert(Forwarded);
     response
 }
 

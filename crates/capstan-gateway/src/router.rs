@@ -22,6 +22,7 @@ use crate::services::Services;
 use crate::{access, accounted_body, error_responses, replica_forwarding};
 use capstan_engine::Engine;
 use capstan_faces::FaceSettings;
+use capstan_journal::Cluster;
 use capstan_kit::openapi::{Described, Routes, document};
 
 /// Of the streams, whichever face began them.
@@ -222,7 +223,7 @@ pub(crate) fn health(services: &Services) -> Router {
 /// One that was passed on says it already.
 async fn served_by(State(engine): State<Engine>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    if let Some(name) = engine.journal.store().replica_name()
+    if let Some(name) = engine.journal.store().cluster().map(Cluster::replica_name)
         && let Ok(name) = HeaderValue::from_str(name)
     {
         response.headers_mut().entry(SERVED_BY).or_insert(name);

@@ -9,6 +9,7 @@ use axum::Router;
 use capstan_agent::END_LIMIT;
 use capstan_engine::Engine;
 use capstan_engine::recovery;
+use capstan_journal::Cluster;
 use tokio::net::TcpListener;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
@@ -51,7 +52,7 @@ impl Service {
             capstan_console::remember(console).await;
         }
         let recovered = recovery::recover(engine).await.map_err(io::Error::other)?;
-        let sweeper = AbortOnDropHandle::new(tokio::spawn(keep_house(services.clone())));
+        let sweeper = AbortOnDropHandle::new(tokio::spawn(maintain(services.clone())));
         Ok(Self { services, recovered, keepers: [sweeper, counting] })
     }
 
@@ -109,11 +110,11 @@ pub async fn serve(
             return Ok(Drained { recovered: 0 });
         }
     };
-    let mut outdated = engine.journal.store().outdated();
+    let mut outdated = engine.journal.store().cluster().map(Cluster::outdated);
     tokio::select! {
         () = &mut shutdown => service.stop(&connections).await,
         // What runs may end, and nothing new begins; then it is left to builds that know more.
-        Some(()) = async { outdated.wait_for(|is_outdated| *is_outdated).await.ok().map(drop) } => {
+        Some(()) = async { outdated.as_mut()?.wait_for(|is| *is).await.ok().map(drop) } => {
             service.stop(&connections).await?;
             Err(io::Error::other("the journal asks for a newer build than this one"))
         }
@@ -133,7 +134,9 @@ const UNWELL: Duration = Duration::from_secs(5);
 
 async fn drain(engine: &Engine, connections: &TaskTracker) {
     engine.draining.cancel();
-    engine.journal.store().drain();
+    if let Some(cluster) = engine.journal.store().cluster() {
+        cluster.drain();
+    }
     engine.tasks.close();
     connections.close();
     tracing::info!(runs = engine.tasks.len(), connections = connections.len(), "draining");
@@ -157,12 +160,12 @@ async fn drain(engine: &Engine, connections: &TaskTracker) {
     engine.observed().await;
 }
 /// Does what nobody asks for, until the server stops.
-async fn keep_house(services: Arc<Services>) {
+async fn maintain(services: Arc<Services>) {
     let Services { engine, cx, faces, console, .. } = &*services;
     tokio::select! {
         () = recovery::sweep(engine.clone()) => {}
-        () = capstan_console::keep_house(console) => {}
+        () = capstan_console::maintain(console) => {}
         () = capstan_console::tell_load(console) => {}
-        () = face::keep_house(cx, faces) => {}
+        () = face::maintain(cx, faces) => {}
     }
 }

@@ -1,9 +1,9 @@
-//! Webhooks: whoever does not wait for an answer is told of its end, signed after the Standard
-//! Webhooks specification.
+//! Posts webhooks: they report the end of an answer to clients that do not wait for it. Webhooks
+//! are signed as the Standard Webhooks specification says.
 //!
-//! A delivery is a run of its own, by an agent that is nobody's model: it is claimed when the
-//! answer is begun, waits for its end and then posts. So trying again with back-off, outliving a
-//! restart, and that one replica delivers are what every run has.
+//! A delivery is a run of an internal agent. It is claimed when the answer begins, waits for the
+//! end of the answer, and then posts. So a delivery has what every run has: retries with back-off,
+//! recovery after a restart, and one replica that owns it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use capstan_protocol::{Close, Fault, FaultKind};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
-use crate::face::delivery::{ATTEMPTS, COURIER, Delivery, Parcel, begin};
+use crate::face::delivery::{ATTEMPTS, DELIVERY_AGENT, Delivery, WebhookMessage, begin};
 use crate::face::{DueDelivery, Face, FaceContext, Faces, WeakContext};
 use crate::webhook::WebhookSender;
 use capstan_engine::Registered;
@@ -23,49 +23,50 @@ use capstan_engine::ask::Ask;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::ports::BeforeWork;
 
+/// The delay before the second attempt, in seconds. It doubles with each attempt.
 const FIRST_WAIT: u64 = 5;
-/// No run waits longer.
+/// The longest delay between two attempts, in seconds.
 const LONGEST_WAIT: u64 = 300;
-/// However many responses end at once.
+/// How many connections to receivers may be open.
 const AT_ONCE: usize = 64;
-/// A sign of life while the answer is not there yet.
-const ALIVE_EVERY: Duration = Duration::from_secs(30);
+/// How often a delivery that waits reports to its relay that it is alive.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What delivers: the agent behind every delivery.
-pub(crate) struct Courier {
+/// The agent that makes all deliveries.
+pub(crate) struct DeliveryAgent {
     faces: Faces,
-    /// Without one nothing is delivered.
+    /// Without a sender nothing is delivered.
     sender: Option<Arc<dyn WebhookSender>>,
-    /// Set when the engine is there, which holds the courier.
+    /// Set after the engine is built, because the engine holds this agent.
     cx: OnceLock<WeakContext>,
-    /// So many connections to receivers may be open.
+    /// The slots of open connections to receivers.
     posts: Semaphore,
 }
 
-impl Courier {
+impl DeliveryAgent {
     pub(crate) fn new(faces: Faces, sender: Option<Arc<dyn WebhookSender>>) -> Self {
         Self { faces, sender, cx: OnceLock::new(), posts: Semaphore::new(AT_ONCE) }
     }
 
     pub(crate) fn registered(self: &Arc<Self>) -> Registered {
         Registered {
-            name: COURIER.into(),
+            name: DELIVERY_AGENT.into(),
             aliases: Vec::new(),
             id: Uuid::nil(),
-            agent: Arc::new(Bag(Arc::clone(self))),
+            agent: Arc::<Self>::clone(self),
         }
     }
 
-    /// The gateway that it delivers for.
-    pub(crate) fn employ(&self, cx: &FaceContext) {
+    /// Sets the gateway for which this agent delivers.
+    pub(crate) fn set_context(&self, cx: &FaceContext) {
         let _ = self.cx.set(cx.downgrade());
     }
 
-    /// A place among those that post.
-    async fn place(&self, out: &mut Writer) -> Result<SemaphorePermit<'_>, Stopped> {
+    /// Waits for a slot among the open connections.
+    async fn take_slot(&self, out: &mut Writer) -> Result<SemaphorePermit<'_>, Stopped> {
         loop {
-            match tokio::time::timeout(ALIVE_EVERY, self.posts.acquire()).await {
-                Ok(place) => return place.map_err(|_| Stopped),
+            match tokio::time::timeout(ALIVE_INTERVAL, self.posts.acquire()).await {
+                Ok(slot) => return slot.map_err(|_| Stopped),
                 Err(_) => out.alive()?,
             }
         }
@@ -81,19 +82,16 @@ impl Courier {
     }
 }
 
-/// The courier as an agent.
-struct Bag(Arc<Courier>);
-
 #[async_trait]
-impl Agent for Bag {
+impl Agent for DeliveryAgent {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let cx = self.0.cx()?;
-        let Some(sender) = &self.0.sender else { return Ok(()) };
-        let Some(parcel) = parcel(&cx, &self.0.faces, &turn, out).await? else { return Ok(()) };
-        let _place = self.0.place(out).await?;
-        match sender.post(&parcel.to, &parcel.headers, parcel.body.into()).await {
+        let cx = self.cx()?;
+        let Some(sender) = &self.sender else { return Ok(()) };
+        let Some(message) = message(&cx, &self.faces, &turn, out).await? else { return Ok(()) };
+        let _slot = self.take_slot(out).await?;
+        match sender.post(&message.to, &message.headers, message.body.into()).await {
             Ok(200..300) => Ok(out.delta("delivered").await?),
-            // Its receiver is gone for good, and says so.
+            // 410 Gone: the receiver wants no further attempt.
             Ok(410) => {
                 Err(refused("410").with_severity(capstan_protocol::ErrorSeverity::Fatal).into())
             }
@@ -110,13 +108,14 @@ impl Agent for Bag {
     }
 }
 
-/// What is to be posted, once there is something to tell; nothing if nobody wants to know any more.
-async fn parcel(
+/// Waits for the end of the answer and builds the message. Returns nothing if there is no receiver
+/// any more.
+async fn message(
     cx: &FaceContext,
     faces: &Faces,
     turn: &Turn,
     out: &mut Writer,
-) -> Result<Option<Parcel>, Failure> {
+) -> Result<Option<WebhookMessage>, Failure> {
     let at = || cx.engine.wall.now().as_micros().div_euclid(1_000_000);
     let due = faces.iter().find_map(|face| Some((face, face.delivery_of(turn)?)));
     if let Some((face, DueDelivery { run: stream, is_late })) = due {
@@ -124,21 +123,21 @@ async fn parcel(
             return Ok(None);
         }
         let run = ended(cx, stream, out).await?;
-        let mut parcel = face.parcel(cx, &run, turn).await?;
-        parcel.headers.extend(parcel.to.headers(
+        let mut message = face.delivery_message(cx, &run, turn).await?;
+        message.headers.extend(message.to.headers(
             &format!("evt_{}", turn.run.simple()),
             at(),
-            &parcel.body,
+            &message.body,
         ));
-        return Ok(Some(parcel));
+        return Ok(Some(message));
     }
     let stream: Uuid = turn.text().parse().map_err(|_| Fault::new(FaultKind::StreamNotFound))?;
     let run = ended(cx, stream, out).await?;
     let Some(to) = cx.tenants.webhook_of(&run.tenant) else { return Ok(None) };
-    let message = Message::of(&run, turn.run, at());
+    let event = EndEvent::new(&run, turn.run, at());
     let mut headers = vec![("content-type", "application/json".to_owned())];
-    headers.extend(to.headers(&message.id, message.at, &message.body));
-    Ok(Some(Parcel { to, headers, body: message.body }))
+    headers.extend(to.headers(&event.id, event.at, &event.body));
+    Ok(Some(WebhookMessage { to, headers, body: event.body }))
 }
 
 fn refused(status: &str) -> Fault {
@@ -146,14 +145,14 @@ fn refused(status: &str) -> Fault {
         .with_message(format!("The webhook's receiver answered {status}."))
 }
 
-/// Not at once: the wait doubles.
+/// Makes the fault a failure whose retry delay doubles with each attempt.
 fn later(fault: Fault, attempt: u32) -> Failure {
     let doublings = attempt.saturating_sub(1).min(16);
     let wait = FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
     fault.with_retry_after(wait as f64).into()
 }
 
-/// The run, once it has ended.
+/// Waits for the end of a run.
 async fn ended(cx: &FaceContext, stream: Uuid, out: &mut Writer) -> Result<Run, Failure> {
     loop {
         let found = cx.engine.journal.store().run(stream).await.map_err(journal_fault)?;
@@ -163,7 +162,7 @@ async fn ended(cx: &FaceContext, stream: Uuid, out: &mut Writer) -> Result<Run, 
         }
         let mut reader = cx.engine.journal.reader_of(&run, run.last_seq);
         loop {
-            match tokio::time::timeout(ALIVE_EVERY, reader.next()).await {
+            match tokio::time::timeout(ALIVE_INTERVAL, reader.next()).await {
                 Ok(Ok(Step::State(RunState::Closed))) => break,
                 Ok(Ok(Step::Frames(_) | Step::State(RunState::Running | RunState::Waiting))) => {}
                 Ok(Err(error)) => return Err(journal_fault(error).into()),
@@ -173,15 +172,15 @@ async fn ended(cx: &FaceContext, stream: Uuid, out: &mut Writer) -> Result<Run, 
     }
 }
 
-/// What is told: ids only.
-struct Message {
+/// The event that a webhook carries. It has ids only.
+struct EndEvent {
     id: String,
     at: i64,
     body: String,
 }
 
-impl Message {
-    fn of(run: &Run, delivery: Uuid, at: i64) -> Self {
+impl EndEvent {
+    fn new(run: &Run, delivery: Uuid, at: i64) -> Self {
         let (id, response) =
             (format!("evt_{}", delivery.simple()), format!("resp_{}", run.stream_id.simple()));
         let ended = run.closed_at.unwrap_or(run.updated_at).as_micros().div_euclid(1_000_000);
@@ -202,21 +201,21 @@ fn kind_of(run: &Run) -> &'static str {
 }
 
 #[async_trait]
-impl BeforeWork for Courier {
+impl BeforeWork for DeliveryAgent {
     fn concerns(&self, run: &Run) -> bool {
-        run.agent != COURIER && self.has_receiver(run)
+        run.agent != DELIVERY_AGENT && self.has_receiver(run)
     }
 
-    /// Sees to it that the end of this run is told, if its tenant wants to know.
+    /// Claims the delivery of this run's end, if its tenant has a webhook.
     async fn prepare(&self, run: &Run, ask: &Ask) {
         let Ok(cx) = self.cx() else { return };
-        let Some(face) = self.faces.named(&run.face).filter(|face| face.tells_end(ask)) else {
+        let Some(face) = self.faces.named(&run.face).filter(|face| face.sends_webhook(ask)) else {
             return;
         };
         if let Err(fault) = claim(&cx, &**face, run).await {
             let cause = cx.engine.loggable(&fault);
             tracing::error!(stream = %run.stream_id, code = fault.code(), cause,
-            "the webhook of a run was not noted, and will not be told");
+            "the webhook of a run could not be stored, so it will not be sent");
         }
     }
 }

@@ -71,14 +71,14 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_never_set_tells_the_age() {
+    fn age_is_exact_without_clock_steps() {
         let none = ClockSteps::default();
         assert!(is_past(&none, 100, 10, 110) && !is_past(&none, 101, 10, 110));
         assert!(!none.is_past(at(0), Duration::MAX, at(DAY)), "an age beyond all clocks");
     }
 
     #[test]
-    fn a_step_forward_makes_nothing_older_and_nothing_younger() {
+    fn step_forward_changes_no_age() {
         let (before, after) = (1000 * DAY, 1030 * DAY);
         let set = steps(&[(before, after)]);
         assert!(!is_past(&set, before - 1, HOUR, after + 60), "a stream of seconds");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_back_makes_nothing_older() {
+    fn step_back_makes_nothing_older() {
         let (before, after) = (1000 * DAY, 999 * DAY);
         let set = steps(&[(before, after)]);
         assert!(
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_wrong_for_a_while_does_no_harm() {
+    fn temporary_clock_error_does_no_harm() {
         let now = 1000 * DAY;
         // Eight days back for ten seconds.
         let set = steps(&[(now, now - 8 * DAY), (now - 8 * DAY + 10, now + 10)]);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_steps_are_remembered() {
+    fn number_of_steps_is_limited() {
         let mut set = ClockSteps::default();
         (0..2000).for_each(|n| set.add(at(n), at(n + 1)));
         assert_eq!(set.0.len(), KEPT);

@@ -7,7 +7,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::{
-    ErrorKind, Frame, JournalError, Kept, KeptSession, Run, Standing, Store, Transfer, TurnRange,
+    ErrorKind, Frame, JournalError, Run, RunCopy, SessionCopy, Standing, Store, Transfer, TurnRange,
 };
 
 /// How much is read at once.
@@ -80,7 +80,8 @@ pub async fn copy(
 }
 
 async fn check_unused(store: &dyn Store) -> Result<(), JournalError> {
-    let others = store.replicas().await?;
+    let Some(cluster) = store.cluster() else { return Ok(()) };
+    let others = cluster.replicas().await?;
     let Some(other) = others.iter().find(|one| !one.is_self && one.standing != Standing::Gone)
     else {
         return Ok(());
@@ -112,7 +113,7 @@ async fn copy_session(
         }
         copied.turns += turns.len() as u64;
         let (tenant, session) = (tenant.to_owned(), session.to_owned());
-        to.import_session(KeptSession { tenant, session, used_at, last_turn, turns }).await?;
+        to.import_session(SessionCopy { tenant, session, used_at, last_turn, turns }).await?;
         if is_last {
             copied.sessions += 1;
             return Ok(numbers);
@@ -132,9 +133,9 @@ async fn copy_run(
     let (packets, bytes) = (frames.len() as u64, run.bytes);
     let is_tail_certain = from.is_tail_certain(stream).await?;
     let body = from.body(stream).await?.unwrap_or_default();
-    let kept = Kept { run, body, frames, turn, is_tail_certain };
-    let is_new = transfer(to)?.import(kept.clone()).await?;
-    if !is_same(to, &kept).await? {
+    let run_copy = RunCopy { run, body, frames, turn, is_tail_certain };
+    let is_new = transfer(to)?.import(run_copy.clone()).await?;
+    if !is_same(to, &run_copy).await? {
         if is_new {
             let message = format!("stream {stream} differs from the source after it was copied");
             return Err(JournalError::new(ErrorKind::Corrupt, message));
@@ -148,14 +149,14 @@ async fn copy_run(
     Ok(())
 }
 
-async fn is_same(to: &dyn Store, kept: &Kept) -> Result<bool, JournalError> {
-    let stream = kept.run.stream_id;
+async fn is_same(to: &dyn Store, run_copy: &RunCopy) -> Result<bool, JournalError> {
+    let stream = run_copy.run.stream_id;
     let Some(run) = to.run(stream).await? else { return Ok(false) };
     let shape = |run: &Run| (run.state, run.attempt, run.last_seq, run.bytes, run.closed_at);
-    Ok(shape(&run) == shape(&kept.run)
-        && (&run.tenant, &run.key) == (&kept.run.tenant, &kept.run.key)
-        && to.body(stream).await?.unwrap_or_default() == kept.body
-        && frames_of(to, stream).await? == kept.frames)
+    Ok(shape(&run) == shape(&run_copy.run)
+        && (&run.tenant, &run.key) == (&run_copy.run.tenant, &run_copy.run.key)
+        && to.body(stream).await?.unwrap_or_default() == run_copy.body
+        && frames_of(to, stream).await? == run_copy.frames)
 }
 
 async fn frames_of(store: &dyn Store, stream: Uuid) -> Result<Vec<Frame>, JournalError> {

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_the_same_however_they_lie() {
+    fn frames_compare_by_content() {
         for texts in [vec![], vec!["one"], vec!["one", "", "three"]] {
             let apart: Frames = texts.iter().map(|text| Bytes::from(*text)).collect();
             let ends = texts.iter().scan(0, |end, text| {
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_cannot_be_are_refused() {
+    fn impossible_packet_ends_are_refused() {
         for ends in [vec![], vec![2], vec![4], vec![3, 2], vec![2, 1, 3]] {
             assert!(Frames::joined("abc".into(), ends.clone()).is_none(), "{ends:?}");
         }
     }
 
     #[test]
-    fn one_frame_and_frames_in_one_piece_are_not_copied() {
+    fn contiguous_frames_are_not_copied() {
         let frame = Bytes::from("a frame".repeat(9));
         let one: Frames = std::iter::once(frame.clone()).collect();
         assert_eq!(one.into_bytes().as_ptr(), frame.as_ptr());

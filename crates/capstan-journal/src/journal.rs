@@ -9,11 +9,11 @@ use uuid::Uuid;
 use crate::backend::failpoint::{self, Point};
 use crate::backend::planted_bug::{self, Bug};
 use crate::finish::Finish;
-use crate::hold::Hold;
 use crate::split::SplitStore;
 use crate::tails::{TailHandle, TailLimits, Tails};
+use crate::write_retry::WriteRetry;
 use crate::{
-    Claim, Claimed, ErrorKind, Frame, JournalError, Quota, Reader, Run, RunState, Store,
+    Claim, Claimed, Cluster, ErrorKind, Frame, JournalError, Quota, Reader, Run, RunState, Store,
     StoredTurn, Transition,
 };
 
@@ -31,14 +31,14 @@ impl Journal {
     /// Creates a journal over a store.
     pub fn new(store: Arc<dyn Store>, limits: TailLimits) -> Self {
         let tails = Arc::new(Tails::new(limits));
-        if let Some(mut news) = store.news() {
+        if let Some(mut notifications) = store.cluster().and_then(Cluster::notifications) {
             let (tails, store) = (Arc::downgrade(&tails), Arc::downgrade(&store));
             // The task ends when the store or the last journal is dropped.
             tokio::spawn(async move {
-                while let Some(news) = news.recv().await
+                while let Some(notification) = notifications.recv().await
                     && let (Some(tails), Some(store)) = (tails.upgrade(), store.upgrade())
                 {
-                    tails.apply(&*store, news);
+                    tails.apply(&*store, notification);
                 }
             });
         }
@@ -82,13 +82,13 @@ impl Journal {
             if planted_bug::is(Bug::EarlyDelivery) {
                 handle.record(standing, &frames);
             }
-            let mut hold = Hold::new(&*store);
+            let mut retry = WriteRetry::new(&*store);
             // Frames are reference-counted, so this clone copies no bytes.
             while let Err(error) = store.append(stream, attempt, frames.clone()).await {
                 if error.kind() == ErrorKind::Fenced {
                     handle.follow();
                 }
-                hold.after(error).await?;
+                retry.after(error).await?;
             }
             failpoint::hit(Point::BeforeWake);
             handle.record(standing, &frames);
@@ -125,7 +125,7 @@ impl Journal {
         let (store, handle) = (self.store.clone(), self.handle(step.to.stream_id));
         let standing = (step.to.attempt, step.to.state);
         Finish::new(async move {
-            let (mut hold, mut has_failed) = (Hold::new(&*store), false);
+            let (mut retry, mut has_failed) = (WriteRetry::new(&*store), false);
             let is_done = loop {
                 let outcome = match store.transition(step.clone()).await {
                     // An earlier try may have been written but not synced. It takes effect when the
@@ -135,7 +135,7 @@ impl Journal {
                 };
                 match outcome {
                     Ok(is_done) => break is_done,
-                    Err(error) => hold.after(error).await?,
+                    Err(error) => retry.after(error).await?,
                 }
                 has_failed = true;
             };

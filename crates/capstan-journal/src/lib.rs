@@ -11,10 +11,9 @@ mod error;
 mod finish;
 mod frames;
 mod health;
-mod hold;
 mod journal;
 mod memory;
-mod news;
+mod notifications;
 mod page;
 mod quota;
 mod reader;
@@ -29,6 +28,7 @@ mod split;
 mod store;
 mod tails;
 mod tokens;
+mod write_retry;
 
 pub use clock_steps::ClockSteps;
 pub use copy::{Copied, copy};
@@ -37,22 +37,22 @@ pub use frames::{Frames, Piece};
 pub use health::{Health, SharedStats, Stats};
 pub use journal::Journal;
 pub use memory::MemoryStore;
-pub use news::{News, Tenure, Watch, Watched};
+pub use notifications::{LeaseEpoch, Notification, Watch, Watched};
 pub use page::{Budget, Query, RunPage, Status};
 pub use quota::{Quota, Usage};
 pub use reader::{Reader, Step};
 pub use refused::{Over, Refused};
-pub use replica::{
-    BreakerNotice, Elsewhere, Home, Load, Noted, Peer, Replica, ReplicaState, Standing,
-};
+pub use replica::{BreakerState, Load, RemoteReaders, Replica, ReplicaState, Standing};
 pub use retention::{Expired, Retention, TenantRetention};
 pub use rollup::{Counts, FIRST_PACKET_MS, Rollup, RollupKey};
 pub use run::{
-    ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, RunState, StoredTurn, Viewers,
+    ArmedBy, Attempt, Claim, Frame, MemberUse, NameKind, Questions, Run, RunState, StoredTurn,
+    Viewers,
 };
 pub use secret::Secret;
+pub use split::{KeyRecord, Peer, TenantHost, TenantHosts};
 pub use store::{
-    Catalog, Claimed, Cluster, Found, Kept, KeptSession, Layer, Named, Records, Sessions, Store,
+    Catalog, Claimed, Cluster, Found, Layer, Named, Records, RunCopy, SessionCopy, Sessions, Store,
     Transfer, Transition, TurnRange,
 };
 pub use tails::TailLimits;

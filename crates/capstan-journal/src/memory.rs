@@ -18,9 +18,9 @@ use crate::retention::Judge;
 use crate::rollup::Hours;
 use crate::tokens::TokensBy;
 use crate::{
-    ArmedBy, Catalog, Claim, Claimed, Cluster, ErrorKind, Expired, Found, Frame, Health,
-    JournalError, Layer, Named, Piece, Query, Quota, Records, Result, Retention, Rollup, Run,
-    RunPage, RunState, Secret, Sessions, Stats, Store, StoredTurn, Transition, TurnRange, Usage,
+    ArmedBy, Catalog, Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError,
+    Layer, Named, Piece, Query, Quota, Records, Result, Retention, Rollup, Run, RunPage, RunState,
+    Secret, Sessions, Stats, Store, StoredTurn, Transition, TurnRange, Usage,
 };
 
 /// A store in memory.
@@ -509,8 +509,6 @@ impl Catalog for MemoryStore {
         Ok(self.hours.lock().unwrap_or_else(PoisonError::into_inner).between(from, to))
     }
 }
-
-impl Cluster for MemoryStore {}
 
 #[async_trait]
 impl Store for MemoryStore {

@@ -5,12 +5,16 @@ use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use capstan_protocol::{Close, Timestamp};
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{Run, RunState};
 
 /// The state of a run in a user's terms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "RunStatus"))]
 pub enum Status {
     /// An attempt is running.
     Running,
@@ -291,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn two_pages_reach_as_far_as_the_one_that_looked_less_far() {
+    fn joined_pages_end_at_the_shorter_search() {
         let some = RunPage::new(vec![run(9), run(7)], Some(run(6).stream_id), 3);
         let others = RunPage::new(vec![run(8), run(3)], None, 2);
         let both = some.clone().and(others.clone(), 9);
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_tells_its_time() {
+    fn stream_id_contains_its_time() {
         let at = Timestamp::from_micros(1_700_000_000_123_000);
         assert_eq!(Query::time_of(Query::first_id_at(at)), at);
         assert_eq!(Query::first_id_at(Timestamp::from_micros(-5)), Uuid::nil());

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_lets_a_minutes_worth_through_at_once_and_then_one_by_one() {
+    fn rate_allows_a_minutes_burst_then_single_claims() {
         let (mut rates, quota, now) = (Rates::default(), per_minute(6), Instant::now());
         let mut take = |seconds: u64| rates.take("t", &quota, now + Duration::from_secs(seconds));
         assert!((0..6).all(|_| take(0).is_ok()));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn tenants_that_were_quiet_for_a_minute_are_forgotten() {
+    fn rates_of_quiet_tenants_are_dropped() {
         let (mut rates, quota, now) = (Rates::default(), per_minute(60), Instant::now());
         for second in 0..10_000 {
             rates.take(second, &quota, now + Duration::from_secs(second)).unwrap();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_elsewhere_counts_and_a_session_there_is_known() {
+    fn usage_in_the_other_store_counts() {
         let quota =
             Quota { sessions: Some(3), bytes: Some(100), running: Some(1), ..Quota::UNLIMITED };
         let other = Usage { sessions: 2, bytes: 70, running: 2, ..Usage::default() };
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_fit_up_to_the_last_one() {
+    fn byte_quota_allows_the_last_byte() {
         let quota = Quota { bytes: Some(100), bytes_per_session: Some(50), ..Quota::UNLIMITED };
         let used = Usage { bytes: 60, session_bytes: 20, ..Usage::default() };
         assert_eq!(quota.check(&used, 30), Ok(()));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// The settings of a process that shares its journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replica {
@@ -61,7 +63,9 @@ pub struct Load {
 }
 
 /// Whether a replica accepts runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Standing {
     /// It accepts runs.
     Live,
@@ -71,40 +75,9 @@ pub enum Standing {
     Gone,
 }
 
-/// The replica that hosts a `no_store` tenant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Home {
-    /// This process.
-    Here,
-    /// Another process.
-    Elsewhere(Peer),
-    /// None: its host is gone, or it had none yet.
-    Nowhere,
-}
-
-/// Another replica, for forwarding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
-    /// The id of its lease.
-    pub id: uuid::Uuid,
-    /// Its name.
-    pub name: String,
-    /// Its URL, if it has reported one.
-    pub url: Option<String>,
-}
-
-/// The result of recording the key of an unstored run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Noted {
-    /// The key was free and is now in use.
-    New,
-    /// The key is in use by this stream.
-    Taken(uuid::Uuid),
-}
-
 /// A circuit breaker's state, shared with the other replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BreakerNotice {
+pub struct BreakerState {
     /// The upstream's name.
     pub upstream: String,
     /// How often in a row the breaker opened; 0 if it is closed.
@@ -117,7 +90,7 @@ pub struct BreakerNotice {
 
 /// The readers of a run in other replicas, by the store's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Elsewhere {
+pub struct RemoteReaders {
     /// A live replica has a reader of the run.
     pub is_read: bool,
     /// How long the run has had no reader, if it had one before.

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_as_they_were_written_and_first_packets_find_their_bucket() {
+    fn rollup_counts_round_trip_and_fill_their_bucket() {
         let mut counts = Counts { runs: 1, tokens: 7, ..Counts::default() };
         [0, 50, 51, 60_000, 60_001].into_iter().for_each(|ms| counts.first_packet_after(ms));
         assert_eq!(counts.first_packet, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);

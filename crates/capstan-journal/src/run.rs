@@ -363,7 +363,7 @@ pub struct Run {
     pub far_id: Option<String>,
     /// The questions with which the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<Asked>,
+    pub asked: Option<Questions>,
     /// A summary of its viewers, as the process that ended it knew them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub viewers: Option<Viewers>,
@@ -392,7 +392,7 @@ pub struct Viewers {
 
 /// The questions with which a run ended, and the run that answered them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct Questions {
     /// The id and the deadline of each question.
     pub questions: Vec<(String, Option<Timestamp>)>,
     /// The stream of the run whose claim had the answers.
@@ -402,7 +402,7 @@ pub struct Asked {
     pub more: Map<String, Value>,
 }
 
-impl Asked {
+impl Questions {
     /// Questions without an answer.
     pub fn new(questions: Vec<(String, Option<Timestamp>)>) -> Self {
         Self { questions, answered_by: None, more: Map::new() }
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_build_has_added_survives_a_rewrite() {
+    fn unknown_members_survive_a_rewrite() {
         let run = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now()).to_run();
         let mut value = serde_json::to_value(&run).unwrap();
         value["mood"] = "good".into();

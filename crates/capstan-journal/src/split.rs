@@ -4,9 +4,11 @@
 //! tenant read both stores, so that no stream disappears when the rule changes. The memory store is
 //! not read before the first claim of a `no_store` tenant.
 //!
-//! In a shared store, one process hosts each `no_store` tenant ([`Cluster::home`]). The durable
+//! In a shared store, one process hosts each `no_store` tenant ([`TenantHosts`]). The durable
 //! store records the hashes of the keys in use, so that a repeated request starts no second run
 //! even after its host is gone.
+
+mod tenant_hosts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +21,12 @@ use uuid::Uuid;
 use crate::backend::rules::expired;
 use crate::memory::MemoryStore;
 use crate::{
-    Catalog, Claim, Claimed, Cluster, Expired, Found, JournalError, Layer, Named, Noted, Piece,
-    Query, Quota, Records, Result, Retention, Run, RunPage, Sessions, Stats, Store, StoredTurn,
+    Catalog, Claim, Claimed, Cluster, Expired, Found, JournalError, Layer, Named, Piece, Query,
+    Quota, Records, Result, Retention, Run, RunPage, Sessions, Stats, Store, StoredTurn,
     Transition, TurnRange, Usage,
 };
+
+pub use tenant_hosts::{KeyRecord, Peer, TenantHost, TenantHosts};
 
 /// Whether a tenant's data must not be stored.
 pub(crate) type IsPrivate = Arc<dyn Fn(&str) -> bool + Send + Sync>;
@@ -57,14 +61,24 @@ impl SplitStore {
         self.is_used.load(Ordering::Acquire).then_some(&self.memory)
     }
 
+    /// The hosts of `no_store` tenants, if other processes share the durable store.
+    fn hosts(&self) -> Option<&dyn TenantHosts> {
+        self.stored.cluster().map(Cluster::tenant_hosts)
+    }
+
     /// Records the key in the durable store, then claims it in memory. A refused claim leaves no
     /// record.
-    async fn claim_recorded(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+    async fn claim_recorded(
+        &self,
+        hosts: &dyn TenantHosts,
+        claim: Claim,
+        quota: &Quota,
+    ) -> Result<Claimed, JournalError> {
         let (tenant, key, stream) = (claim.tenant.clone(), hashed_key(&claim.key), claim.stream_id);
         let _lock = self.claim_lock(&key).lock().await;
         if self.memory.find(&tenant, &claim.key).await?.is_none()
-            && let Noted::Taken(_) =
-                self.stored.note(&tenant, &key, stream, claim.created_at).await?
+            && let KeyRecord::InUse(_) =
+                hosts.record_key(&tenant, &key, stream, claim.created_at).await?
             && self.memory.find(&tenant, &claim.key).await?.is_none()
         {
             // The process that hosted the tenant is gone, with all of its data.
@@ -72,7 +86,7 @@ impl SplitStore {
         }
         let claimed = self.memory.claim(claim, quota).await;
         if !claimed.as_ref().is_ok_and(|claimed| claimed.run.stream_id == stream) {
-            self.stored.unnote(&tenant, &key, stream).await?;
+            hosts.release_key(&tenant, &key, stream).await?;
         }
         claimed
     }
@@ -126,7 +140,7 @@ impl Records for SplitStore {
             self.is_used.store(true, Ordering::Release);
         }
         let Some(memory) = self.memory() else { return self.stored.claim(claim, quota).await };
-        let (home, other): (&dyn Store, &dyn Store) = match is_private {
+        let (own, other): (&dyn Store, &dyn Store) = match is_private {
             true => (memory, &*self.stored),
             false => (&*self.stored, memory),
         };
@@ -139,10 +153,10 @@ impl Records for SplitStore {
                 // No new run begins in the other store, so the remaining quota can only grow.
                 let elsewhere = other.usage(&claim.tenant, &claim.session).await?;
                 let left = quota.less(&elsewhere, claim.created_at);
-                if is_private && self.stored.is_shared() {
-                    return self.claim_recorded(claim, &left).await;
+                if is_private && let Some(hosts) = self.hosts() {
+                    return self.claim_recorded(hosts, claim, &left).await;
                 }
-                home.claim(claim, &left).await
+                own.claim(claim, &left).await
             }
         }
     }
@@ -289,9 +303,6 @@ impl Catalog for SplitStore {
     }
 }
 
-/// Runs in memory have no lease, and no other process reads them.
-impl Cluster for SplitStore {}
-
 #[async_trait]
 impl Store for SplitStore {
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired> {
@@ -342,7 +353,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn memory_is_asked_only_once_somebody_may_not_be_stored() {
+    async fn memory_is_read_only_after_a_private_claim() {
         let split = SplitStore::new(
             Arc::new(MemoryStore::default()),
             Arc::new(|tenant| tenant == "private"),

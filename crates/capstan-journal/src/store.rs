@@ -1,8 +1,8 @@
 //! The traits of a store, split by their users. Other processes may use the store at the same time.
 //!
 //! A new store implements [`Records`], [`Sessions`], [`Catalog`] and [`Store`]. A shared store also
-//! implements [`Cluster`], and a store that can be copied implements [`Transfer`]. A [`Layer`] over
-//! another store implements only what it changes.
+//! has a [`Cluster`], and a store that can be copied has a [`Transfer`]. A [`Layer`] over another
+//! store implements only what it changes.
 
 mod catalog;
 mod cluster;
@@ -21,7 +21,7 @@ pub use catalog::{Catalog, Named};
 pub use cluster::Cluster;
 pub use records::{Claimed, Found, Records, Transition};
 pub use sessions::{Sessions, TurnRange};
-pub use transfer::{Kept, KeptSession, Transfer};
+pub use transfer::{RunCopy, SessionCopy, Transfer};
 
 /// The store below a layer. A store of its own has none and implements everything.
 pub trait Layer: Send + Sync + 'static {
@@ -40,7 +40,7 @@ pub trait Layer: Send + Sync + 'static {
 ///
 /// A write that was polled once may take effect even if its future is dropped.
 #[async_trait]
-pub trait Store: Records + Sessions + Catalog + Cluster {
+pub trait Store: Records + Sessions + Catalog {
     /// Applies retention in small steps, so that appends can go on in between.
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired> {
         found(self.below())?.expire(retention, now).await
@@ -74,9 +74,29 @@ pub trait Store: Records + Sessions + Catalog + Cluster {
         self.below().map(Store::stats).unwrap_or_default()
     }
 
+    /// The other processes that share the store; `None` if it belongs to one process.
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        self.below()?.cluster()
+    }
+
     /// The interface for copying it to another store; `None` if it cannot be copied.
     fn transfer(&self) -> Option<&dyn Transfer> {
         None
+    }
+}
+
+impl dyn Store {
+    /// Whether other processes may use the store at the same time.
+    pub fn is_shared(&self) -> bool {
+        self.cluster().is_some()
+    }
+
+    /// The other processes that may write a stream; `None` if the stream belongs to this process.
+    pub fn cluster_of(&self, stream: Uuid) -> Option<&dyn Cluster> {
+        match self.at(stream) {
+            Some(store) => store.cluster_of(stream),
+            None => self.cluster(),
+        }
     }
 }
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch as channel;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
 use crate::backend::planted_bug::{self, Bug};
 use crate::ring::{AttemptState, Ring};
-use crate::{Frame, News, RunState, Store};
+use crate::{Frame, Notification, RunState, Store, Watch};
 
 /// Memory limits for recent frames. Older frames are read from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub(crate) struct Tails {
 struct Entry {
     // A watch channel: a reader reads the same value whose version it marks as seen, so it cannot
     // miss a wake-up.
-    ring: Arc<watch::Sender<Ring>>,
+    ring: Arc<channel::Sender<Ring>>,
     users: usize,
 }
 
@@ -80,7 +81,7 @@ impl Tails {
     /// frames that the store already has.
     pub(crate) fn handle(self: &Arc<Self>, store: &Arc<dyn Store>, stream: Uuid) -> TailHandle {
         let mut tails = self.lock();
-        let ring = || Arc::new(watch::Sender::new(Ring::new(store.watch(stream))));
+        let ring = || Arc::new(channel::Sender::new(Ring::new(watch(&**store, stream))));
         let entry = tails.entry(stream).or_insert_with(|| Entry { ring: ring(), users: 0 });
         entry.users += 1;
         TailHandle {
@@ -92,20 +93,20 @@ impl Tails {
     }
 
     /// Applies a notification of another process.
-    pub(crate) fn apply(&self, store: &dyn Store, news: News) {
-        match news {
-            News::Frames { stream, standing, frames } => {
+    pub(crate) fn apply(&self, store: &dyn Store, notification: Notification) {
+        match notification {
+            Notification::Frames { stream, standing, frames } => {
                 let max_size = self.limits.stream_bytes;
                 self.update(stream, |ring| ring.apply_frames(standing, &frames, max_size));
             }
-            News::Stands { stream, standing, last_seq } => {
+            Notification::State { stream, standing, last_seq } => {
                 self.update(stream, |ring| ring.apply_state(standing, last_seq));
             }
-            News::Gone(stream) => self.update(stream, |ring| {
+            Notification::Erased(stream) => self.update(stream, |ring| {
                 ring.forget();
                 true
             }),
-            News::Fenced => {
+            Notification::LeaseLost => {
                 let split = self.split.get().and_then(Weak::upgrade);
                 let store = split.as_deref().unwrap_or(store);
                 let rings: Vec<_> = self
@@ -115,7 +116,7 @@ impl Tails {
                     .collect();
                 for (stream, ring) in rings {
                     self.change(&ring, |ring| {
-                        ring.follow(store.watch(stream));
+                        ring.follow(watch(store, stream));
                         true
                     });
                 }
@@ -164,7 +165,7 @@ impl Tails {
     }
 
     /// Changes a ring, updates the total size, and wakes the readers if the change returns true.
-    fn change(&self, ring: &watch::Sender<Ring>, change: impl FnOnce(&mut Ring) -> bool) {
+    fn change(&self, ring: &channel::Sender<Ring>, change: impl FnOnce(&mut Ring) -> bool) {
         ring.send_if_modified(|ring| {
             let before = ring.size();
             let is_new = change(ring);
@@ -197,14 +198,14 @@ impl Tails {
 
 /// A handle of a stream's tail.
 pub(crate) struct TailHandle {
-    ring: Arc<watch::Sender<Ring>>,
+    ring: Arc<channel::Sender<Ring>>,
     stream: Uuid,
     tails: Arc<Tails>,
     store: Arc<dyn Store>,
 }
 
 impl TailHandle {
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Ring> {
+    pub(crate) fn subscribe(&self) -> channel::Receiver<Ring> {
         self.ring.subscribe()
     }
 
@@ -226,7 +227,7 @@ impl TailHandle {
     /// Another process writes the stream now.
     pub(crate) fn follow(&self) {
         self.tails.change(&self.ring, |ring| {
-            ring.follow(self.store.watch(self.stream));
+            ring.follow(watch(&*self.store, self.stream));
             true
         });
     }
@@ -237,7 +238,7 @@ impl TailHandle {
         // While the run is running here, no other process writes it. Afterwards any process may
         // continue it.
         let watch =
-            if standing.1 == RunState::Running { None } else { self.store.watch(self.stream) };
+            if standing.1 == RunState::Running { None } else { watch(&*self.store, self.stream) };
         self.tails.change(&self.ring, |ring| {
             match watch {
                 Some(watch) => ring.hand_over(watch),
@@ -269,4 +270,9 @@ impl Drop for TailHandle {
     fn drop(&mut self) {
         self.tails.release(self.stream);
     }
+}
+
+/// Follows a stream, if other processes may write it.
+fn watch(store: &dyn Store, stream: Uuid) -> Option<Watch> {
+    store.cluster_of(stream).map(|cluster| cluster.watch(stream))
 }

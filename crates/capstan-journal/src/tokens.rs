@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longer_of_both_waits_is_told() {
+    fn longer_of_both_waits_is_reported() {
         let quota =
             Quota { tokens_per_minute: Some(10), tokens_per_day: Some(100), ..Quota::UNLIMITED };
         let wait = |over, seconds| Err(Refused { over, wait: Some(Duration::from_secs(seconds)) });
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_lies_one_ahead_counts_and_one_further_does_not() {
+    fn next_token_window_counts_and_later_ones_do_not() {
         let quota = Quota { tokens_per_minute: Some(10), ..Quota::UNLIMITED };
         let mut used = used(10, at(60));
         // Another process's clock is a little behind.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn tenants_of_yesterday_are_forgotten() {
+    fn token_counts_of_yesterday_are_dropped() {
         let mut all = TokensBy::default();
         for day in 0..10_000_i64 {
             all.add(day, 1, at(day * 24 * 3600));

@@ -15,14 +15,14 @@ use http::{Method, StatusCode};
 
 use crate::accounted_body::Payer;
 use crate::cors::CorsHeaders;
-use crate::identity::audit::{Audit, Who, mark_of};
+use crate::identity::audit::{Actor, Audit, log_id_of};
 use crate::identity::caller::Caller;
 use crate::identity::jwt::{Jwt, is_token};
 use crate::identity::operators::{Operators, Right};
 use crate::identity::scopes::Scope;
 use crate::identity::tenants::{KeyHash, TenantKey, Tenants};
 use crate::identity::tickets::{self, Tickets};
-use crate::refusal::{OfTenant, Refusal, refused_by_credentials};
+use crate::refusal::{Refusal, ResponseTenant, refused_by_credentials};
 use capstan_engine::Engine;
 use capstan_engine::tenant_scheduler::TaskSlot;
 
@@ -69,33 +69,33 @@ fn names_a_key(name: &str) -> bool {
     KEY_NAMES.contains(&plain.as_str()) || IN_KEY_NAMES.iter().any(|part| plain.contains(part))
 }
 
-/// Finds out whose request it is, or refuses it. Whoever is refused for what they showed, here or
-/// further on, is noted.
+/// Finds the tenant of a request, or refuses it. The audit records each request that is refused
+/// because of its key or token, here or later.
 pub async fn authenticate(State(access): State<Access>, request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
     let (method, path) = (head.method.clone(), head.uri.path().to_owned());
-    let (who, response) = match caller(&access, &head).await {
+    let (actor, response) = match caller(&access, &head).await {
         Ok(caller) => {
             tracing::Span::current().record("tenant", caller.tenant.as_str());
-            let (who, tenant) = (Who::from(&caller), caller.tenant.clone());
+            let (actor, tenant) = (Actor::from(&caller), caller.tenant.clone());
             Payer::name(&head.extensions, &tenant);
             head.extensions.insert(caller);
-            let is_in_lane = access.engine.scheduler.enter(&tenant);
+            let is_scheduled = access.engine.scheduler.enter(&tenant);
             let answering = next.run(Request::from_parts(head, body));
-            let mut response = if is_in_lane {
+            let mut response = if is_scheduled {
                 TaskSlot::next_turn().await;
                 answering.await
             } else {
-                // Somebody else's server knows nothing of lanes.
+                // This task does not run in the scheduler, so charge the work itself.
                 access.engine.of_tenant(&tenant, answering).await
             };
-            response.extensions_mut().insert(OfTenant(tenant));
-            (who, response)
+            response.extensions_mut().insert(ResponseTenant(tenant));
+            (actor, response)
         }
-        Err(fault) => (Who::stranger(shown(&head.headers)), Refusal::from(fault).into_response()),
+        Err(fault) => (Actor::unknown(shown(&head.headers)), Refusal::from(fault).into_response()),
     };
     if let Some(fault) = refused_by_credentials(&response) {
-        access.audit.refused(who, fault, &method, &path);
+        access.audit.refused(actor, fault, &method, &path);
     }
     response
 }
@@ -140,14 +140,14 @@ pub fn check_url(uri: &http::Uri) -> Result<(), Fault> {
 fn holder_of(access: &Access, shown: &str) -> Result<Caller, Fault> {
     let tenants = &access.tenants;
     if let Some((tenant, TenantKey { hash, scopes })) = tenants.holder_of(shown) {
-        return Ok(Caller { tenant, mark: mark_of(&hash), key: Some(hash), scopes });
+        return Ok(Caller { tenant, log_id: log_id_of(&hash), key: Some(hash), scopes });
     }
     let Some(jwt) = access.jwt.as_ref().filter(|_| is_token(shown)) else {
         return Err(Fault::new(FaultKind::TenantUnauthorized));
     };
     let claims = jwt.check(shown, tenants, access.engine.wall.now())?;
-    let mark = format!("jwt:{}", mark_of(&claims.subject));
-    Ok(Caller { tenant: claims.tenant, key: Some(jwt.ticket_key()), scopes: claims.scopes, mark })
+    let log_id = format!("jwt:{}", log_id_of(&claims.subject));
+    Ok(Caller { tenant: claims.tenant, key: Some(jwt.ticket_key()), scopes: claims.scopes, log_id })
 }
 
 /// What cannot be read is not there; who needs it complains.
@@ -168,7 +168,7 @@ fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str
 /// The holder of a ticket, if it is valid for the stream and the tenant still has the key that it
 /// stands in for.
 async fn holder_of_ticket(access: &Access, stream: &str, ticket: &str) -> Result<Caller, Fault> {
-    let tickets = Tickets::of(&access.engine).await?;
+    let tickets = Tickets::load(&access.engine).await?;
     let keys_of = |tenant: &str| {
         let tenants = &access.tenants;
         let names = |jwt: &&Jwt| jwt.takes_any_tenant() || tenants.has(tenant);
@@ -181,7 +181,7 @@ async fn holder_of_ticket(access: &Access, stream: &str, ticket: &str) -> Result
         tenant,
         key: None,
         scopes: [Scope::Read].into_iter().collect(),
-        mark: "ticket".into(),
+        log_id: "ticket".into(),
     };
     holder.map(caller).ok_or_else(|| {
         Fault::new(FaultKind::TenantUnauthorized).with_message(
@@ -282,7 +282,7 @@ impl Access {
         // A page elsewhere may name this machine as its own host: that is not this machine asking.
         if !has_key && (!is_near || is_foreign_host(uri, headers)) {
             let fault = Fault::new(FaultKind::TenantUnauthorized);
-            self.audit.refused(Who::stranger(shown), &fault, &Method::GET, uri.path());
+            self.audit.refused(Actor::unknown(shown), &fault, &Method::GET, uri.path());
             return Err(fault.into());
         }
         Ok(())

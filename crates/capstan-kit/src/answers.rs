@@ -177,8 +177,8 @@ pub struct ListedReplica {
     pub url: Option<String>,
     /// Its version.
     pub version: String,
-    /// `live`, `draining`, or `gone`: others take over its runs.
-    pub state: &'static str,
+    /// Whether it accepts runs.
+    pub state: Standing,
     /// Whether it is the one who answers.
     pub is_self: bool,
     /// For how long it has had its lease.
@@ -235,17 +235,12 @@ pub fn millis(took: Duration) -> f64 {
 
 impl From<ReplicaState> for ListedReplica {
     fn from(replica: ReplicaState) -> Self {
-        let state = match replica.standing {
-            Standing::Live => "live",
-            Standing::Draining => "draining",
-            Standing::Gone => "gone",
-        };
         Self {
             id: replica.id,
             name: replica.name,
             url: replica.url,
             version: replica.version,
-            state,
+            state: replica.standing,
             is_self: replica.is_self,
             age_seconds: replica.age.as_secs_f64(),
             silent_seconds: replica.silent_for.as_secs_f64(),

@@ -1,19 +1,19 @@
-//! What a face is: a protocol in which runs are asked for and told.
+//! The trait of a face: a protocol that clients speak to the gateway.
 //!
-//! A face owns everything that its protocol has an opinion on: routes and their description, the
-//! body it reads, the key of a request, refusals, and how a stream is told. There is one way in for
-//! all of them (`post`) and one way out (`reader`); neither knows which faces there are.
+//! A face owns everything that its protocol defines: routes and their description, how a body is
+//! decoded, the key of a request, refusals, and how a stream is encoded. All faces share one
+//! request path (`post`) and one response path (`reader`). Neither knows which faces exist.
 
 pub mod context;
 pub mod count_tokens;
 pub mod delivery;
-pub mod heard;
 pub mod last_event_id;
 pub mod models;
 pub mod passthrough;
 pub mod post;
 pub mod reader;
 pub mod repeats;
+pub mod sent_answers;
 pub mod taken_back;
 mod trace_context;
 pub mod writer;
@@ -38,7 +38,7 @@ use capstan_engine::ask::Ask;
 use capstan_engine::ports::Protocols;
 use capstan_engine::resume::ResumePoint;
 pub use context::{FaceContext, FaceObserver, Shared, Site, WeakContext};
-pub use delivery::{DueDelivery, Parcel};
+pub use delivery::{DueDelivery, WebhookMessage};
 pub use writer::{BodyStep, Emit, FaceWriter, Items};
 
 /// The protocols of a gateway. Cheap to clone.
@@ -56,12 +56,12 @@ impl Faces {
         self.0.iter()
     }
 
-    /// The face under a name.
+    /// Finds a face by its name.
     pub fn named(&self, name: &str) -> Option<&Arc<dyn Face>> {
         self.iter().find(|face| face.name() == name)
     }
 
-    fn of(&self, run: &Run) -> Option<&Arc<dyn Face>> {
+    fn face_of(&self, run: &Run) -> Option<&Arc<dyn Face>> {
         self.named(&run.face)
     }
 }
@@ -72,11 +72,11 @@ impl Protocols for Faces {
     }
 
     fn ends_unread(&self, run: &Run) -> bool {
-        self.of(run).is_some_and(|face| face.ends_unread(run))
+        self.face_of(run).is_some_and(|face| face.ends_unread(run))
     }
 
     fn is_keyless(&self, run: &Run) -> bool {
-        self.of(run).is_some_and(|face| face.is_keyless(run))
+        self.face_of(run).is_some_and(|face| face.is_keyless(run))
     }
 
     fn forget(&self, stream: Uuid) {
@@ -84,66 +84,65 @@ impl Protocols for Faces {
     }
 }
 
-/// How often faces are asked whether there is something to do.
-const KEEP_EVERY: Duration = Duration::from_secs(60);
+/// How often each face does its periodic work.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Asks these, for as long as it is awaited.
-pub async fn keep_house(cx: &FaceContext, faces: &Faces) {
+/// Runs the periodic work of all faces, for as long as it is polled.
+pub async fn maintain(cx: &FaceContext, faces: &Faces) {
     loop {
-        tokio::time::sleep(KEEP_EVERY).await;
+        tokio::time::sleep(MAINTENANCE_INTERVAL).await;
         for face in faces.iter() {
-            face.keep_house(cx).await;
+            face.maintain(cx).await;
         }
     }
 }
 
-/// A protocol.
+/// A protocol that clients speak to the gateway.
 #[async_trait]
 pub trait Face: Send + Sync + 'static {
-    /// Under which its runs are kept; a query names it like this, too.
+    /// The face's name in the records of its runs, and in queries.
     fn name(&self) -> &'static str;
 
-    /// Its routes, each with the row that describes it.
+    /// The face's routes, each with the row that describes it.
     fn routes(self: Arc<Self>) -> Routes<FaceContext>;
 
-    /// Those that are open to everybody: who reads what an agent can do has no key yet.
+    /// Routes that need no key. For example: a client reads what an agent can do before it has one.
     fn open_routes(self: Arc<Self>) -> Routes<FaceContext> {
         Routes::default()
     }
 
-    /// Headers that its clients send, beside those of every face: pages of other origins may send
-    /// them, too.
+    /// Request headers of this protocol, beside those of all faces. Pages of other origins may send
+    /// them.
     fn request_headers(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Headers that its clients read, likewise.
+    /// Response headers of this protocol. Pages of other origins may read them.
     fn response_headers(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// What its events hold, for the description of routes that serve any face.
+    /// The model of the face's events, for the description of routes that serve any face.
     fn events(&self) -> Model;
 
-    /// The types of its events, if they are worth counting.
+    /// The types of the face's events, if metrics count them.
     fn event_types(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Whether it reads bodies of this media type.
+    /// Whether the face decodes bodies of this media type.
     fn reads(&self, media_type: &str) -> bool {
         media_type.eq_ignore_ascii_case("application/json")
     }
 
-    /// Reads a body. The same body is read again when the gateway itself goes on with its run.
+    /// Decodes a body. The gateway decodes the stored body again when it continues a run itself.
     fn decode(&self, body: &[u8]) -> Result<Ask, Fault>;
 
-    /// Adds to a question what its body does not tell: what stands in the head of its request, or
-    /// in the journal. What the run's record keeps of it (session, chat, previous run) need not be
-    /// found again.
+    /// Adds to a request what its body does not contain: values from headers or from the journal.
+    /// The run's record stores session, chat and previous run, so a later attempt has them.
     async fn complete(
         &self,
-        _app: &FaceContext,
+        _cx: &FaceContext,
         _tenant: &str,
         _parts: &Parts,
         _ask: &mut Ask,
@@ -151,83 +150,83 @@ pub trait Face: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The key under which a request runs at most once, if the body does not say it. The key of a
-    /// run that is there attaches to it.
-    async fn key(&self, _app: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
+    /// The key under which a request runs at most once. By default the body contains it. The key of
+    /// an existing run attaches the request to that run.
+    async fn key(&self, _cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
         Ok(request.ask.key.clone())
     }
 
-    /// Where a request says that it reads on.
+    /// The position after which the request wants to resume.
     fn resume_point(&self, request: &Parts) -> Result<ResumePoint, Fault> {
         resume_point(&request.headers)
     }
 
-    /// Whether a reset can be told to whoever sent this request.
+    /// Whether the client of this request understands a reset.
     fn accepts_reset(&self, _request: &Parts) -> bool {
         false
     }
 
-    /// Whether whoever sent this request waits for the whole run, and sees nothing of it before.
-    fn wants_whole(&self, _request: &Parts) -> bool {
+    /// Whether the client waits for one object at the end, and sees nothing of the run before.
+    fn wants_collected(&self, _request: &Parts) -> bool {
         false
     }
 
-    /// Who arms the next attempt of a run that this request starts.
+    /// Who starts the next attempt if the run of this request has to wait.
     fn armed_by(&self, _request: &Parts) -> ArmedBy {
         ArmedBy::Client
     }
 
-    /// Whether the end of a run that is asked for like this is told to its tenant's webhook.
-    fn tells_end(&self, _ask: &Ask) -> bool {
+    /// Whether the gateway posts the end of this request's run to the tenant's webhook.
+    fn sends_webhook(&self, _ask: &Ask) -> bool {
         false
     }
 
-    /// Whether a run of this face is stopped when nobody has read it for a while: nobody can come
-    /// back for it.
+    /// Whether the gateway stops a run of this face that had no reader for a while, because its
+    /// client cannot come back.
     fn ends_unread(&self, _run: &Run) -> bool {
         false
     }
 
-    /// Whether no request can name a run of this face, so that who repeats it may have it if nobody
-    /// reads it.
+    /// Whether no request can name this run. Then a repeated request may attach to it if it has no
+    /// reader.
     fn is_keyless(&self, run: &Run) -> bool {
         self.ends_unread(run)
     }
 
-    /// The answer to one who wants the whole run at once; `None` for a stream.
-    async fn whole(
+    /// The answer in one object, if the request wants one. `None` for a stream.
+    async fn collected(
         &self,
-        _app: &FaceContext,
+        _cx: &FaceContext,
         _request: &Request<'_>,
         _run: &Run,
     ) -> Option<Response> {
         None
     }
 
-    /// A refusal in the protocol's own shape; `None` for problem details.
+    /// Encodes a refusal in the protocol's own form. `None` for problem details.
     fn refuse(
         &self,
-        _app: &FaceContext,
+        _cx: &FaceContext,
         _fault: &Fault,
-        _asker: RefusalTarget<'_>,
+        _target: RefusalTarget<'_>,
     ) -> Option<Response> {
         None
     }
 
-    /// Whether refusals at this path are this face's to shape, even before it sees the request: by
-    /// credentials, by a path that leads nowhere, or by a method.
+    /// Whether this face encodes all refusals at this path. They include a missing key, an unknown
+    /// path and a wrong method, which are refused before the face sees the request.
     fn owns(&self, _path: &str) -> bool {
         false
     }
 
-    /// Begins to tell a run.
+    /// Creates the writer of a response.
     async fn open(
         &self,
         cx: &FaceContext,
-        opening: ViewRequest<'_>,
+        request: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault>;
 
-    /// Its events as items of a list, after a packet; `None` if it has none.
+    /// The run's events after a packet as items of a list. `None` if the face has no such form.
     async fn items(
         &self,
         _cx: &FaceContext,
@@ -237,101 +236,107 @@ pub trait Face: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// A stream was erased: nothing of it may be remembered.
+    /// Drops all caches of a stream that was erased.
     fn forget(&self, _stream: Uuid) {}
 
-    /// The delivery that the internal agent is to make, if it is one of this face's.
+    /// The delivery that this turn of the internal agent makes, if this face has begun it.
     fn delivery_of(&self, _turn: &Turn) -> Option<DueDelivery> {
         None
     }
 
-    /// What is to be posted for a delivery of this face's, now that its run is over.
-    async fn parcel(&self, _cx: &FaceContext, _run: &Run, _turn: &Turn) -> Result<Parcel, Fault> {
+    /// Builds the message of a delivery of this face, after the run has ended.
+    async fn delivery_message(
+        &self,
+        _cx: &FaceContext,
+        _run: &Run,
+        _turn: &Turn,
+    ) -> Result<WebhookMessage, Fault> {
         Err(Fault::new(FaultKind::StreamNotFound))
     }
 
-    /// What is done every now and then, unasked.
-    async fn keep_house(&self, _app: &FaceContext) {}
+    /// Does the face's periodic work.
+    async fn maintain(&self, _cx: &FaceContext) {}
 
-    /// Whether this viewer has all that the run will ever say.
-    async fn has_all(&self, _app: &FaceContext, opening: &ViewRequest<'_>) -> Result<bool, Fault> {
-        let after = opening.point.in_run(opening.run)?;
-        Ok(opening.run.state == RunState::Closed && after >= opening.run.last_seq)
+    /// Whether this viewer has received the whole run already.
+    async fn has_all(&self, _cx: &FaceContext, request: &ViewRequest<'_>) -> Result<bool, Fault> {
+        let after = request.point.in_run(request.run)?;
+        Ok(request.run.state == RunState::Closed && after >= request.run.last_seq)
     }
 
-    /// Headers of a response that tells a run, beside those of every stream.
+    /// Adds this protocol's headers to the response of a stream.
     async fn headers(
         &self,
-        _app: &FaceContext,
-        _opening: &ViewRequest<'_>,
+        _cx: &FaceContext,
+        _request: &ViewRequest<'_>,
         _headers: &mut HeaderMap,
     ) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-/// Who is refused.
+/// The request that is refused, as far as it was read.
 #[derive(Clone, Copy)]
 pub enum RefusalTarget<'a> {
-    /// Whoever came to this path: its request was refused before its face saw it.
-    Stranger(&'a str),
-    /// Its request could not be read.
-    Unread(&'a Parts),
-    /// It only looks.
+    /// A request to this path that was refused before its face saw it.
+    BeforeFace(&'a str),
+    /// A request whose body was not decoded.
+    Undecoded(&'a Parts),
+    /// A request that only watches a run.
     Viewer(&'a Parts),
-    /// It asked this.
+    /// A request whose body was decoded.
     Client(&'a Parts, &'a Ask),
 }
 
 impl<'a> RefusalTarget<'a> {
-    /// Where it came to.
+    /// The request's path.
     pub fn path(self) -> &'a str {
         match self {
-            Self::Stranger(path) => path,
-            Self::Unread(parts) | Self::Viewer(parts) | Self::Client(parts, _) => parts.uri.path(),
+            Self::BeforeFace(path) => path,
+            Self::Undecoded(parts) | Self::Viewer(parts) | Self::Client(parts, _) => {
+                parts.uri.path()
+            }
         }
     }
 
-    /// The head of its request. What a route of the face has put into its extensions is there as
-    /// well.
+    /// The head of the request, with the extensions that a route of the face has added.
     pub fn parts(self) -> Option<&'a Parts> {
         match self {
-            Self::Stranger(_) => None,
-            Self::Unread(parts) | Self::Viewer(parts) | Self::Client(parts, _) => Some(parts),
+            Self::BeforeFace(_) => None,
+            Self::Undecoded(parts) | Self::Viewer(parts) | Self::Client(parts, _) => Some(parts),
         }
     }
 }
 
-/// A POST that was read.
+/// A POST whose body was decoded.
 pub struct Request<'a> {
     pub tenant: &'a str,
     pub parts: &'a Parts,
     pub body: &'a Bytes,
     /// The agent that the path names.
     pub agent: Option<&'a str>,
-    /// By which repeats of the body are known.
+    /// The hash by which a repeat of the body is known.
     pub hash: [u8; 32],
     pub ask: &'a Arc<Ask>,
 }
 
-/// A viewer that comes to a run.
+/// A request to read a run.
 #[derive(Clone, Copy)]
 pub struct ViewRequest<'a> {
     pub run: &'a Run,
     pub point: ResumePoint,
     pub view: ViewerKind,
     pub parts: &'a Parts,
-    /// What was posted, if it comes by POST.
+    /// The request that was posted, if it is a POST.
     pub posted: Option<&'a Ask>,
 }
 
-/// The answer to a request of this face that failed.
+/// Builds the refusal of a request to this face.
 pub fn refusal(
     cx: &FaceContext,
     face: &dyn Face,
     fault: Fault,
-    asker: RefusalTarget<'_>,
+    target: RefusalTarget<'_>,
 ) -> Refusal {
-    let shaped = face.refuse(cx, &fault, asker);
+    let shaped = face.refuse(cx, &fault, target);
     Refusal::from(fault).shaped_as(shaped)
 }

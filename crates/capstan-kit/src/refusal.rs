@@ -1,5 +1,5 @@
-//! Failures become HTTP responses here and nowhere else: problem+json, headers, one log line, one
-//! count.
+//! Turns a fault into an HTTP response. The gateway's layer for error responses adds the body, the
+//! log line and the count.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -14,7 +14,7 @@ use capstan_engine::faults::journal_fault;
 pub struct Refusal {
     // Boxed, because every step of every handler returns room for it.
     fault: Box<Fault>,
-    /// The answer in the words of a face; without one it is a problem.
+    /// The face's own response. Without one, the response is problem details.
     shape: Option<Box<Response>>,
 }
 
@@ -36,27 +36,27 @@ impl From<JournalError> for Refusal {
     }
 }
 
-/// Marks a response whose fault is a run's own: its relay has counted and logged it.
+/// Marks a response whose fault belongs to a run: the relay has counted and logged it.
 #[derive(Debug, Clone, Copy)]
-pub struct OfARun;
+pub struct RunFault;
 
-/// Marks a response that another process has given: it is as it should be.
+/// Marks a response of another process, which this gateway forwards unchanged.
 #[derive(Debug, Clone, Copy)]
-pub struct PassedOn;
+pub struct Forwarded;
 
-/// Marks a response that a face has shaped: it stays as it is.
+/// Marks a response that a face has encoded, so that the gateway leaves it unchanged.
 #[derive(Debug, Clone, Copy)]
-pub struct Shaped;
+pub struct ShapedByFace;
 
 impl Refusal {
-    /// The failure of a run as the answer to the one who asked for it in one object.
-    pub fn of_a_run(self) -> Response {
+    /// Answers a request for one object with the fault of its run.
+    pub fn run_fault_response(self) -> Response {
         let mut response = self.into_response();
-        response.extensions_mut().insert(OfARun);
+        response.extensions_mut().insert(RunFault);
         response
     }
 
-    /// The same in a face's own words, if it has any.
+    /// Sets the face's own response, if it has one.
     pub fn shaped_as(mut self, shape: Option<Response>) -> Self {
         self.shape = shape.map(Box::new);
         self
@@ -64,11 +64,11 @@ impl Refusal {
 }
 
 impl IntoResponse for Refusal {
-    /// Carries the fault to the layer of the gateway that knows how much may be said.
+    /// Attaches the fault for the gateway's layer, which knows how much a client may see.
     fn into_response(self) -> Response {
         let mut response = match self.shape {
             Some(mut shape) => {
-                shape.extensions_mut().insert(Shaped);
+                shape.extensions_mut().insert(ShapedByFace);
                 *shape
             }
             None => {
@@ -82,23 +82,23 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// The fault of a response that was refused for want of a credential, or of what it allows.
+/// The fault of a response that was refused because of its key or token.
 pub fn refused_by_credentials(response: &Response) -> Option<&Fault> {
     let extensions = response.extensions();
     let is_by = |fault: &&Fault| {
         matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized)
     };
-    extensions.get::<Fault>().filter(is_by).filter(|_| extensions.get::<OfARun>().is_none())
+    extensions.get::<Fault>().filter(is_by).filter(|_| extensions.get::<RunFault>().is_none())
 }
 
 fn status_of(fault: &Fault) -> StatusCode {
     StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// Goes with a response: whose request it answers.
+/// The tenant of the request, as an extension of the response.
 #[derive(Debug, Clone)]
-pub struct OfTenant(pub String);
+pub struct ResponseTenant(pub String);
 
-/// Goes with the request, for whoever puts it on record.
+/// The id of a request, as an extension, for the log and the run's record.
 #[derive(Debug, Clone)]
 pub struct RequestId(pub String);

@@ -1,8 +1,8 @@
-//! Waiting longer each time. Chance comes from outside, so that this decides nothing by itself.
+//! Exponential backoff. The caller passes the random number, so the result is a pure function.
 
 use std::time::Duration;
 
-/// No wait is shorter, unless a test says so: nobody must hammer.
+/// The shortest wait, except in tests: no client may flood a server.
 const LEAST_WAIT: Duration = Duration::from_millis(100);
 
 /// Waits that double.

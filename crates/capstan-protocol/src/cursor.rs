@@ -1,18 +1,18 @@
-//! Cursors: where a reader stands in a stream, and what `Last-Event-ID` may say.
+//! Cursors: a reader's place in a stream, and the values of `Last-Event-ID`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// A place in a stream: `<stream_id>:<seq>` says that all up to packet `seq` was received (`:0`
-/// before the first).
+/// A place in a stream: the holder of `<stream_id>:<seq>` has received all packets up to `seq`
+/// (`:0` is before the first).
 ///
-/// In the AG-UI face one packet becomes several events: `<stream_id>:<seq>.<k>` says that of packet
-/// `seq` the first `k` events were received, and everything before it.
+/// In the AG-UI face one packet becomes several events: the holder of `<stream_id>:<seq>.<k>` has
+/// received the first `k` events of packet `seq`, and everything before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor {
-    /// Which stream.
+    /// The stream.
     pub stream_id: Uuid,
     /// The last packet received; 0 before the first.
     pub seq: u64,
@@ -45,8 +45,8 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// How far beyond its known end a stream is closed whose last packets may be missing: the only gap
-/// there may be, and one that nobody can have seen a seq of.
+/// The gap in seq before the end of a stream whose last packets may be missing. It is the only gap
+/// in a stream, and larger than any seq that a client may have seen.
 pub const LOST_TAIL_GAP: u64 = 1 << 20;
 
 /// Text that is not a cursor.
@@ -74,7 +74,7 @@ impl FromStr for Cursor {
     }
 }
 
-/// What a client may send as `Last-Event-ID`.
+/// The values that a client may send as `Last-Event-ID`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastEventId {
     /// A full cursor: continue strictly after it.
@@ -93,7 +93,7 @@ impl LastEventId {
         }
     }
 
-    /// Where to read on.
+    /// The cursor after which the stream continues.
     pub fn cursor(self) -> Cursor {
         match self {
             Self::At(cursor) => cursor,
@@ -110,8 +110,7 @@ impl FromStr for LastEventId {
             Some((id, place)) => (id, Some(place)),
             None => (text, None),
         };
-        // Only the hyphenated form is ever written, and one spelling per stream keeps ids
-        // comparable.
+        // We only write the hyphenated form, and one spelling per stream makes ids comparable.
         let stream_id = Uuid::try_parse(id).ok().filter(|_| id.len() == 36).ok_or(CursorError)?;
         let Some(place) = place else { return Ok(Self::Whole(stream_id)) };
         let (seq, part) = match place.split_once('.') {

@@ -17,18 +17,17 @@ pub(crate) use objects::Objects;
 pub(crate) use scan::check;
 pub(crate) use tagged::Tagged;
 
-/// How deep JSON may nest before it is refused; serde_json enforces the same number while it builds
-/// values.
+/// The deepest nesting of JSON. serde_json enforces the same limit while it builds values.
 pub const MAX_DEPTH: usize = 128;
 
-/// How deep the data contract's reference reads; only [`crate::model`], which gives its verdicts,
-/// goes this far.
+/// The deepest nesting that the data contract's reference reads. Only [`crate::model`], which gives
+/// the reference's verdicts, uses it.
 pub(crate) const REFERENCE_DEPTH: usize = 200;
 
-/// Which rule a document broke.
+/// The rule that a document broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeErrorKind {
-    /// Not JSON at all, or JSON followed by something else.
+    /// Not JSON, or JSON with trailing text.
     Syntax,
     /// A required member is absent.
     Missing,
@@ -61,7 +60,7 @@ impl DecodeError {
         Self::new(DecodeErrorKind::Value, path, what)
     }
 
-    /// Which rule was broken.
+    /// The rule that the document broke.
     pub fn kind(&self) -> DecodeErrorKind {
         self.kind
     }
@@ -71,7 +70,7 @@ impl DecodeError {
         &self.path
     }
 
-    /// What is wrong there.
+    /// The description of the mistake.
     pub fn what(&self) -> &str {
         &self.what
     }
@@ -129,6 +128,12 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
         )
     })?;
     from_str(text)
+}
+
+/// [`from_slice`] without the reason of a refusal, which takes a second pass to find. For callers
+/// that try several models.
+pub fn try_from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    quick(std::str::from_utf8(bytes).ok()?)
 }
 
 /// Decodes an already parsed value; the same rules apart from duplicate members, which a value
@@ -227,7 +232,7 @@ fn explain(path: &str, message: &str, json: Option<&serde_json::Error>) -> Decod
     DecodeError::new(Kind::Value, path, message)
 }
 
-/// Rust's names of number types mean nothing to whoever wrote the JSON.
+/// Replaces Rust's names of number types, which mean nothing to the author of the JSON.
 fn plain_type(wanted: &str) -> &str {
     match wanted {
         "u8" | "u16" | "u32" | "u64" => "a whole number that is not negative",

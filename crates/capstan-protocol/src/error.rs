@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a stream does after an error.
+/// The effect of an error on the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "UPPERCASE")]
@@ -14,7 +14,7 @@ pub enum ErrorSeverity {
     Fatal,
     /// The stream was interrupted by something that passes. Retry, with backoff.
     Transient,
-    /// A minor part failed and the stream goes on. Log it.
+    /// A minor part failed and the stream continues. Log it.
     Warning,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for ErrorSeverity {
     }
 }
 
-/// Where a failure comes from.
+/// The origin of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -52,7 +52,7 @@ pub enum ErrorDomain {
     Llm,
     /// A tool failed.
     Tool,
-    /// Authentication, authorization or governance said no.
+    /// Authentication, authorization or governance refused.
     Security,
 }
 
@@ -74,8 +74,7 @@ impl ErrorDomain {
 
 /// A failure of the stream itself: the payload of an ERROR packet.
 ///
-/// For a failure that the user should read while the agent carries on, see
-/// `UserError`.
+/// For a failure that the user should read while the agent continues, see `UserError`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -84,9 +83,9 @@ pub struct StreamError {
     pub code: String,
     /// For people.
     pub message: String,
-    /// What the stream does next.
+    /// The stream's next step.
     pub severity: ErrorSeverity,
-    /// More, such as `{"retry_after": 60}`.
+    /// Further data, such as `{"retry_after": 60}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Map<String, Value>>,
 }

@@ -1,6 +1,6 @@
 //! Writes JSON strings for SSE `data:` lines, and reads them back.
 //!
-//! Beside what JSON demands, U+0085, U+2028 and U+2029 are escaped: some line readers split there.
+//! It also escapes U+0085, U+2028 and U+2029, because some line readers split there.
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
@@ -79,7 +79,7 @@ pub(crate) fn read_string(inner: &str) -> Option<String> {
 
 /// `rest` begins with the first byte that does not mean itself.
 fn unescape(plain: &str, mut rest: &str) -> Option<String> {
-    // Never too small: every escape is at least as long as what it stands for.
+    // Large enough: every escape is at least as long as its character.
     let mut out = String::with_capacity(plain.len() + rest.len());
     out.push_str(plain);
     while let Some(escape) = rest.strip_prefix('\\') {
@@ -187,7 +187,7 @@ mod tests {
             "日本🐎",
             "\u{80}\u{a2}\u{dc}",
         ];
-        // At every place of a word, with and without another behind it.
+        // At every place of a machine word, with and without another word behind it.
         for (part, before) in
             parts.iter().flat_map(|part| (0..10).map(move |before| (part, before)))
         {

@@ -1,6 +1,6 @@
-//! Presentation events (profile v1): what an EVENT packet shows to a person.
+//! Presentation events (profile v1): content of an EVENT packet for the user.
 //!
-//! A packet keeps the raw object; [`Event::view`](crate::Event::view) types it on demand. An
+//! A packet holds the raw object; [`Event::view`](crate::Event::view) types it on demand. An
 //! unknown type is never an error.
 
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ pub struct PresentationEvent {
     pub id: Uuid,
     /// When it was made.
     pub timestamp: Timestamp,
-    /// What kind of event.
+    /// The kind of event.
     #[serde(rename = "type")]
     pub kind: PresentationEventType,
     /// The block.
@@ -74,7 +74,7 @@ pub struct PresentationEvent {
 pub struct CitationItem {
     /// The source's id.
     pub source_id: String,
-    /// Where it is.
+    /// Its URI.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub uri: Url,
     /// Its title.
@@ -82,7 +82,7 @@ pub struct CitationItem {
     /// The part that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snippet: Option<String>,
-    /// How sure the agent is, by convention 0 to 1.
+    /// The agent's confidence, by convention 0 to 1.
     pub confidence: f64,
 }
 
@@ -95,7 +95,7 @@ pub struct CitationBlock {
     pub citations: Vec<CitationItem>,
 }
 
-/// How far a piece of work is.
+/// The progress of a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -113,11 +113,11 @@ pub enum ProgressStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProgressUpdate {
-    /// What is being done.
+    /// The description of the work.
     pub label: String,
-    /// How it stands.
+    /// Its status.
     pub status: ProgressStatus,
-    /// How far, by convention 0 to 1.
+    /// The progress, by convention 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_percent: Option<f64>,
 }
@@ -127,12 +127,12 @@ pub struct ProgressUpdate {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MediaItem {
-    /// Where it is. Any scheme: whoever renders it decides what to follow.
+    /// Its URL. It may have any scheme, so the renderer must decide which to follow.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub url: Url,
-    /// What it is.
+    /// Its media type.
     pub mime_type: String,
-    /// What it shows, in words.
+    /// A text alternative.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alt_text: Option<String>,
 }
@@ -154,7 +154,7 @@ pub struct MarkdownBlock {
     pub content: String,
 }
 
-/// A thought of the agent's, for those who want to see it.
+/// A thought of the agent, for users who want to see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThoughtTrace {
@@ -162,8 +162,7 @@ pub struct ThoughtTrace {
     pub thought: String,
 }
 
-/// A failure that the user should read while the agent carries on: the data of a `user_error`
-/// event.
+/// A failure that the user should read while the agent continues: the data of a `user_error` event.
 ///
 /// For a failure of the stream itself, see `StreamError`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -174,7 +173,7 @@ pub struct UserError {
     /// A number such as 429 or 503.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i64>,
-    /// Where the failure comes from.
+    /// The origin of the failure.
     #[serde(default)]
     pub domain: ErrorDomain,
     /// Whether to offer a retry.
@@ -197,8 +196,7 @@ pub const USER_ERROR: &str = "user_error";
 /// The spelling of the `stream_reset` event type (an extension).
 pub const STREAM_RESET: &str = "stream_reset";
 
-/// The spelling of the event type with which a run that ends by asking says what it asks (v1; an
-/// extension).
+/// The type of the event with a question of a run that ends with questions (v1; an extension).
 pub const INTERRUPT: &str = "INTERRUPT";
 
 #[derive(Serialize)]

@@ -29,7 +29,7 @@ pub enum EventView {
     UserError(UserError),
     /// Text and events after a seq no longer count.
     Reset(StreamReset),
-    /// What the run asks a person for.
+    /// A question to the user.
     Interrupt(Box<Interrupt>),
     /// Anything else: an unknown type, or a known one whose data does not fit it.
     Other,
@@ -39,9 +39,9 @@ pub enum EventView {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default)]
 pub struct Event {
-    /// The event's id, whatever form it has.
+    /// The event's id, in any form.
     pub id: Option<Value>,
-    /// The type's name as it stands on the wire.
+    /// The type's name on the wire.
     #[serde(rename = "type", deserialize_with = "text_or_nothing")]
     pub kind: Option<String>,
     /// The data.

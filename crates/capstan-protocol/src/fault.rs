@@ -23,7 +23,7 @@ pub use exceptions::{
 
 use crate::error::{ErrorDomain, ErrorSeverity};
 
-/// Whether details that could leak (type names, causes) may leave the process.
+/// Whether callers see details that could leak (type names, causes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Exposure {
     /// They may not: for production.
@@ -46,7 +46,8 @@ impl Exposure {
     }
 }
 
-/// One classified failure. Building one never logs; the boundary that answers with it does, once.
+/// One classified failure. Creating one writes no log line; the boundary that answers with it does,
+/// once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
     kind: FaultKind,
@@ -62,7 +63,7 @@ pub struct Fault {
     upstream: Option<Box<Upstream>>,
 }
 
-/// What a fault came from. Leaves the process only under [`Exposure::Debug`].
+/// The error behind a fault. Callers see it only under [`Exposure::Debug`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// The name of the error's type.
@@ -75,11 +76,11 @@ pub struct Cause {
 /// [`Exposure::Debug`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Upstream {
-    /// The server that was asked, with its port if that is unusual.
+    /// The server that was called, with its port if that is unusual.
     pub host: Option<String>,
     /// The status that it answered with.
     pub status: Option<u16>,
-    /// Under which it knows the request, for its support.
+    /// Its own id of the request, for its support.
     pub request_id: Option<String>,
     /// The last lines that a process wrote to standard error.
     pub stderr: Option<String>,
@@ -144,21 +145,21 @@ impl Fault {
         self
     }
 
-    /// Adds a detail that anybody may see.
+    /// Adds a detail that callers may see.
     #[must_use]
     pub fn with_detail(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.details.insert(name.into(), value.into());
         self
     }
 
-    /// Says what it came from.
+    /// Adds the error behind it.
     #[must_use]
     pub fn with_cause(mut self, cause: Cause) -> Self {
         self.cause = Some(Box::new(cause));
         self
     }
 
-    /// Says which upstream failed, for the log.
+    /// Adds the upstream that failed, for the log.
     #[must_use]
     pub fn with_upstream(mut self, upstream: Upstream) -> Self {
         self.upstream = Some(Box::new(upstream));
@@ -180,7 +181,7 @@ impl Fault {
         &self.message
     }
 
-    /// What this run does next.
+    /// The run's next step.
     pub fn severity(&self) -> ErrorSeverity {
         self.severity
     }
@@ -195,12 +196,12 @@ impl Fault {
         self.retry_after
     }
 
-    /// Details that anybody may see.
+    /// Details that callers may see.
     pub fn details(&self) -> &Map<String, Value> {
         &self.details
     }
 
-    /// What it came from.
+    /// The error behind it.
     pub fn cause(&self) -> Option<&Cause> {
         self.cause.as_deref()
     }
@@ -210,7 +211,7 @@ impl Fault {
         self.upstream.as_deref()
     }
 
-    /// Where the failure comes from.
+    /// The origin of the failure.
     pub fn domain(&self) -> ErrorDomain {
         self.kind.entry().domain
     }

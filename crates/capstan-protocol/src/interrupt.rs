@@ -1,23 +1,22 @@
-//! Interrupts: what a run asks a person for before the conversation can go on.
+//! Interrupts: questions to the user, which the conversation waits for.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::time::Timestamp;
 
-/// Something that a run needs from outside. The next run's `ResumeEntry`
-/// answers it by its id.
+/// A question of a run to the user. The next run's `ResumeEntry` answers it by its id.
 ///
 /// In CAP it is the data of an INTERRUPT event, in AG-UI an item of RUN_FINISHED's outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Interrupt {
-    /// By which it is answered.
+    /// The id that an answer names.
     pub id: String,
-    /// Why the run stopped, in a word such as `approval`.
+    /// The reason as a word, such as `approval`.
     pub reason: String,
-    /// The question, for whoever answers.
+    /// The question, for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The tool call that it is about.
@@ -26,13 +25,13 @@ pub struct Interrupt {
     /// A JSON Schema of the answer, so that a form can be made of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Map<String, Value>>,
-    /// Until when it can be answered, in ISO 8601.
+    /// The end of its time, in ISO 8601.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     /// Anything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// The subagent that asks.
+    /// The subagent that has the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent_run_id: Option<String>,
 }
@@ -52,14 +51,14 @@ impl Interrupt {
         }
     }
 
-    /// The question in words.
+    /// Adds the question as text.
     #[must_use]
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
     }
 
-    /// What an answer looks like: a JSON Schema, which must be an object.
+    /// Adds a JSON Schema of the answer, which must be an object.
     #[must_use]
     pub fn response_schema(mut self, schema: Value) -> Self {
         if let Value::Object(schema) = schema {
@@ -68,7 +67,7 @@ impl Interrupt {
         self
     }
 
-    /// Until when it can be answered.
+    /// Adds the end of its time.
     #[must_use]
     pub fn expires_at(mut self, moment: Timestamp) -> Self {
         self.expires_at = Some(moment.to_string());

@@ -1,6 +1,6 @@
-//! JSON that is kept as the text it arrived in: event payloads, free-form bodies, state.
+//! JSON that stays the text in which it arrived: event payloads, free-form bodies, state.
 //!
-//! Keeping the text keeps every number and unknown member exactly, and lets a replay copy bytes.
+//! The text preserves every number and unknown member exactly, and a replay can copy bytes.
 
 use std::sync::Arc;
 
@@ -68,8 +68,8 @@ impl RawObject {
 
     fn tree(&self) -> Option<Map<String, Value>> {
         let mut reader = serde_json::Deserializer::from_str(self.get());
-        // How deep the text nests was checked when it came in, and serde_json's own limit is one
-        // level lower.
+        // The text's depth was checked at its arrival, and serde_json's own limit is one level
+        // lower.
         reader.disable_recursion_limit();
         Map::deserialize(&mut reader).ok()
     }
@@ -202,7 +202,7 @@ impl schemars::JsonSchema for RawJson {
     }
 }
 
-/// The JSON type of a value's text, in the words of our error messages.
+/// The JSON type of a value's text, as our error messages name it.
 pub(crate) fn kind_of(text: &str) -> &'static str {
     match text.trim_start().as_bytes().first() {
         Some(b'"') => "a string",

@@ -8,7 +8,7 @@ use crate::decode::{self, Tagged};
 use crate::json::{RawJson, RawObject, kind_of};
 use crate::native::NativePart;
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -23,7 +23,7 @@ pub enum Role {
     Tool,
 }
 
-/// What kind of bytes a part carries.
+/// The kind of a part's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -45,7 +45,7 @@ pub enum Modality {
 pub enum Arguments {
     /// As an object.
     Object(RawObject),
-    /// As written.
+    /// As text.
     Text(String),
 }
 
@@ -77,7 +77,7 @@ pub enum Part {
     Blob {
         /// The bytes.
         content: String,
-        /// What they are.
+        /// Their kind.
         modality: Modality,
         /// Their media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub enum Part {
     File {
         /// Its id.
         file_id: String,
-        /// What it is.
+        /// Its kind.
         modality: Modality,
         /// Its media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,9 +95,9 @@ pub enum Part {
     },
     /// Bytes elsewhere.
     Uri {
-        /// Where.
+        /// The URI.
         uri: String,
-        /// What they are.
+        /// Their kind.
         modality: Modality,
         /// Their media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,7 @@ pub enum Part {
     ToolCall {
         /// The tool.
         name: String,
-        /// What it is given.
+        /// The arguments.
         arguments: Arguments,
         /// The call's id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,7 +115,7 @@ pub enum Part {
     },
     /// A tool answers.
     ToolCallResponse {
-        /// What it said; any JSON.
+        /// The result; any JSON.
         response: RawJson,
         /// The call's id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,11 +126,11 @@ pub enum Part {
         /// The thought.
         content: String,
     },
-    /// What only the provider that made it understands.
+    /// Content that only the provider that made it understands.
     Native(Box<NativePart>),
 }
 
-/// How [`Part`] is read, by its `type`.
+/// The members of a [`Part`], by its `type`.
 #[derive(Deserialize)]
 #[serde(remote = "Part", rename_all = "snake_case")]
 enum Members {
@@ -182,9 +182,9 @@ impl<'de> Deserialize<'de> for Part {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChatMessage {
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub parts: Vec<Part>,
     /// The speaker's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,12 +203,12 @@ impl ChatMessage {
         Self { role, parts: vec![Part::Text { content: text.into() }], name: None }
     }
 
-    /// The person says `text`.
+    /// A user's message.
     pub fn user(text: impl Into<String>) -> Self {
         Self::text_of(Role::User, text)
     }
 
-    /// The agent says `text`.
+    /// An agent's message.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::text_of(Role::Assistant, text)
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::decode::{self, DecodeError};
 use crate::{packet, v2};
 
-/// Which edition of the data contract.
+/// The edition of the data contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -82,7 +82,7 @@ fn check<T: DeserializeOwned + Serialize>(text: &str) -> Result<String, DecodeEr
 #[cfg(feature = "schema")]
 use JsonSchema as Described;
 
-/// Nothing is asked of a model's type if nobody asks for its schema.
+/// Without the feature `schema`, a model's type needs no schema.
 #[cfg(not(feature = "schema"))]
 trait Described {}
 #[cfg(not(feature = "schema"))]
@@ -95,7 +95,7 @@ const fn model<T: DeserializeOwned + Serialize + Described>(
     judged::<T>(profile, name, check::<T>)
 }
 
-/// A model whose verdicts are not those of its type alone.
+/// A model whose verdicts need more than its type.
 const fn judged<T: Described>(profile: Profile, name: &'static str, check: Judge) -> Model {
     Model {
         name,

@@ -1,11 +1,11 @@
-//! The native lane: what only one provider's protocol knows, kept as it came.
+//! The native lane: content that only one provider's protocol can express, unchanged.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::json::RawJson;
 
-/// The type of the EVENT that carries what CAP itself cannot say (v1; an extension).
+/// The type of the EVENT for content that CAP itself cannot express (v1; an extension).
 pub const NATIVE: &str = "NATIVE";
 
 /// A provider's protocol.
@@ -21,7 +21,7 @@ pub enum Dialect {
     AnthropicMessages,
 }
 
-/// Who made a piece of an answer. Nobody else can read what is opaque in it.
+/// The maker of a piece of an answer. No other model can read its opaque content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NativeOrigin {
@@ -29,7 +29,7 @@ pub struct NativeOrigin {
     pub dialect: Dialect,
     /// The host that answered, with its port if that is not the usual one.
     pub provider: String,
-    /// The model that was asked for.
+    /// The requested model.
     pub model: String,
 }
 
@@ -37,10 +37,10 @@ pub struct NativeOrigin {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NativeEvent {
-    /// Who made it.
+    /// The maker.
     #[serde(flatten)]
     pub origin: NativeOrigin,
-    /// An event, or the part of one, that CAP has no word for.
+    /// An event, or a part of one, that CAP cannot express.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<RawJson>,
     /// A part of the answer that the next turn must bring back.
@@ -56,7 +56,7 @@ pub struct NativeEvent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NativePart {
-    /// Who made it, and who alone gets it back.
+    /// The maker, which alone gets it back.
     #[serde(flatten)]
     pub origin: NativeOrigin,
     /// The part without its text.

@@ -1,12 +1,12 @@
-//! The known word that somebody may have meant.
+//! Finds the known word that a user may have meant.
 
-/// Below this two words have little in common but luck.
+/// Below this similarity two words are unrelated.
 const ALIKE: f64 = 0.7;
-/// Comparing costs the product of the lengths, and a word may be as long as a request. No known
+/// A comparison costs the product of the lengths, and a word may be as long as a request. No known
 /// word is longer.
 const LONGEST: usize = 40;
 
-/// The known word that is closest to a mistyped one, whatever its case; none if none is close.
+/// The known word that is closest to a mistyped one, in any case; none if none is close.
 ///
 /// ```
 /// let known = ["listen", "journal"];

@@ -1,7 +1,7 @@
 //! Stream packets (profile v1): `{stream_id, seq, op, t, p}`.
 //!
-//! The payload's type decides the op, so a packet whose op and payload disagree cannot be built:
-//! there is no way to put a string into an ERROR.
+//! The payload's type decides the op, so a packet with a mismatched payload cannot exist: there is
+//! no way to put a string into an ERROR.
 
 mod fast;
 
@@ -19,7 +19,7 @@ use crate::escape;
 use crate::json::{RawObject, kind_of};
 use crate::time::Timestamp;
 
-/// What a packet does.
+/// The purpose of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "UPPERCASE")]
@@ -55,14 +55,14 @@ impl fmt::Display for StreamOpCode {
     }
 }
 
-/// How a stream ended: the payload of CLOSE.
+/// The end of a stream: the payload of CLOSE.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Close {
     /// A word such as `completed`, `cancelled` or `length`.
     Reason(String),
     /// An object; see [`CloseReport`] for the members that Capstan writes.
     Report(RawObject),
-    /// Nothing was said. Only profile v2 has this; v1 writes it as `completed`.
+    /// No reason. Only profile v2 has this; v1 writes it as `completed`.
     Unstated,
 }
 
@@ -71,7 +71,7 @@ impl Close {
     pub const COMPLETED: &str = "completed";
     /// The run was stopped on purpose.
     pub const CANCELLED: &str = "cancelled";
-    /// The run asks: the INTERRUPT events before it say what for.
+    /// The run ends with questions, which the INTERRUPT events before it hold.
     pub const INTERRUPT: &str = "interrupt";
 
     /// The reason, wherever it stands.
@@ -94,19 +94,19 @@ impl Close {
 pub struct CloseReport {
     /// Why the stream ended.
     pub reason: String,
-    /// Which agent answered.
+    /// The agent that answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Which member of a route answered.
+    /// The member of a route that answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
-    /// Which model answered.
+    /// The model that answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How many attempts it took.
+    /// The number of attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// How many calls of upstreams it took, over all attempts.
+    /// The number of calls of upstreams, over all attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u32>,
     /// Tokens and the like, as the agent counted them.
@@ -117,7 +117,7 @@ pub struct CloseReport {
     pub usage_by_member: Option<Map<String, Value>>,
 }
 
-/// What a packet carries.
+/// The content of a packet.
 ///
 /// An ERROR cannot be made of a string:
 ///
@@ -128,7 +128,7 @@ pub struct CloseReport {
 pub enum Payload {
     /// Text, may be empty.
     Delta(String),
-    /// Any object, kept as it came; [`Event`](crate::Event) offers the typed view.
+    /// Any object, unchanged; [`Event`](crate::Event) offers the typed view.
     Event(RawObject),
     /// A typed error. Boxed: it is rare and large, and every packet would have to be as large.
     Error(Box<StreamError>),
@@ -200,13 +200,13 @@ pub(crate) fn not_an_error(text: &str) -> String {
 /// One packet of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamPacket {
-    /// Which stream.
+    /// The stream.
     pub stream_id: Uuid,
     /// The place in the stream: 1, 2, 3, … without gaps.
     pub seq: u64,
     /// When it was written. May step back; order is `seq`'s.
     pub t: Timestamp,
-    /// What it carries; [`Self::op`] follows from it.
+    /// The content; [`Self::op`] follows from it.
     pub payload: Payload,
 }
 
@@ -222,7 +222,7 @@ pub(crate) struct Members<P, S> {
 }
 
 impl StreamPacket {
-    /// What it does.
+    /// The op.
     pub fn op(&self) -> StreamOpCode {
         self.payload.op()
     }

@@ -1,5 +1,4 @@
-//! How a model is asked to answer: what a request may say beside its messages. All of it is
-//! optional.
+//! Parameters of the answer beside a request's messages. All are optional.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,51 +9,51 @@ use crate::json::RawJson;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Parameters {
-    /// How freely to choose words.
+    /// The randomness of the choice of words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Of how much of what is likely words are chosen.
+    /// The share of probable words from which the model chooses.
     #[serde(alias = "topP", skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// What makes two answers alike, as far as a model can.
+    /// A seed for similar answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// How long the answer may be, in tokens.
+    /// The longest answer, in tokens.
     #[serde(alias = "maxTokens", skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// Words at which the answer ends.
+    /// Texts at which the answer ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// Whether tools are called.
+    /// Whether the model calls tools.
     #[serde(alias = "toolChoice", skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
-    /// Whether several tools may be called at once.
+    /// Whether the model may call several tools at once.
     #[serde(alias = "parallelToolCalls", skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,
-    /// What the answer looks like.
+    /// The form of the answer.
     #[serde(alias = "responseFormat", skip_serializing_if = "Option::is_none")]
     pub response_format: Option<ResponseFormat>,
-    /// How much thought to spend.
+    /// The amount of reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
 }
 
-/// Whether tools are called.
+/// Whether the model calls tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
-    /// As the model sees fit.
+    /// The model decides.
     Auto,
-    /// None.
+    /// No tool.
     None,
-    /// At least one.
+    /// At least one tool.
     Required,
     /// This one.
     Tool(String),
 }
 
-/// What an answer looks like.
+/// The form of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -71,12 +70,12 @@ pub enum ResponseFormat {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AnswerSchema {
-    /// What the form is called.
+    /// The name of the form.
     #[serde(default = "answer")]
     pub name: String,
     /// A JSON Schema.
     pub schema: RawJson,
-    /// Whether nothing but this form will do.
+    /// Whether the answer must have exactly this form.
     #[serde(default)]
     pub strict: bool,
 }
@@ -85,12 +84,12 @@ fn answer() -> String {
     "answer".into()
 }
 
-/// How much thought to spend. Where a provider has fewer words, the nearest is sent.
+/// The amount of reasoning. If a provider has fewer levels, the gateway sends the nearest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
-    /// None at all.
+    /// No reasoning.
     None,
     /// As little as possible.
     Minimal,
@@ -102,7 +101,7 @@ pub enum Effort {
     High,
     /// More.
     XHigh,
-    /// As much as it takes.
+    /// As much as necessary.
     Max,
 }
 

@@ -13,7 +13,7 @@ pub const CONTENT_TYPE: &str = "application/problem+json";
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Problem {
-    /// What kind of problem: `/errors/<slug>`, a page that a person can read.
+    /// The kind of problem: `/errors/<slug>`, a page for people.
     #[serde(rename = "type", default = "blank")]
     pub problem_type: String,
     /// A headline.
@@ -22,19 +22,19 @@ pub struct Problem {
     /// The HTTP status.
     #[serde(default)]
     pub status: u16,
-    /// What happened this time.
+    /// The details of this case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Where it happened.
+    /// The place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// The catalogue's wire code.
     #[serde(default)]
     pub code: String,
-    /// What the run does next.
+    /// The run's next step.
     #[serde(default = "fatal")]
     pub severity: ErrorSeverity,
-    /// Where the failure comes from.
+    /// The origin of the failure.
     #[serde(default)]
     pub domain: ErrorDomain,
     /// May a new request succeed?
@@ -51,7 +51,7 @@ pub struct Problem {
     pub details: Option<Map<String, Value>>,
 }
 
-/// What RFC 9457 takes an absent type for.
+/// RFC 9457's value for an absent type.
 fn blank() -> String {
     "about:blank".into()
 }

@@ -1,4 +1,4 @@
-//! Requests (profile v1): the `ServiceRequest` envelope, who asks, and what is asked.
+//! Requests (profile v1): the `ServiceRequest` envelope, the user, and the question.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -8,18 +8,18 @@ use crate::decode::{self, DecodeError, DecodeErrorKind};
 use crate::message::ChatMessage;
 use crate::time::Timestamp;
 
-/// Who asks.
+/// The user of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UserContext {
     /// The user's id at the identity provider.
     pub user_id: String,
-    /// Where to write to them.
+    /// The user's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
-    /// What they subscribed to.
+    /// The user's subscription.
     pub tier: String,
-    /// Their language, such as `en-US`.
+    /// The user's language, such as `en-US`.
     pub locale: String,
 }
 
@@ -30,11 +30,11 @@ impl UserContext {
     }
 }
 
-/// Where the request stands in a distributed trace.
+/// The place of a request in a distributed trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TraceContext {
-    /// The whole trace.
+    /// The id of the whole trace.
     pub trace_id: Uuid,
     /// This step.
     pub span_id: Uuid,
@@ -58,11 +58,11 @@ pub struct SessionContext {
     pub session_id: Uuid,
     /// The agent that is meant.
     pub agent_id: Uuid,
-    /// Who asks.
+    /// The user.
     pub user: UserContext,
     /// The trace.
     pub trace: TraceContext,
-    /// What the user may do.
+    /// The user's permissions.
     pub permissions: Vec<String>,
     /// When the session began.
     pub created_at: Timestamp,
@@ -83,14 +83,14 @@ impl SessionContext {
     }
 }
 
-/// What the client can show.
+/// The abilities of the client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClientCapabilities {
     /// The event types that it can render.
     #[serde(default)]
     pub supported_events: Vec<String>,
-    /// Whether it would rather have markdown than plain text.
+    /// Whether the client prefers markdown to plain text.
     #[serde(default = "yes")]
     pub prefers_markdown: bool,
     /// The size of pictures that it wants.
@@ -102,10 +102,10 @@ fn yes() -> bool {
     true
 }
 
-/// What is asked, and by which request it was caused.
+/// The question, and the request that caused it.
 ///
 /// Lineage: without a root the request is its own root; a parent needs an explicit root.
-// `T` is how free-form objects are kept: as trees, or as text (`RawObject`).
+// `T` is the form of free-form objects: trees, or text (`RawObject`).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "AgentRequest",
@@ -124,7 +124,7 @@ pub struct AgentRequest<T = Map<String, Value>> {
     pub timestamp: Timestamp,
     /// The question, in a form that the agent understands.
     pub payload: T,
-    /// What the client can show.
+    /// The abilities of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<ClientCapabilities>,
     /// Anything else.
@@ -132,7 +132,7 @@ pub struct AgentRequest<T = Map<String, Value>> {
 }
 
 impl AgentRequest {
-    /// Asks `payload` in a session, as its own root.
+    /// A request with `payload` in a session, as its own root.
     pub fn new(session_id: Uuid, payload: Map<String, Value>) -> Self {
         let request_id = Uuid::now_v7();
         Self {
@@ -147,14 +147,14 @@ impl AgentRequest {
         }
     }
 
-    /// Asks with messages: the last one is the turn, the earlier ones its history.
+    /// A request with messages: the last one is the turn, the earlier ones its history.
     pub fn messages(session_id: Uuid, messages: &[ChatMessage]) -> Self {
         let mut payload = Map::new();
         payload.insert("messages".into(), serde_json::to_value(messages).unwrap_or_default());
         Self::new(session_id, payload)
     }
 
-    /// Asks with plain text.
+    /// A request with plain text.
     pub fn query(session_id: Uuid, text: impl Into<String>) -> Self {
         let mut payload = Map::new();
         payload.insert("query".into(), Value::String(text.into()));
@@ -215,8 +215,7 @@ pub(crate) fn root_of(
     }
 }
 
-/// The envelope that is posted to `/assist`. Its `request_id` is the key under which the run starts
-/// at most once.
+/// The envelope for `/assist`. Its `request_id` is the key under which the run starts at most once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(bound(deserialize = "T: Deserialize<'de> + Default"))]
@@ -224,9 +223,9 @@ pub(crate) fn root_of(
 pub struct ServiceRequest<T = Map<String, Value>> {
     /// The key of the run.
     pub request_id: Uuid,
-    /// Who asks, where.
+    /// User, session and agent.
     pub context: SessionContext,
-    /// What is asked.
+    /// The question.
     pub payload: AgentRequest<T>,
 }
 

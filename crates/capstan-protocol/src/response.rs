@@ -16,12 +16,12 @@ pub struct ServiceResponse {
     pub created_at: Timestamp,
     /// The answer.
     pub output: Map<String, Value>,
-    /// What it took.
+    /// Usage and attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Map<String, Value>>,
 }
 
-/// How a service feels.
+/// The health of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -38,13 +38,13 @@ pub enum HealthStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HealthCheckResponse {
-    /// How it feels.
+    /// Its health.
     pub status: HealthStatus,
-    /// Which agent answers.
+    /// The id of the default agent.
     pub agent_id: Uuid,
     /// Its version, by convention a semantic one.
     pub version: String,
-    /// How long it has been up.
+    /// The time since its start.
     pub uptime_seconds: f64,
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn stamped(schema: &mut Schema) {
     make_optional(schema, &["id", "timestamp"]);
 }
 
-/// v2's `GraphEvent`: a kind may be told by its members alone, so that several may fit.
+/// v2's `GraphEvent`: the members alone may identify a kind, so several kinds may fit.
 pub(crate) fn graph_event(schema: &mut Schema) {
     let Some(Value::Array(mut kinds)) = schema.remove("oneOf") else { return };
     for kind in &mut kinds {

@@ -1,5 +1,5 @@
-//! Server-sent events without I/O: an encoder for our frames and an incremental decoder for
-//! anybody's.
+//! Server-sent events without I/O: an encoder for our frames and an incremental decoder for any
+//! server's.
 
 mod decoder;
 mod encoder;

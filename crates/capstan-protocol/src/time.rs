@@ -44,7 +44,7 @@ impl Timestamp {
         self.micros.div_euclid(1000)
     }
 
-    /// Reads RFC 3339 text such as `2026-02-03T10:15:37.5+05:30`.
+    /// Parses RFC 3339 text such as `2026-02-03T10:15:37.5+05:30`.
     pub fn parse(text: &str) -> Option<Self> {
         Self::from_bytes(text.as_bytes())
     }
@@ -137,7 +137,7 @@ impl Timestamp {
 /// `.5` to microseconds, and what follows. Digits past the sixth are cut, at most nine are read.
 fn take_fraction(rest: &[u8]) -> Option<(i64, &[u8])> {
     let Some(digits) = rest.strip_prefix(b".") else { return Some((0, rest)) };
-    // As we write it ourselves: six digits, in UTC.
+    // The form that we write: six digits, in UTC.
     if let [f1, f2, f3, f4, f5, f6, b'Z', ..] = *digits {
         let [high, middle, low, _] = pairs([f1, f2, f3, f4, f5, f6, b'0', b'0'])?;
         return Some((high * 10_000 + middle * 100 + low, digits.get(6..)?));

@@ -20,7 +20,7 @@ use crate::packet::{Close, Payload, StreamPacket};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Transcript {
     text: String,
-    /// For each packet with text: its seq and where its text ends, so that a reset can find its
+    /// For each packet with text: its seq and the end of its text, so that a reset can find its
     /// place.
     marks: Vec<(u64, usize)>,
     events: Vec<(u64, RawObject)>,
@@ -62,12 +62,12 @@ impl Transcript {
         self.events.iter().map(|(_, raw)| raw)
     }
 
-    /// The last error, of whatever severity.
+    /// The last error, of any severity.
     pub fn error(&self) -> Option<&StreamError> {
         self.error.as_deref()
     }
 
-    /// How the stream ended, if it did.
+    /// The end of the stream, if it has ended.
     pub fn close(&self) -> Option<&Close> {
         self.close.as_ref()
     }

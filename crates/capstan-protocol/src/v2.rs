@@ -1,8 +1,7 @@
 //! Profile v2, the later data contract: lower-case words, unknown members ignored, most ids plain
 //! strings.
 //!
-//! Names repeat those of the crate root on purpose: `v2::ServiceRequest` is what v2 means by that
-//! word.
+//! Its names repeat those of the crate root: `v2::ServiceRequest` is v2's form of it.
 
 mod event;
 mod graph;

@@ -1,5 +1,5 @@
-//! How many frames a disk journal takes per second: `cargo run --release --example append_rate -p
-//! capstan-stores`.
+//! Measures how many frames a disk journal appends per second: `cargo run --release --example
+//! append_rate -p capstan-stores`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::time::Instant;
@@ -47,7 +47,7 @@ async fn measure(durability: Durability, streams: u64, per_append: u64, frames: 
     replay(&url, journal, ids.first().copied().unwrap_or_default(), each).await;
 }
 
-/// A whole stream from disk, and its last frames.
+/// Reads a whole stream from disk, and its last frames.
 async fn replay(url: &str, journal: Journal, id: Uuid, last: u64) {
     drop(journal);
     let journal = Journal::new(open(url, Durability::Process).unwrap(), TailLimits::default());

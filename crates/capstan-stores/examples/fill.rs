@@ -1,4 +1,4 @@
-//! Fills a journal with runs, for whoever measures or looks at many: `fill URL COUNT [TENANT...]`.
+//! Fills a journal with runs, for measurements: `fill URL COUNT [TENANT...]`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

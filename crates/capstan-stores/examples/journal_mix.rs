@@ -1,10 +1,10 @@
-//! A journal at work: `cargo run --release --example journal_mix -p capstan-stores -- [seconds]
-//! [MB/s]`.
+//! Runs a mixed load on a journal: `cargo run --release --example journal_mix -p capstan-stores --
+//! [seconds] [MB/s]`.
 //!
-//! By bytes, 70 % are token streams of 200 to 2,000 packets of 150 bytes over 100 open streams, 20
-//! % bodies of 0.1 to 1 MB, 10 % long streams, and one stream is open all the time. The newest 100
-//! MB are kept, of one tenant in twenty everything; 2 % of the streams are purged. Disk space is
-//! sampled from outside while it writes.
+//! By bytes, 70 % are token streams of 200 to 2,000 packets of 150 bytes over 100 open streams. 20
+//! % are bodies of 0.1 to 1 MB, 10 % are long streams, and one stream stays open. Retention keeps
+//! the newest 100 MB, and everything of one tenant in twenty. 2 % of the streams are purged. Disk
+//! space is sampled meanwhile.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -34,12 +34,12 @@ struct Load {
     store: Arc<dyn Store>,
     written: AtomicU64,
     is_over: AtomicBool,
-    /// Bytes a second; 0 is as fast as it goes.
+    /// Bytes per second; 0 for no limit.
     rate: u64,
     start: Instant,
 }
 
-/// A generator of its own for each writer: the same load every time.
+/// A random generator for each writer, so that the load is always the same.
 struct Random(u64);
 
 impl Random {
@@ -65,7 +65,7 @@ impl Load {
         }
     }
 
-    /// Streams one after the other; how long each append took, in microseconds.
+    /// Writes streams one after the other. Returns the duration of each append in microseconds.
     async fn write(self: Arc<Self>, number: u64) -> (Vec<u32>, Vec<u32>, Vec<Uuid>) {
         let mut random = Random((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (mut appends, mut syncs, mut purged) = (Vec::new(), Vec::new(), Vec::new());
@@ -118,7 +118,7 @@ impl Load {
     }
 }
 
-/// What the folder takes on the disk.
+/// The size of the folder on disk.
 fn disk(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
@@ -130,7 +130,7 @@ fn disk(folder: &Path) -> u64 {
     entries.flatten().map(size).sum()
 }
 
-/// How many of these words are in some file of the folder.
+/// How many of these ids are in a file of the folder.
 fn found(folder: &Path, words: &[Uuid]) -> usize {
     let (mut seen, mut folders) = (std::collections::HashSet::new(), vec![folder.to_owned()]);
     let words: std::collections::HashSet<String> = words.iter().map(|id| id.to_string()).collect();

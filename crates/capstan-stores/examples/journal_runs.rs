@@ -1,5 +1,5 @@
-//! What many kept runs cost: `cargo run --release --example journal_runs -p capstan-stores --
-//! [runs]`.
+//! Measures the cost of many stored runs: `cargo run --release --example journal_runs -p
+//! capstan-stores -- [runs]`.
 //!
 //! Writes short runs, opens the journal again, and ends 10,000 runs that a crash has left running.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]

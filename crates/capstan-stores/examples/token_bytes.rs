@@ -1,5 +1,5 @@
-//! What tokens that come one by one take on disk, and how fast they are written and read:
-//! `cargo run --release --example token_bytes -p capstan-stores`.
+//! Measures the disk space of single tokens, and how fast they are written and read: `cargo run
+//! --release --example token_bytes -p capstan-stores`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use capstan_protocol::{Payload, StreamPacket, Timestamp, sse};
 use capstan_stores::{Durability, open};
 use uuid::Uuid;
 
-/// What an agent says, and how a model would cut it.
+/// The text of an agent, split into a model's tokens.
 const WORDS: [&str; 12] = [
     "The ", "capstan ", "is ", "a ", "vert", "ical ", "wind", "lass ", "that ", "turns ", "on ",
     "deck. ",
@@ -26,7 +26,7 @@ fn token(stream_id: Uuid, seq: u64) -> Frame {
     Frame::new(seq, bytes)
 }
 
-/// The bytes that were sent.
+/// Writes a stream. Returns the bytes that were sent.
 async fn write(store: Arc<dyn Store>, id: Uuid, tokens: u64) -> u64 {
     let mut sent = 0;
     for seq in 1..=tokens {
@@ -79,7 +79,7 @@ async fn measure(streams: u64, tokens: u64) {
     println!("    closed: {:.3}", size(folder.path()) as f64 / sent as f64);
 }
 
-/// A whole stream, and the next packet in its middle.
+/// Reads a whole stream, and a packet in its middle.
 async fn read(store: &dyn Store, id: Uuid, tokens: u64) {
     for (after, most) in [(tokens.saturating_sub(2000), usize::MAX), (tokens / 2, 1)] {
         let mut times: Vec<_> = Vec::new();

@@ -1,9 +1,11 @@
-//! `disk:<folder>`: segment files as the only truth, an index of them in memory. One writes at a
-//! time, in groups; a thread syncs, one keeps house; everyone may read. ARCHITECTURE.md says why.
+//! `disk:<folder>`: segment files, with an index of them in memory. Writes are committed in groups,
+//! by one writer at a time. One thread syncs, and one compacts. Any thread may read. docs/decisions
+//! has the reasons.
 
 mod apply;
 mod browse;
-mod clean;
+mod compact;
+mod compactor;
 mod expire;
 mod files;
 mod folder;
@@ -12,7 +14,6 @@ mod format;
 mod group;
 mod import;
 mod index;
-mod keeper;
 mod log;
 mod manifest;
 mod names;
@@ -58,20 +59,19 @@ use self::task::Task;
 use self::writer::{Command, Writer};
 use crate::{Durability, Options};
 
-/// Callers wait for their answers, so this many callers write at the same time; the others wait to
-/// be queued.
+/// The most commands in the writer's queue. Callers wait for their answers, so others wait for a
+/// place.
 const QUEUE: usize = 4096;
 
-/// Reads at once. More would only queue at the disk, each on a thread of its own with a heap of its
-/// own.
+/// The most concurrent reads. More would only queue at the disk, and each needs a thread with a
+/// heap.
 const READS: usize = 8;
-/// Of those, one tenant's: however many of its reads queue, another's finds its way between them,
-/// and a processor to run on.
+/// The most concurrent reads of one tenant, so that the reads of others need not wait behind them.
 const READS_OF_TENANT: usize = READS / 4;
-/// What a read of bodies, turns or lists takes of that share: it may be of megabytes, which keep a
-/// core busy.
+/// The part of that share that a read of bodies, turns or lists takes. Such a read may be megabytes
+/// long and keep a core busy.
 const LARGE_READ: u32 = READS_OF_TENANT as u32;
-/// Of those, for whoever looks through runs.
+/// The most concurrent searches for runs.
 const BROWSERS: usize = READS / 4;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -82,20 +82,20 @@ pub(crate) struct DiskStore {
     reads: Semaphore,
     browsers: Semaphore,
     rollups: Arc<rollups::Rollups>,
-    /// Tenants that read, each with its share of the reads.
+    /// Tenants with reads in progress, and the share of each.
     readers: Mutex<HashMap<Name, Weak<Semaphore>>>,
     // Taken when the store is dropped.
     commands: Option<mpsc::Sender<Command>>,
     tasks: std_mpsc::Sender<Task>,
-    desk: Arc<Mutex<Writer>>,
+    shared_writer: Arc<Mutex<Writer>>,
     writer: Option<JoinHandle<()>>,
     helpers: Vec<JoinHandle<()>>,
     secret: Secret,
     boot: Option<String>,
 }
 
-/// During which uptime of the machine this process runs. Linux's name for it; elsewhere a power cut
-/// goes unnoticed.
+/// The id of this boot of the machine, which Linux provides. On other systems a power cut is not
+/// noticed.
 fn boot_id() -> Option<Uuid> {
     Uuid::try_parse(fs::read_to_string(BOOT_ID).ok()?.trim()).ok()
 }
@@ -105,7 +105,7 @@ impl DiskStore {
         let boot = boot_id();
         if boot.is_none() && options.durability == Durability::Process {
             tracing::warn!(
-                "{BOOT_ID} cannot be read: a stream that lost packets in a power cut would be \
+                "{BOOT_ID} cannot be read, so a stream that lost packets in a power cut would be \
                  continued"
             );
         }
@@ -159,10 +159,11 @@ impl DiskStore {
             }
         };
         let syncing = syncer::spawn(log, on_failure).map_err(no_thread)?;
-        let keeping = keeper::spawn(shared.clone(), to_do, weak, to_seal).map_err(no_thread)?;
+        let keeping = compactor::spawn(shared.clone(), to_do, weak, to_seal).map_err(no_thread)?;
         let unsynced = boot.clone().filter(|_| settings.durability == Durability::Process);
-        let desk = Arc::new(Mutex::new(Writer::new(shared.clone(), unsynced, open, tasks.clone())));
-        let (own, its) = (desk.clone(), shared.clone());
+        let shared_writer =
+            Arc::new(Mutex::new(Writer::new(shared.clone(), unsynced, open, tasks.clone())));
+        let (own, its) = (shared_writer.clone(), shared.clone());
         let writing = thread::Builder::new().name("journal-writer".into());
         let writing = writing.spawn(move || Writer::run(&own, its, queue)).map_err(no_thread)?;
         let (reads, helpers) = (Semaphore::new(READS), vec![syncing, keeping]);
@@ -174,7 +175,7 @@ impl DiskStore {
             readers: Mutex::default(),
             commands: Some(commands),
             tasks,
-            desk,
+            shared_writer,
             writer: Some(writing),
             helpers,
             secret,
@@ -194,8 +195,8 @@ impl DiskStore {
         answer.await.map_err(|_| self.ended())?
     }
 
-    /// Appends a few packets here and now if nobody else writes: to wake a thread for them, and to
-    /// be woken by it, takes longer than the writing.
+    /// Appends a few packets in the caller's thread, if no other thread writes. Waking the writer
+    /// thread and being woken by it takes longer than the write.
     fn append_at_once(
         &self,
         stream: Uuid,
@@ -203,14 +204,14 @@ impl DiskStore {
         frames: &[Frame],
     ) -> Option<Result<(), JournalError>> {
         let commands = self.commands.as_ref().filter(|commands| commands.capacity() == QUEUE)?;
-        let appended = self.desk.try_lock().ok()?.append_at_once(stream, attempt, frames);
+        let appended = self.shared_writer.try_lock().ok()?.append_at_once(stream, attempt, frames);
         if self.shared.log.has_failed() {
             let _ = commands.try_send(Command::Heal);
         }
         appended
     }
 
-    /// Why nobody answers: the store was closed, or its writer is no more.
+    /// The error if the writer does not answer: the store was closed, or its writer has failed.
     fn ended(&self) -> JournalError {
         match &*self.shared.health.borrow() {
             Health::Broken(why) => JournalError::new(ErrorKind::Broken, why.clone()),
@@ -218,8 +219,8 @@ impl DiskStore {
         }
     }
 
-    /// Reads off the runtime's threads: a read may have to wait for the disk, and whoever shares
-    /// the thread with it would wait as well, heartbeats of other streams included.
+    /// Reads in a background thread. A read may have to wait for the disk, and would block the
+    /// other tasks of a runtime thread, heartbeats of streams included.
     async fn view<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Shared) -> Result<T, JournalError> + Send + 'static,
@@ -232,7 +233,7 @@ impl DiskStore {
         })?
     }
 
-    /// A read for a tenant, which waits for its turn among the tenant's own reads first.
+    /// Reads for a tenant. Waits for a place among the tenant's own reads first.
     async fn view_of<T: Send + 'static>(
         &self,
         tenant: Option<Name>,
@@ -241,7 +242,7 @@ impl DiskStore {
         self.view_much_of(tenant, 1, read).await
     }
 
-    /// The same for a read that takes so much of the tenant's share.
+    /// Like `view_of`, for a read that takes several places of the tenant's share.
     async fn view_much_of<T: Send + 'static>(
         &self,
         tenant: Option<Name>,
@@ -256,7 +257,7 @@ impl DiskStore {
         self.view(read).await
     }
 
-    /// A tenant's share of the reads, for as long as anybody holds it.
+    /// A tenant's share of the reads. It exists as long as a read holds it.
     fn share_of(&self, tenant: Name) -> Arc<Semaphore> {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = readers.get(&tenant).and_then(Weak::upgrade) {
@@ -268,8 +269,8 @@ impl DiskStore {
         share
     }
 
-    /// Marks runs as lost after a packet, and forgets those without a record. For a store that
-    /// nobody else uses.
+    /// Marks runs as lost after a packet, and deletes those without a record. Only for a store that
+    /// has no other users.
     fn mark_lost(&self, lost: Vec<(Uuid, u64)>, unrecorded: Vec<Uuid>) -> Result<(), JournalError> {
         let (reply, answer) = oneshot::channel();
         let commands = self.commands.as_ref().ok_or_else(closed)?;
@@ -279,11 +280,11 @@ impl DiskStore {
         answer.blocking_recv().map_err(|_| self.ended())?
     }
 
-    fn wake_keeper(&self) {
-        let _ = self.tasks.send(Task::Look);
+    fn wake_compactor(&self) {
+        let _ = self.tasks.send(Task::Check);
     }
 
-    /// Has the keeper overwrite what is gone, and waits for it.
+    /// Makes the compactor overwrite what was deleted, and waits for it.
     async fn erase(
         &self,
         owners: Vec<Uuid>,
@@ -295,8 +296,7 @@ impl DiskStore {
     }
 }
 
-/// Cuts what a crash left half written, and takes what counts. Damage is refused, and left as it
-/// is.
+/// Cuts off what a crash left half written, and opens the rest. Damage is refused, and not changed.
 fn open_scanned(
     scan: Scan,
     path: &Path,
@@ -315,19 +315,19 @@ fn open_scanned(
         }
         if torn.dropped > 0 {
             let (file, bytes) = (torn.path.display(), torn.dropped);
-            tracing::warn!(%file, bytes, "dropped what a crash left half written");
+            tracing::warn!(%file, bytes, "removed what a crash left half written");
         }
     }
     for leftover in &scan.leftovers {
         files.remove(leftover).map_err(|error| io_failure("remove", leftover, error))?;
     }
     let names = scan.names();
-    let Scan { index, unsealed, last_group, next_segment, next_cleaned, .. } = scan;
-    Ok((Opened { index, names, next_segment, next_cleaned, last_group }, unsealed))
+    let Scan { index, unsealed, last_group, next_segment, next_compacted, .. } = scan;
+    Ok((Opened { index, names, next_segment, next_compacted, last_group }, unsealed))
 }
 
 impl Drop for DiskStore {
-    /// Waits for the group under way, so that the folder is free when the last user is gone.
+    /// Waits for the current group, so that the folder is free when the last user is gone.
     fn drop(&mut self) {
         self.commands = None;
         if let Some(writer) = self.writer.take() {

@@ -1,4 +1,5 @@
-//! Stores by URL. A new one is a file, and a row in `parse` and in `open_with` or `connect`.
+//! Opens stores by URL. A new store needs a file, and a row in `parse` and in `open_with` or
+//! `connect`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,17 +9,17 @@ use capstan_journal::{ErrorKind, JournalError, MemoryStore, Replica, Store};
 use crate::disk::DiskStore;
 use crate::options::{Durability, Options};
 
-/// Opens the store that a URL names: `memory:` or `disk:<folder>`.
+/// Opens the store of a URL: `memory:` or `disk:<folder>`.
 ///
 /// Blocks while a folder recovers from a crash, so call it before serving.
 pub fn open(url: &str, durability: Durability) -> Result<Arc<dyn Store>, JournalError> {
     open_with(url, Options { durability, ..Options::default() })
 }
 
-/// Opens the store that a URL names, be it one that many processes share: `postgres://…`, with the
+/// Opens the store of a URL, including one that several processes share: `postgres://…`, with the
 /// feature `postgres`.
 ///
-/// Blocks as [`open`] does if it is a folder. Within a runtime.
+/// For a folder it blocks like [`open`]. Call it within a runtime.
 pub async fn connect(
     url: &str,
     options: Options,
@@ -36,7 +37,7 @@ pub async fn connect(
     }
 }
 
-/// Opens the store that a URL names, with options; not one that has to be connected to.
+/// Opens the store of a URL with options. Shared stores need [`connect`].
 pub fn open_with(url: &str, options: Options) -> Result<Arc<dyn Store>, JournalError> {
     match parse(url)? {
         Backend::Memory => Ok(Arc::new(MemoryStore::default())),
@@ -44,12 +45,12 @@ pub fn open_with(url: &str, options: Options) -> Result<Arc<dyn Store>, JournalE
         #[cfg(feature = "postgres")]
         Backend::Postgres(_) => Err(JournalError::new(
             ErrorKind::Unsupported,
-            "a journal in PostgreSQL has to be connected to",
+            "open a journal in PostgreSQL with `connect`",
         )),
     }
 }
 
-/// Whether a URL names a store that there is, without opening it.
+/// Checks a URL without opening its store.
 pub fn check_url(url: &str) -> Result<(), JournalError> {
     parse(url).map(drop)
 }
@@ -67,11 +68,11 @@ fn parse(url: &str) -> Result<Backend<'_>, JournalError> {
         ("disk", folder) if !folder.is_empty() => Ok(Backend::Disk(Path::new(folder))),
         #[cfg(feature = "postgres")]
         ("postgres" | "postgresql", _) => Ok(Backend::Postgres(url)),
-        // Not the URL: it may hold a password.
+        // The message does not contain the URL, which may have a password.
         #[cfg(not(feature = "postgres"))]
         ("postgres" | "postgresql", _) => Err(JournalError::new(
             ErrorKind::Unsupported,
-            "this build knows no journal in PostgreSQL: it lacks the feature postgres",
+            "this build cannot use PostgreSQL: it lacks the feature postgres",
         )),
         _ => Err(unknown(url)),
     }

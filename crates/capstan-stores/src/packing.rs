@@ -1,12 +1,12 @@
-//! Packets made shorter (LZ4). Those of a stream resemble each other in all but their text: some
-//! dozens of them take a ninth of their size, at several bytes a nanosecond.
+//! Compression (LZ4). The packets of a stream differ only in their text: some dozens of them shrink
+//! to a ninth, at several bytes per nanosecond.
 
-/// Less is not worth the while.
+/// The fewest bytes that are worth compressing.
 pub(crate) const LEAST: usize = 512;
-/// No byte of LZ4 stands for more than this many.
+/// The most bytes that one byte of LZ4 can decode to.
 const MOST_OF_A_BYTE: usize = 255;
 
-/// The same, if it can be made shorter.
+/// Compresses bytes; `None` if that makes them no shorter.
 pub(crate) fn pack(plain: &[u8]) -> Option<Vec<u8>> {
     let is_worth_it = plain.len() >= LEAST;
     is_worth_it
@@ -14,9 +14,9 @@ pub(crate) fn pack(plain: &[u8]) -> Option<Vec<u8>> {
         .filter(|packed| packed.len() < plain.len())
 }
 
-/// What was packed, which had this size; `None` if it cannot be that.
+/// Decompresses bytes to this size; `None` if they do not have it.
 pub(crate) fn unpack(packed: &[u8], size: usize) -> Option<Vec<u8>> {
-    // Before the room for it is taken.
+    // Check this before the memory is allocated.
     let can_be = size / MOST_OF_A_BYTE <= packed.len();
     let plain = can_be.then(|| lz4_flex::block::decompress(packed, size).ok())??;
     (plain.len() == size).then_some(plain)
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_comes_back_and_nothing_else_does() {
+    fn compressed_text_round_trips_and_wrong_sizes_fail() {
         let plain = b"data: {\"op\":\"DELTA\"}\n\n".repeat(50);
         let packed = pack(&plain).unwrap();
         assert!(packed.len() * 10 < plain.len());
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_or_cannot_be_shorter_is_left_alone() {
+    fn short_or_incompressible_text_is_not_compressed() {
         assert_eq!(pack(&[b'x'; LEAST - 1]), None);
         let next =
             |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));

@@ -1,29 +1,28 @@
-//! `postgres://…`: one journal for many processes. Whoever works on a run owns it; the database
-//! sees to it that nobody else writes to it, and that a process whose lease has ended cannot.
-//! ARCHITECTURE.md says why it is made so.
+//! `postgres://…`: one journal for several processes. Each running run has one owner. The database
+//! prevents writes by other processes, and by a process whose lease has ended. Decisions 0016 to
+//! 0018 in docs/decisions say why.
 //!
-//! Writes go through lanes, one connection and one statement in flight each: [`frames`],
-//! [`claims`], [`changes`]. The [`herald`] tells others what was written, the [`listener`] hears
-//! them, the [`pulse`] keeps the lease, [`readers`] who reads.
+//! Three tasks write, each with one connection and one statement in flight: [`frames`], [`claims`]
+//! and [`changes`]. The [`notifier`] notifies other processes, and the [`listener`] receives their
+//! notifications. [`heartbeat`] keeps the lease, and [`readers`] records which runs have readers.
 
+mod awaited_streams;
 mod block;
 mod breakers;
 mod browse;
 mod changes;
 mod claims;
 mod cluster;
+mod connection;
 mod failure;
-mod followers;
 mod frames;
-mod herald;
-mod homes;
+mod heartbeat;
 mod import;
-mod link;
 mod listener;
-mod notice;
-mod own;
+mod notifier;
+mod owned_runs;
+mod peer_message;
 mod poll;
-mod pulse;
 mod readers;
 mod reads;
 mod rollups;
@@ -32,103 +31,104 @@ mod schema;
 mod store;
 mod sweep;
 mod target;
+mod tenant_hosts;
 mod tls;
 mod unanswered;
-mod wire;
+mod writer_connection;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use capstan_journal::{ErrorKind, Health, JournalError, Load, Replica};
-use capstan_journal::{News, Watched};
+use capstan_journal::{Notification, Watched};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use self::changes::Change;
 use self::claims::ClaimJob;
+use self::connection::{Connection, Failure, Task};
 use self::frames::Append;
-use self::link::{Failure, Link, Task};
-use self::notice::Notice;
-use self::own::Own;
-use self::readers::Mark;
+use self::owned_runs::OwnedRuns;
+use self::peer_message::PeerMessage;
+use self::readers::ReaderUpdate;
 use self::reads::Reads;
 pub use self::schema::Schema;
 use self::target::Target;
 use crate::{Durability, Options};
 
-/// Callers wait for their answers, so this many write at the same time; the others wait to be
-/// queued.
+/// The most writes in a queue. Callers wait for their answers, so others wait for a place.
 const QUEUE: usize = 4096;
-/// News that nobody takes are dropped: looking tells as well.
-const NEWS: usize = 4096;
+/// The most notifications in a queue. Others are dropped, and polling replaces them.
+const NOTIFICATIONS: usize = 4096;
 
-/// How many look through runs at once; a quarter of all reads.
+/// The most concurrent searches for runs: a quarter of all reads.
 const BROWSERS: usize = 2;
 
-/// The share of the lease after which a server that answers no sign of life is said to be away.
-const AWAY: f64 = 0.5;
-/// How long a database may take to be prepared, by this process or by the one that it waits for.
+/// The share of the lease after which a server without successful heartbeats counts as down.
+const DOWN_AFTER: f64 = 0.5;
+/// The timeout of a migration, by this process or by one that it waits for.
 const MIGRATION: Duration = Duration::from_secs(600);
 
 pub(crate) struct PostgresStore {
     shared: Arc<Shared>,
-    news: Mutex<Option<mpsc::Receiver<News>>>,
-    stops: Mutex<Option<mpsc::Receiver<Uuid>>>,
+    notifications: Mutex<Option<mpsc::Receiver<Notification>>>,
+    stop_requests: Mutex<Option<mpsc::Receiver<Uuid>>>,
     _tasks: Vec<Task>,
 }
 
-/// The process's place among the others.
+/// This process's right to write its runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seat {
+struct Lease {
     id: Uuid,
     is_held: bool,
 }
 
-/// What all parts of the store use.
+/// The state that all tasks of the store share.
 struct Shared {
     target: Target,
     listen: Target,
     replica: Replica,
     /// Whether an acknowledged append survives a crash of the server.
     is_synced: bool,
-    seat: Mutex<Seat>,
-    tenure: watch::Sender<u64>,
-    own: Own,
+    lease: Mutex<Lease>,
+    /// Increases when the lease ends.
+    lease_epoch: watch::Sender<u64>,
+    owned: OwnedRuns,
     watched: Arc<Watched>,
     reads: Reads,
-    /// Those who look through runs: few of the reads at once.
+    /// Permits for searches.
     browsers: Semaphore,
     appends: mpsc::Sender<Append>,
     claims: mpsc::Sender<ClaimJob>,
     changes: mpsc::Sender<Change>,
-    notices: mpsc::Sender<Notice>,
-    /// As many as there are readers that come and go.
-    marks: mpsc::UnboundedSender<Mark>,
-    news: mpsc::Sender<News>,
-    stops: mpsc::Sender<Uuid>,
+    messages: mpsc::Sender<PeerMessage>,
+    /// Unbounded, because its callers cannot wait. Its length is limited by the number of readers.
+    reader_updates: mpsc::UnboundedSender<ReaderUpdate>,
+    notifications: mpsc::Sender<Notification>,
+    stop_requests: mpsc::Sender<Uuid>,
     health: watch::Sender<Health>,
-    /// The frames lane has to look what the server still has.
-    unsettled: Notify,
-    /// What is watched has to be looked at now.
-    behind: Notify,
-    /// Other processes that live.
+    /// Makes the frames task compare what this process has acknowledged with what the server has.
+    reconcile: Notify,
+    /// Makes the poll task poll now.
+    poll_now: Notify,
+    /// The number of other live processes.
     peers: AtomicUsize,
-    /// Other processes are heard.
-    hears: AtomicBool,
-    /// When the last sign of life was sent that arrived.
-    pulsed: Mutex<Instant>,
-    /// What this process has to do, once that was said.
+    /// Whether notifications of other processes are received.
+    is_listening: AtomicBool,
+    /// When the last successful heartbeat was sent.
+    last_heartbeat: Mutex<Instant>,
+    /// The load that the next heartbeat reports; `None` before the first report.
     load: Mutex<Option<Load>>,
     is_draining: AtomicBool,
     is_closed: AtomicBool,
-    /// The database asks for a build that knows more than this one.
+    /// Whether the database requires a newer build.
     outdated: watch::Sender<bool>,
 }
 
 impl PostgresStore {
-    /// Connects, prepares the database if need be, and takes a seat.
+    /// Connects, prepares the database if necessary, and begins a lease.
     pub(crate) async fn open(
         url: &str,
         options: Options,
@@ -137,11 +137,14 @@ impl PostgresStore {
         let target = Target::parse(url)?;
         let listen =
             replica.listen_url.as_deref().map_or_else(|| Ok(target.clone()), Target::parse)?;
-        let link = Link::open_with(&target, MIGRATION, None).await.map_err(unreachable)?;
-        schema::prepare(&link).await?;
-        let seat = Seat { id: Uuid::new_v4(), is_held: true };
-        pulse::join(&link, seat.id, None, &replica).await.map_err(Failure::into_error)?;
-        Ok(Self::start(target, listen, options, replica, seat))
+        let connection =
+            Connection::open_with(&target, MIGRATION, None).await.map_err(unreachable)?;
+        schema::prepare(&connection).await?;
+        let lease = Lease { id: Uuid::new_v4(), is_held: true };
+        heartbeat::begin_lease(&connection, lease.id, None, &replica)
+            .await
+            .map_err(Failure::into_error)?;
+        Ok(Self::start(target, listen, options, replica, lease))
     }
 
     fn start(
@@ -149,15 +152,15 @@ impl PostgresStore {
         listen: Target,
         options: Options,
         replica: Replica,
-        seat: Seat,
+        lease: Lease,
     ) -> Self {
         let (appends, append_jobs) = mpsc::channel(QUEUE);
         let (claims, claim_jobs) = mpsc::channel(QUEUE);
         let (changes, change_jobs) = mpsc::channel(QUEUE);
-        let (notices, to_tell) = mpsc::channel(QUEUE);
-        let (marks, to_mark) = mpsc::unbounded_channel();
-        let (news, heard) = mpsc::channel(NEWS);
-        let (stops, asked) = mpsc::channel(NEWS);
+        let (messages, to_send) = mpsc::channel(QUEUE);
+        let (reader_updates, updates) = mpsc::unbounded_channel();
+        let (notifications, received) = mpsc::channel(NOTIFICATIONS);
+        let (stop_requests, requested) = mpsc::channel(NOTIFICATIONS);
         let shared = Arc::new(Shared {
             reads: Reads::new(target.clone()),
             browsers: Semaphore::new(BROWSERS),
@@ -165,23 +168,23 @@ impl PostgresStore {
             listen,
             replica,
             is_synced: options.durability == Durability::Power,
-            seat: Mutex::new(seat),
-            tenure: watch::Sender::new(1),
-            own: Own::default(),
+            lease: Mutex::new(lease),
+            lease_epoch: watch::Sender::new(1),
+            owned: OwnedRuns::default(),
             watched: Arc::default(),
             appends,
             claims,
             changes,
-            notices,
-            marks,
-            news,
-            stops,
+            messages,
+            reader_updates,
+            notifications,
+            stop_requests,
             health: watch::Sender::new(Health::Well),
-            unsettled: Notify::new(),
-            behind: Notify::new(),
+            reconcile: Notify::new(),
+            poll_now: Notify::new(),
             peers: AtomicUsize::new(0),
-            hears: AtomicBool::new(false),
-            pulsed: Mutex::new(Instant::now()),
+            is_listening: AtomicBool::new(false),
+            last_heartbeat: Mutex::new(Instant::now()),
             load: Mutex::default(),
             is_draining: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -192,71 +195,77 @@ impl PostgresStore {
             Task::spawn(frames::run(here(), append_jobs)),
             Task::spawn(claims::run(here(), claim_jobs)),
             Task::spawn(changes::run(here(), change_jobs)),
-            Task::spawn(herald::run(here(), to_tell)),
-            Task::spawn(readers::run(here(), to_mark)),
+            Task::spawn(notifier::run(here(), to_send)),
+            Task::spawn(readers::run(here(), updates)),
             Task::spawn(listener::run(here())),
-            Task::spawn(followers::run(here())),
+            Task::spawn(awaited_streams::run(here())),
             Task::spawn(poll::run(here())),
-            Task::spawn(pulse::run(here())),
+            Task::spawn(heartbeat::run(here())),
         ];
         Self {
             shared,
-            news: Mutex::new(Some(heard)),
-            stops: Mutex::new(Some(asked)),
+            notifications: Mutex::new(Some(received)),
+            stop_requests: Mutex::new(Some(requested)),
             _tasks: tasks,
         }
     }
 }
 
 impl Shared {
-    fn lock_seat(&self) -> MutexGuard<'_, Seat> {
-        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_lease(&self) -> MutexGuard<'_, Lease> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Under which this process writes.
+    /// The id of this process's lease.
     fn me(&self) -> Uuid {
-        self.lock_seat().id
+        self.lock_lease().id
     }
 
-    fn is_seated(&self) -> bool {
-        self.lock_seat().is_held
+    fn has_lease(&self) -> bool {
+        self.lock_lease().is_held
     }
 
-    /// The lease is over: nothing that runs is this process's any more. The pulse takes a new seat.
-    fn lose_seat(&self, why: &str) {
-        if !std::mem::replace(&mut self.lock_seat().is_held, false) {
+    /// Ends the lease: this process owns no run any more. The heartbeat task begins a new lease.
+    fn lose_lease(&self, why: &str) {
+        if !std::mem::replace(&mut self.lock_lease().is_held, false) {
             return;
         }
-        tracing::warn!(why, runs = self.own.count(), "this process's lease on its runs has ended");
-        self.own.clear();
+        tracing::warn!(
+            why,
+            runs = self.owned.count(),
+            "this process's lease on its runs has ended"
+        );
+        self.owned.clear();
         self.health.send_replace(Health::Unavailable(why.to_owned()));
-        self.tenure.send_modify(|tenure| *tenure += 1);
-        let _ = self.news.try_send(News::Fenced);
+        self.lease_epoch.send_modify(|lease_epoch| *lease_epoch += 1);
+        let _ = self.notifications.try_send(Notification::LeaseLost);
     }
 
-    fn take_seat(&self, id: Uuid) {
-        *self.lock_seat() = Seat { id, is_held: true };
-        self.well();
+    /// A new lease has begun.
+    fn begin_lease(&self, id: Uuid) {
+        *self.lock_lease() = Lease { id, is_held: true };
+        self.report_healthy();
     }
 
-    fn well(&self) {
-        if self.is_seated() && !self.is_closed() {
+    /// Reports the store as healthy, if it has a lease and is open.
+    fn report_healthy(&self) {
+        if self.has_lease() && !self.is_closed() {
             self.health
                 .send_if_modified(|health| std::mem::replace(health, Health::Well) != Health::Well);
         }
     }
 
-    /// Something failed. One connection that is lost is made anew before anybody needs to know;
-    /// without signs of life for a while the server is away.
-    fn unwell(&self, failure: &Failure) {
-        if self.lock_pulsed().elapsed() < self.part_of_lease(AWAY) {
+    /// Reports a failure. A single lost connection is replaced before anyone needs to know. Without
+    /// a successful heartbeat for a while, the store is reported as unavailable.
+    fn report_failure(&self, failure: &Failure) {
+        if self.lock_last_heartbeat().elapsed() < self.part_of_lease(DOWN_AFTER) {
             return;
         }
         let why = format!("PostgreSQL: {failure}");
         self.health.send_if_modified(|health| {
             let is_new = *health == Health::Well;
             if is_new {
-                tracing::warn!(%failure, "the journal's database cannot be used for now");
+                tracing::warn!(%failure, "the journal's database does not work at the moment");
                 *health = Health::Unavailable(why);
             }
             is_new
@@ -271,22 +280,22 @@ impl Shared {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
-    /// Tells the other processes, if there are any.
-    fn tell(&self, notice: Notice) {
+    /// Notifies the other processes, if there are any.
+    fn notify(&self, message: PeerMessage) {
         if self.peers.load(Ordering::Relaxed) > 0 {
-            let _ = self.notices.try_send(notice);
+            let _ = self.messages.try_send(message);
         }
     }
 
-    fn lock_pulsed(&self) -> MutexGuard<'_, Instant> {
-        self.pulsed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_last_heartbeat(&self) -> MutexGuard<'_, Instant> {
+        self.last_heartbeat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_load(&self) -> MutexGuard<'_, Option<Load>> {
         self.load.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A share of the lease.
+    /// A share of the lease's duration.
     fn part_of_lease(&self, part: f64) -> Duration {
         self.replica.lease.mul_f64(part)
     }
@@ -303,8 +312,9 @@ fn unreachable(failure: Failure) -> JournalError {
     )
 }
 
-/// Brings a database to the tables that this build needs; how far it has come.
+/// Migrates a database to the schema of this build. Returns the schema that it has then.
 pub async fn migrate(url: &str) -> Result<Schema, JournalError> {
-    let link = Link::open_with(&Target::parse(url)?, MIGRATION, None).await.map_err(unreachable)?;
-    schema::migrate(&link).await
+    let connection =
+        Connection::open_with(&Target::parse(url)?, MIGRATION, None).await.map_err(unreachable)?;
+    schema::migrate(&connection).await
 }

@@ -1,15 +1,15 @@
-//! What a check or a repair of a journal found.
+//! The report of a check or a repair of a journal.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Something in a journal's folder that is not what was written there.
+/// Damaged data in a journal's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
     /// The file.
     pub file: PathBuf,
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
     /// What is wrong.
     pub what: String,
@@ -21,25 +21,25 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What a [`check`](crate::check) or a [`repair`](crate::repair) found.
+/// The result of a [`check`](crate::check) or a [`repair`](crate::repair).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Files of packets, records and turns.
+    /// The number of segment files.
     pub segments: u64,
-    /// Runs that are kept, and sessions.
+    /// The number of stored runs.
     pub streams: u64,
-    /// Sessions that are kept.
+    /// The number of stored sessions.
     pub sessions: u64,
-    /// What all files take.
+    /// The size of all files.
     pub bytes: u64,
-    /// Bytes at the end of the log that a crash left half written; an opening drops them.
+    /// Bytes at the end of the log that a crash left half written. The next opening drops them.
     pub torn_bytes: u64,
-    /// What is damaged. A journal with any of it does not open, unless it is in packets, bodies and
-    /// turns alone.
+    /// The damage. A journal with damage does not open, unless only packets, bodies and turns are
+    /// damaged.
     pub damage: Vec<Damage>,
-    /// Runs of which something is missing: their readers are told `stream_lost`.
+    /// Runs with losses. Their readers get the fault `stream_lost`.
     pub lost_streams: Vec<uuid::Uuid>,
-    /// Where a repair put what it dropped.
+    /// The folder into which a repair moved damaged files.
     pub aside: Option<PathBuf>,
 }

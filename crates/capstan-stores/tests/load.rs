@@ -1,5 +1,5 @@
-//! The disk journal under a load that fills many segments: memory stays in bounds, the folder holds
-//! little more than what was written, and it closes.
+//! The disk journal under a load that fills many segments. Memory and disk stay within bounds, and
+//! it closes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::fs;
@@ -16,13 +16,13 @@ const WRITERS: u64 = 12;
 const COMMITS: u64 = 10_000;
 const PACKET: usize = 16 * 1024;
 
-/// What may be unsynced at once, and what the allocator makes of it.
+/// The unsynced data, and the overhead of the allocator.
 const MEMORY: u64 = 128 << 20;
-/// Much longer than it takes to write and sync what is left.
+/// Much longer than the remaining writes and syncs take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_commits_leave_memory_disk_and_closing_in_bounds() {
+async fn ten_thousand_commits_stay_within_bounds() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&format!("disk:{}", folder.path().display()), Durability::Process).unwrap();
     let before = resident();

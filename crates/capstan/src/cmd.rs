@@ -1,4 +1,4 @@
-//! The subcommands, a file each, and how they fail.
+//! The subcommands, a file or folder each, and the type of their failures.
 
 mod agents;
 mod chaos;
@@ -35,10 +35,10 @@ use owo_colors::OwoColorize as _;
 
 pub(crate) use serve::has_page;
 
-/// The command line was wrong; the same number that clap uses.
+/// The exit code for a wrong command line; clap uses the same.
 const USAGE: u8 = 2;
 
-/// What `capstan` can do.
+/// The subcommands of `capstan`.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Serve(serve::Args),
@@ -88,7 +88,7 @@ impl Command {
     }
 }
 
-/// Why a command could not do its work, and what to do about it.
+/// Why a command failed, and what the user can do.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
@@ -107,14 +107,14 @@ impl Failure {
         self
     }
 
-    /// What is wrong, in words.
+    /// The error message.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Tells the person at the terminal.
+    /// Prints the failure on standard error.
     pub(crate) fn report(&self) -> ExitCode {
-        // A reader that closed the pipe has all that it wanted.
+        // The reader closed the pipe: it needs no message.
         if self.message.is_empty() {
             return ExitCode::SUCCESS;
         }

@@ -1,6 +1,6 @@
-//! The `capstan` command as a library: parses arguments and hands over to one file per subcommand.
+//! The `capstan` command as a library: parses arguments and calls one module per subcommand.
 //!
-//! It is a library only so that the reference of the command line can be written from the code.
+//! It is a library so that `make gen` can write docs/cli.md from the code.
 
 mod cmd;
 mod version;
@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
 
-/// The run contract for AI agents: start once, stream, fail in types, resume anywhere, stop on
-/// purpose.
+/// The run contract for AI agents: start once, stream, fail with typed errors, resume anywhere,
+/// stop on purpose.
 #[derive(Parser)]
 #[command(name = "capstan", version, long_version = version::long(), about, long_about = None,
 propagate_version = true)]
@@ -19,7 +19,7 @@ struct Cli {
     command: cmd::Command,
 }
 
-/// Does what the command line asks.
+/// Runs the command line.
 pub fn run() -> ExitCode {
     match Cli::parse().command.run() {
         Ok(code) => code,
@@ -27,7 +27,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The command line, described.
+/// The definition of the command line.
 pub fn command() -> clap::Command {
     Cli::command()
 }

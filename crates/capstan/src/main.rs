@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// The C library keeps what ten thousand viewers took long after they have left, and takes more
-/// with each wave of them. Without huge pages: of 2 MB that are taken for one viewer most lie idle,
-/// and the kernel clears them while somebody waits.
+/// glibc keeps the memory of ten thousand viewers long after they have left, and grows with each
+/// wave. mimalloc without huge pages: of 2 MB for one viewer most would be unused, and the kernel
+/// clears them while somebody waits.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

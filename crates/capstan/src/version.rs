@@ -1,10 +1,10 @@
-//! What `capstan --version` says is in the binary; `-V` is the number alone.
+//! The text of `capstan --version`; `-V` prints the number alone.
 
 use std::sync::LazyLock;
 
 use crate::cmd::has_page;
 
-/// The number, what it was built from and for, and what is in it.
+/// The version, commit, target and features.
 pub(crate) fn long() -> &'static str {
     static LONG: LazyLock<String> = LazyLock::new(written);
     &LONG

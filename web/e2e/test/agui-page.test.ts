@@ -57,7 +57,7 @@ test("a stopped run is shown as stopped", async () => {
   expect(await lastTurn(page).getByTestId("status").innerText()).toContain("cancelled");
 });
 
-test("each question brings the conversation along, whichever face it was had in, and nothing that failed", async () => {
+test("each question brings along all that succeeded, in any face", async () => {
   const { page, sent } = await start();
   await page.getByLabel("Face").selectOption("cap");
   await say(page, "What is a capstan?");

@@ -23,7 +23,8 @@ beforeAll(async () => {
     response.end(
       isScript
         ? script
-        : '<!doctype html><title>chat</title><link rel="icon" href="data:,"><body><script type="module" src="/page.js"></script>',
+        : '<!doctype html><title>chat</title><link rel="icon" href="data:,">' +
+            '<body><script type="module" src="/page.js"></script>',
     );
   });
   await new Promise<void>((resolve) => pages.listen(0, "127.0.0.1", resolve));

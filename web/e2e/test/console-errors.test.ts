@@ -14,7 +14,7 @@ import { startGateway } from "../../testing/gateway.mjs";
 const stage = setStage();
 /** What views say when there is nothing. */
 const EMPTY =
-  /No runs yet|No run fits|That is all|Nothing needs you|Nothing is known|No such run|There is no such/;
+  /No runs? (yet|fits)|That is all|Nothing (needs you|is known)|No such run|There is no such/;
 
 async function expectError(page: Page, words: RegExp): Promise<void> {
   const main = page.locator("main");

@@ -62,7 +62,7 @@ async function openWith(key: string, path: string) {
   return { page, close };
 }
 
-test("an operator who may look sees the shape of a run and not a byte of what was said", async () => {
+test("an operator who may only look sees a run's shape and none of its content", async () => {
   const { streamId, whole } = await ask(gateway.url, `Tell me of ${WORDS}`, { key: ACME });
   await whole;
   const { page, close } = await openWith(OPERATOR, "/console/runs");

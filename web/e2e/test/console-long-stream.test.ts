@@ -10,7 +10,7 @@ const isLong = process.env["CAPSTAN_SOAK"] !== undefined;
 const PACKETS = 100_000;
 
 test.runIf(isLong)(
-  "a stream of a hundred thousand packets is zoomed, scrolled and replayed without a hitch",
+  "soak: a stream of a hundred thousand packets is zoomed, scrolled and replayed",
   { timeout: 600_000 },
   async () => {
     const { streamId, whole } = await ask(stage.gateway.url, `/tokens ${PACKETS}`);

@@ -60,7 +60,7 @@ afterAll(async () => {
 });
 
 test.runIf(isLong)(
-  "runs by the thousand are scrolled through without a hitch",
+  "soak: runs by the thousand are scrolled through",
   { timeout: 600_000 },
   async () => {
     const { page, complaints } = await visit(stage.browser, `${full.url}/console/runs`);
@@ -95,13 +95,13 @@ test.runIf(isLong)(
 );
 
 test.runIf(isLong)(
-  "a page of a hundred thousand runs comes at once, whatever is asked: on disk",
+  "soak: pages of a hundred thousand runs come at once, from disk",
   { timeout: 600_000 },
   () => expectPages(full),
 );
 
 test.runIf(isLong)(
-  "a page of a hundred thousand runs comes at once, whatever is asked: in PostgreSQL",
+  "soak: pages of a hundred thousand runs come at once, from PostgreSQL",
   { timeout: 600_000 },
   async () => {
     const postgres = await startPostgres();

@@ -11,7 +11,8 @@ import { startGateway } from "../../testing/gateway.mjs";
 import { setStage } from "./stage.js";
 
 const KEY = "sk_e2e_0123456789";
-const TENANTS = `[[tenants]]\nname = "acme"\nkeys = ["sha256:${createHash("sha256").update(KEY).digest("hex")}"]\n`;
+const HASH = createHash("sha256").update(KEY).digest("hex");
+const TENANTS = `[[tenants]]\nname = "acme"\nkeys = ["sha256:${HASH}"]\n`;
 
 const stage = setStage();
 
@@ -80,7 +81,8 @@ test("a page of another origin chats, heals and stops", async () => {
       return window.fetch(url, { ...init, signal: request.signal });
     };
     const notices = [];
-    const client = new CapClient("${stage.gateway.url}/v1", "any", { fetch, onNotice: ({ type }) => notices.push(type) });
+    const onNotice = ({ type }) => notices.push(type);
+    const client = new CapClient("${stage.gateway.url}/v1", "any", { fetch, onNotice });
     const resumes = () => notices.filter((type) => type === "resumed").length;
     const chat = client.chat("/tokens 200 --delay 15ms");
     let text = "", cuts = 0;
@@ -117,7 +119,8 @@ test("in a browser no redirect takes a question elsewhere", async () => {
   const result = await inForeignPage(`
     import { CapClient } from "/index.js";
     const client = new CapClient("${await listen(redirecting)}");
-    window.result = await client.chat("a secret").collect().catch((error) => error.name + ": " + error.message);`);
+    const failed = (error) => error.name + ": " + error.message;
+    window.result = await client.chat("a secret").collect().catch(failed);`);
   expect(result).toMatch(/^CAPProtocolError: redirected, which is not followed/);
   expect(asked).toEqual([]);
   for (const server of [elsewhere, redirecting]) server.close();

@@ -72,7 +72,7 @@ test("any fault of the catalogue is two clicks away", async () => {
   await page.getByRole("button", { name: "New conversation" }).click();
 });
 
-test("events are rendered: sources, progress, media, markdown, thoughts, a tool that failed", async () => {
+test("events are rendered: sources, progress, media, markdown, thoughts, tools", async () => {
   const { page } = open;
   await say(page, "/events");
   await ended(page, "closed");
@@ -117,7 +117,8 @@ test("what an agent writes cannot run script", async () => {
   await answerWith(page, [
     [
       "DELTA",
-      "<img src=x onerror='ran=1'> [click](javascript:ran=1) [tab](java\tscript:ran=1) <script>ran=1</script> ![p](data:text/html,<script>ran=1</script>)",
+      "<img src=x onerror='ran=1'> [click](javascript:ran=1) [tab](java\tscript:ran=1) " +
+        "<script>ran=1</script> ![p](data:text/html,<script>ran=1</script>)",
     ],
     event("MARKDOWN_BLOCK", {
       content:

@@ -223,7 +223,7 @@ const ENDS: [face: "cap" | "ag-ui", data: unknown][] = [
   ],
 ];
 
-test("an end that cannot be read is a failure of its answer, and the next question works", async () => {
+test("an unreadable end fails its answer, and the next question works", async () => {
   const page = await stage.start();
   const ends = ENDS.filter((_, n) => soaks || n % 2 === 0);
   for (const [face, data] of ends) {

@@ -33,7 +33,7 @@ async function watch(page: Page): Promise<() => Promise<{ told: string[]; served
     page.evaluate(() => (window as unknown as { seen: { told: string[]; served: string[] } }).seen);
 }
 
-describe.runIf(process.env["CAPSTAN_SOAK"])("a rolling restart", () => {
+describe.runIf(process.env["CAPSTAN_SOAK"])("soak: a rolling restart", () => {
   let town: Town;
   let browser: Browser;
   beforeAll(async () => {

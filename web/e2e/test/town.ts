@@ -43,10 +43,13 @@ function nginxConfig(folder: string, port: number, gateways: readonly number[]):
   const servers = gateways.map(
     (gateway) => `server 127.0.0.1:${gateway} max_fails=1 fail_timeout=1s;`,
   );
-  return `daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/log; events { worker_connections 1024; }
+  return `daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/log;
+    events { worker_connections 1024; }
     http { access_log off; ${temporary.join(" ")} upstream gateways { random; ${servers.join(" ")} }
-    server { listen 127.0.0.1:${port}; location / { proxy_pass http://gateways; proxy_http_version 1.1;
-    proxy_set_header Connection ''; proxy_set_header Host $http_host; proxy_buffering off; proxy_read_timeout 3700s; } } }`;
+    server { listen 127.0.0.1:${port}; location / {
+    proxy_pass http://gateways; proxy_http_version 1.1;
+    proxy_set_header Connection ''; proxy_set_header Host $http_host; proxy_buffering off;
+    proxy_read_timeout 3700s; } } }`;
 }
 
 export class Town {

@@ -188,7 +188,7 @@ export function refusal(
   face: string,
 ): unknown {
   if (status === 404 && (told === null || told.kind === "route_not_found")) {
-    const message = `This gateway does not serve the ${face} face. Choose CAP, or update the gateway.`;
+    const message = `This gateway does not serve ${face}. Choose CAP, or update the gateway.`;
     return { code: "CAPABILITY_NOT_FOUND", message, http_status: 404 };
   }
   return told ?? new CAPRuntimeError({ status });

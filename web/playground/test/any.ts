@@ -136,6 +136,13 @@ export const EVENTS = [
   event("TOOL_CALL_START", { toolCallId: "1", toolCallName: "search" }),
 ];
 
+const AGUI_NAMES: Readonly<Record<string, string>> = {
+  CITATION_BLOCK: "citations",
+  PROGRESS_INDICATOR: "progress",
+  MEDIA_CAROUSEL: "media",
+  user_error: "user_error",
+};
+
 /** One of each AG-UI event that says something. */
 export const AGUI_EVENTS = [
   { type: "RUN_STARTED", threadId: "t", runId: "r" },
@@ -148,7 +155,7 @@ export const AGUI_EVENTS = [
   { type: "STATE_SNAPSHOT", snapshot: { a: 1 } },
   ...EVENTS.map((value) => ({
     type: "CUSTOM",
-    name: `capstan.${{ CITATION_BLOCK: "citations", PROGRESS_INDICATOR: "progress", MEDIA_CAROUSEL: "media", user_error: "user_error" }[value.type] ?? "event"}`,
+    name: `capstan.${AGUI_NAMES[value.type] ?? "event"}`,
     value,
   })),
   {

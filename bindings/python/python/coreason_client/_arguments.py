@@ -23,7 +23,11 @@ def wrong(name: str, expected: str, found: Any) -> CAPValidationError:
 def _shown(value: Any) -> str:
     """What is short and harmless is shown; anything else may be long, or a secret."""
     is_plain = value is None or isinstance(value, (bool, int, float, str))
-    return repr(value) if is_plain and len(repr(value)) <= 80 else f"a value of type {type(value).__name__}"
+    return (
+        repr(value)
+        if is_plain and len(repr(value)) <= 80
+        else f"a value of type {type(value).__name__}"
+    )
 
 
 def text(name: str, value: Any, expected: str = "text") -> str:
@@ -34,14 +38,17 @@ def text(name: str, value: Any, expected: str = "text") -> str:
 
 
 def unicode(name: str, value: str) -> str:
-    """Text that UTF-8 can carry. Half a surrogate pair is not: it comes from `surrogateescape`, or from a cut emoji."""
+    """Text that UTF-8 can carry.
+
+    Half a surrogate pair is not: it comes from `surrogateescape`, or from a cut emoji.
+    """
     try:
         value.encode()
     except UnicodeEncodeError as error:
         raise CAPValidationError(
             name,
-            f"holds the lone surrogate {value[error.start]!a} at index {error.start}, which is not Unicode text; "
-            "value.encode('utf-8', 'replace').decode() replaces it",
+            f"holds the lone surrogate {value[error.start]!a} at index {error.start}, "
+            "which is not Unicode text; value.encode('utf-8', 'replace').decode() replaces it",
         ) from None
     return value
 
@@ -67,10 +74,13 @@ def api_key(value: Any) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise CAPValidationError("api_key", f"expected text or None, found a value of type {type(value).__name__}")
+        raise CAPValidationError(
+            "api_key", f"expected text or None, found a value of type {type(value).__name__}"
+        )
     if not all(32 <= ord(character) < 127 for character in value):
         raise CAPValidationError(
-            "api_key", "holds a character that no header can carry, such as a line break; try api_key.strip()"
+            "api_key",
+            "holds a character that no header can carry, such as a line break; try api_key.strip()",
         )
     return value
 
@@ -101,7 +111,11 @@ def limit(name: str, value: Any) -> float | None:
 def pair(name: str, value: Any) -> tuple[float, float]:
     """The first and the longest of several waits."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise wrong(name, "two numbers of seconds, the first and the longest wait, such as (0.5, 30.0)", value)
+        raise wrong(
+            name,
+            "two numbers of seconds, the first and the longest wait, such as (0.5, 30.0)",
+            value,
+        )
     return wait(f"{name}[0]", value[0]), wait(f"{name}[1]", value[1])
 
 
@@ -118,14 +132,19 @@ def headers(value: Any) -> list[tuple[str, str]]:
         return []
     if not isinstance(value, Mapping):
         raise wrong("headers", "a dict of names and values", value)
-    return [(text("headers", name, "names that are text"), text(f"headers[{name!r}]", value[name])) for name in value]
+    return [
+        (text("headers", name, "names that are text"), text(f"headers[{name!r}]", value[name]))
+        for name in value
+    ]
 
 
 def http_client(value: Any, is_async: bool) -> Any:
     """A client of httpx's, of the right kind."""
     from inspect import iscoroutinefunction
 
-    kind, other = ("httpx.AsyncClient", "CAPClient") if is_async else ("httpx.Client", "AsyncCAPClient")
+    kind, other = (
+        ("httpx.AsyncClient", "CAPClient") if is_async else ("httpx.Client", "AsyncCAPClient")
+    )
     if not hasattr(value, "build_request") or not hasattr(value, "send"):
         raise wrong("http_client", f"an {kind}", value)
     if iscoroutinefunction(value.send) != is_async:
@@ -150,7 +169,9 @@ def stream_id(value: Any) -> UUID:
     try:
         return value if isinstance(value, UUID) else UUID(value)
     except (ValueError, AttributeError, TypeError):
-        raise wrong("stream_id", "the UUID of a stream, as stream.stream_id has it", value) from None
+        raise wrong(
+            "stream_id", "the UUID of a stream, as stream.stream_id has it", value
+        ) from None
 
 
 def _is_number(value: Any) -> bool:

@@ -42,7 +42,8 @@ class Way:
         self._headers = dict(settings["headers"])
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
-        # A stream may take hours; only silence is limited. httpx's own default of 5 s is shorter than a heartbeat.
+        # A stream may take hours; only silence is limited. httpx's own default of 5 s is shorter
+        # than a heartbeat.
         read, deadline = settings["read_timeout"], settings["deadline"]
         read = read if deadline is None or (read is not None and read < deadline) else deadline
         self._timeout = httpx.Timeout(read, connect=settings["connect_timeout"])
@@ -65,7 +66,9 @@ class Way:
         machine = self._machine(prepared.profile)
         return machine, None, SyncDriver(machine, self._http, self._posting(prepared, agent)).step
 
-    def post_async(self, prepared: _core.Prepared, agent: str | None) -> tuple[_core.Machine, AsyncDriver]:
+    def post_async(
+        self, prepared: _core.Prepared, agent: str | None
+    ) -> tuple[_core.Machine, AsyncDriver]:
         """The same for asyncio."""
         machine = self._machine(prepared.profile)
         return machine, AsyncDriver(machine, self._http, self._posting(prepared, agent))
@@ -109,11 +112,15 @@ class Way:
         try:
             answer = json.loads(text)
         except ValueError as error:
-            raise CAPProtocolError(f"the server does not speak the protocol: the answer is not JSON: {error}") from None
+            raise CAPProtocolError(
+                f"the server does not speak the protocol: the answer is not JSON: {error}"
+            ) from None
         return answer if isinstance(answer, dict) else {}
 
     def _asking(self, method: str, url: str) -> httpx.Request:
-        request: httpx.Request = self._http.build_request(method, url, headers=self._headers, timeout=self._timeout)
+        request: httpx.Request = self._http.build_request(
+            method, url, headers=self._headers, timeout=self._timeout
+        )
         return request
 
     def _answer(self, response: httpx.Response, body: bytes) -> str:
@@ -134,7 +141,9 @@ class Way:
 
     def _judge(self) -> _core.Machine:
         """A call that is not tried again: it finds the exception for what happened."""
-        return _core.Machine({**self._settings, "max_retries": 0, "resume_patience": 0.0}, address=self._address)
+        return _core.Machine(
+            {**self._settings, "max_retries": 0, "resume_patience": 0.0}, address=self._address
+        )
 
     def _machine(self, profile: str) -> _core.Machine:
         return _core.Machine({**self._settings, "profile": profile}, address=self._address)
@@ -148,21 +157,33 @@ class Way:
             "X-CAP-Accept": "stream_reset",
         }
         url = (
-            self.url(self._settings["path"]) if agent is None else self._versioned(f"/agents/{quote(agent, '')}/assist")
+            self.url(self._settings["path"])
+            if agent is None
+            else self._versioned(f"/agents/{quote(agent, '')}/assist")
         )
-        return {"method": "POST", "url": url, "headers": headers, "content": prepared.body, "timeout": self._timeout}
+        return {
+            "method": "POST",
+            "url": url,
+            "headers": headers,
+            "content": prepared.body,
+            "timeout": self._timeout,
+        }
 
     def _viewing(self, cursor: str) -> tuple[_core.Machine, dict[str, Any]]:
         headers = {**self._headers, "Accept": "text/event-stream"}
         url = self.stream_url(cursor.partition(":")[0])
         if self._settings["profile"] == "v2":
             url += "?profile=v2"
-        machine = _core.Machine(self._settings, address=self._address, last_event_id=cursor, viewer=True)
+        machine = _core.Machine(
+            self._settings, address=self._address, last_event_id=cursor, viewer=True
+        )
         return machine, {"method": "GET", "url": url, "headers": headers, "timeout": self._timeout}
 
 
 def _send(http: Any, request: httpx.Request) -> Any:
-    """Whatever the caller's client does with redirects: another server gets neither the key nor what is asked."""
+    """Whatever the caller's client does with redirects: another server gets neither the key nor
+    what is asked.
+    """
     return http.send(request, stream=True, follow_redirects=False)
 
 
@@ -216,7 +237,9 @@ class _Driver:
     def _opened(self, response: httpx.Response) -> None:
         self._response = response
         headers = response.headers
-        self._machine.opened(response.status_code, headers.get("content-type", ""), headers.get("location"))
+        self._machine.opened(
+            response.status_code, headers.get("content-type", ""), headers.get("location")
+        )
 
     def _refused(self, response: httpx.Response, body: bytes) -> None:
         self._machine.refused(response.status_code, response.headers.get("retry-after"), body)
@@ -228,7 +251,9 @@ def _lost(machine: _core.Machine, error: Exception) -> None:
     if isinstance(error, (httpx.TimeoutException, asyncio.TimeoutError)):
         machine.timed_out(words)
     elif "WRONG_VERSION_NUMBER" in words or "RECORD_LAYER_FAILURE" in words:
-        machine.failed(f"{words}: the server does not speak TLS on this port: try http:// instead of https://")
+        machine.failed(
+            f"{words}: the server does not speak TLS on this port: try http:// instead of https://"
+        )
     else:
         machine.failed(words)
 

@@ -1,4 +1,7 @@
-"""The one place that logs. Imported when there is something to say: `logging` takes its time to import."""
+"""The one place that logs.
+
+Imported when there is something to say: `logging` takes its time to import.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop is asyncio's. Whoever comes from another one is told what to do."""
+"""The event loop must be asyncio's. Under another one, the error names the remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 def running_loop(
     who: str = "AsyncCAPClient",
-    remedy: str = "use CAPClient in a thread: await trio.to_thread.run_sync(lambda: client.chat(message).text())",
+    remedy: str = "use CAPClient in a thread: "
+    "await trio.to_thread.run_sync(lambda: client.chat(message).text())",
 ) -> AbstractEventLoop:
     """The loop that runs here."""
     import asyncio
@@ -18,7 +19,9 @@ def running_loop(
         return asyncio.get_running_loop()
     except RuntimeError:
         pass
-    raise RuntimeError(f"{who} needs asyncio, and no asyncio event loop runs here; under trio, {remedy}")
+    raise RuntimeError(
+        f"{who} needs asyncio, and no asyncio event loop runs here; under trio, {remedy}"
+    )
 
 
 async def sleep(seconds: float) -> None:

@@ -1,5 +1,6 @@
-"""The RFCs import their models from `coreason_manifest.definitions`. Where no installed package provides these modules,
-ours stand in for them, each the very module of `coreason_client.definitions`.
+"""The RFCs import their models from `coreason_manifest.definitions`. Where no installed package
+provides these modules, ours stand in for them, each the very module of
+`coreason_client.definitions`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ MODULES = {
 
 
 class Finder:
-    """A finder and its loader. It stands at the end of the line: what is installed is found before it is asked."""
+    """A finder and its loader.
+
+    It stands at the end of the line: what is installed is found before it is asked.
+    """
 
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:

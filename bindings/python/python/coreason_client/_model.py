@@ -1,6 +1,7 @@
 """The base of the request and event models. Rust checks them; Python holds the members.
 
-A model is built once per request or event, not once per packet, so it may take microseconds and stay plain.
+A model is built once per request or event, not once per packet, so it may take microseconds and
+stay plain.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def _dump_of(value: Any) -> Any:
 
 
 def to_json_text(value: Any) -> str:
-    """Any of these as JSON text; floats that JSON cannot hold are refused by the reader, with their path."""
+    """Any of these as JSON text; floats that JSON cannot hold are refused by the reader, with their
+    path.
+    """
     text = json.dumps(value, default=to_jsonable, ensure_ascii=False, separators=(",", ":"))
     return unicode("", text)
 
@@ -86,12 +89,14 @@ def to_uuid(name: str, value: Any) -> UUID:
     try:
         return UUID(value)
     except (ValueError, AttributeError, TypeError):
-        raise CAPValidationError(name, f"expected a UUID, found {value!r}; make one with uuid.uuid4()") from None
+        raise CAPValidationError(
+            name, f"expected a UUID, found {value!r}; make one with uuid.uuid4()"
+        ) from None
 
 
 def to_session(name: str, value: Any) -> UUID:
-    """The id of a session. The protocol's are UUIDs; a name of your own, such as `sess_abc`, stands for one, always the
-    same.
+    """The id of a session. The protocol's are UUIDs; a name of your own, such as `sess_abc`, stands
+    for one, always the same.
     """
     if isinstance(value, str) and value and not UUID_LIKE.fullmatch(value):
         return uuid5(NAMESPACE_URL, unicode(name, value))
@@ -147,7 +152,7 @@ class Model:
         return {name: value for name, value in pairs if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """The value as a dict of JSON values, as it stands on the wire: what is absent is left out."""
+        """The value as a dict of JSON values, without absent members."""
         document: dict[str, Any] = json.loads(self.to_json())
         return document
 
@@ -157,12 +162,12 @@ class Model:
 
     @classmethod
     def from_dict(cls, value: Any) -> Self:
-        """Reads a dict; what breaks the model raises `ValueError` with the path of the member."""
+        """Reads a dict; a wrong member raises `ValueError` with its path."""
         return cls.from_json(to_json_text(value))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Reads JSON text; what breaks the model raises `ValueError` with the path of the member."""
+        """Reads JSON text; a wrong member raises `ValueError` with its path."""
         text = unicode("", text) if isinstance(text, str) else text.decode()
         return cls._trusted(json.loads(_core.check("v1", cls._name, text)))
 
@@ -171,7 +176,9 @@ class Model:
         if mode == "json":
             return self.to_dict()
         members = {name: _dumped(getattr(self, name)) for name in self._fields}
-        return {name: value for name, value in members.items() if not (exclude_none and value is None)}
+        return {
+            name: value for name, value in members.items() if not (exclude_none and value is None)
+        }
 
     def model_dump_json(self) -> str:
         """As pydantic spells `to_json`."""

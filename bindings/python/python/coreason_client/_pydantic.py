@@ -18,8 +18,10 @@ def core_schema(cls: Any) -> Any:
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """The model's JSON Schema, with its definitions put in place: pydantic keeps a list of its own."""
-    document: dict[str, Any] = json.loads(files(__package__).joinpath("schemas.json").read_text("utf-8"))[name]
+    """The model's JSON Schema without references: pydantic has a list of definitions of its own."""
+    document: dict[str, Any] = json.loads(
+        files(__package__).joinpath("schemas.json").read_text("utf-8")
+    )[name]
     definitions = document.pop("$defs", {})
     document.pop("$schema", None)
     schema = _inlined(document, definitions, ())

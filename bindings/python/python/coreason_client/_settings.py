@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT = 10.0
 
 LEAST_WAIT = 0.1
-"""No wait between tries is shorter: a client must not hammer. Tests that break hundreds of connections set it."""
+"""No wait between tries is shorter: a client must not hammer.
+
+Tests that break hundreds of connections set it.
+"""
 
 
 def make_settings(

@@ -39,15 +39,17 @@ SHOWN = 60
 
 
 def _packets_repr(stream: PacketStream | AsyncPacketStream) -> str:
-    return f"{type(stream).__name__}(stream_id={_shown(stream.stream_id)}, cursor={stream.cursor!r})"
+    return (
+        f"{type(stream).__name__}(stream_id={_shown(stream.stream_id)}, cursor={stream.cursor!r})"
+    )
 
 
 def _chat_repr(stream: ChatStream | AsyncChatStream) -> str:
     text = stream.text_so_far
     text = text if len(text) <= SHOWN else "…" + text[-SHOWN:]
     return (
-        f"{type(stream).__name__}(conversation_id={stream.conversation_id!r}, stream_id={_shown(stream.stream_id)}, "
-        f"reason={stream.reason!r}, text_so_far={text!r})"
+        f"{type(stream).__name__}(conversation_id={stream.conversation_id!r}, "
+        f"stream_id={_shown(stream.stream_id)}, reason={stream.reason!r}, text_so_far={text!r})"
     )
 
 
@@ -58,8 +60,9 @@ def _shown(stream_id: UUID | None) -> str | None:
 class PacketStream(_core.Stream):
     """The packets of one run, healed: `for packet in stream`.
 
-    Nothing is sent before the first packet is asked for. Leaving a `with` block closes the connection; the run goes on
-    at the server, and `client.attach(stream.cursor)` follows it from there.
+    Nothing is sent before the first packet is asked for. Leaving a `with` block closes the
+    connection; the run goes on at the server, and `client.attach(stream.cursor)` follows it from
+    there.
     """
 
     __repr__ = _packets_repr
@@ -72,7 +75,10 @@ class PacketStream(_core.Stream):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -80,8 +86,8 @@ class PacketStream(_core.Stream):
 class ChatStream(_core.Stream):
     """The text of one answer, piece by piece: `for text in stream`.
 
-    A `stream_reset` takes back text that was already handed out, which pieces of text cannot express: it raises
-    `CAPRuntimeError` with code `stream_reset`. `text()` applies it instead.
+    A `stream_reset` takes back text that was already handed out, which pieces of text cannot
+    express: it raises `CAPRuntimeError` with code `stream_reset`. `text()` applies it instead.
     """
 
     __repr__ = _chat_repr
@@ -118,14 +124,18 @@ class ChatStream(_core.Stream):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
 
 def _without_hooks(items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    """Starts a generator that the event loop does not hear of. Where ours yields there is nothing to await, so one that
-    is left in the middle just goes; a loop would make a task of it, and complain if it is closed before that has run.
+    """Starts a generator that the event loop does not hear of. Where ours yields there is nothing
+    to await, so one that is left in the middle just goes; a loop would make a task of it, and
+    complain if it is closed before that has run.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
@@ -154,8 +164,8 @@ class _AsyncStream(_core.AsyncStream):
                 raise StopAsyncIteration
 
     async def _items(self) -> AsyncGenerator[Any, None]:
-        """All that comes. A generator, since the interpreter hands over what one yields without an exception for each.
-        It keeps nothing: whoever breaks off goes on with another.
+        """All that comes. A generator, since the interpreter hands over what one yields without an
+        exception for each. It keeps nothing: whoever breaks off goes on with another.
         """
         yield None  # for `_without_hooks`
         while True:
@@ -165,7 +175,10 @@ class _AsyncStream(_core.AsyncStream):
                 return
 
     async def _more(self) -> bool:
-        """Waits until something is there; false at the end. Being cancelled closes the connection."""
+        """Waits until something is there; false at the end.
+
+        Being cancelled closes the connection.
+        """
         found = self._look()
         try:
             if found:
@@ -208,15 +221,20 @@ class _AsyncStream(_core.AsyncStream):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
 
 class AsyncPacketStream(_AsyncStream):
-    """The packets of one run, healed: `async for packet in stream`. Awaiting it gives it back at once.
+    """The packets of one run, healed: `async for packet in stream`. Awaiting it gives it back at
+    once.
 
     Cancelling the task that reads closes the connection; the run goes on at the server.
+
     """
 
     __repr__ = _packets_repr
@@ -229,7 +247,10 @@ class AsyncPacketStream(_AsyncStream):
 
 
 class AsyncChatStream(_AsyncStream):
-    """The text of one answer, piece by piece: `async for text in stream`. Awaiting it gives it back at once."""
+    """The text of one answer, piece by piece:
+
+    `async for text in stream`. Awaiting it gives it back at once.
+    """
 
     __repr__ = _chat_repr
 

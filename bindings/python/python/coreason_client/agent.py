@@ -1,15 +1,15 @@
 """The agent's side: a stream of packets as an HTTP response.
 
-    @app.post("/assist")
+@app.post("/assist")
     async def assist(request: Request):
         async def answer(stream: PacketWriter) -> None:
             await stream.write_delta("Hello")
 
-        return PacketWriter(answer).response()
+return PacketWriter(answer).response()
 
-A function that raises ends its stream in types: a FATAL error is followed by CLOSE; after a TRANSIENT one the body just
-ends, so that the client comes back. A plain agent keeps nothing: what makes its streams survive a cut is the gateway in
-front of it.
+A function that raises ends its stream in types: a FATAL error is followed by CLOSE; after a
+TRANSIENT one the body just ends, so that the client comes back. A plain agent keeps nothing: what
+makes its streams survive a cut is the gateway in front of it.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class PacketWriter:
     """Writes the packets of one stream.
 
-    It is an ASGI response, an async iterator of SSE bytes (for any framework's streaming response), and with
-    `response()` a Starlette or FastAPI response.
+    It is an ASGI response, an async iterator of SSE bytes (for any framework's streaming response),
+    and with `response()` a Starlette or FastAPI response.
     """
 
     def __init__(
@@ -68,16 +68,16 @@ class PacketWriter:
         stream_id: UUID | str | None = None,
         is_debug: bool | None = None,
     ) -> None:
-        """
-        Args:
-            answer: Writes the answer. It starts when the response is first read and is cancelled when the reader goes.
-                Without it, write from a task of your own and `close()`.
-            stream_id: The stream's id; a new one without it.
-            is_debug: Whether exceptions' types and texts may go out; by default in development only (`CAPSTAN_ENV`).
+        """Args: answer: Writes the answer. It starts when the response is first read and is
+        cancelled when the reader goes. Without it, write from a task of your own and `close()`.
+        stream_id: The stream's id; a new one without it. is_debug: Whether exceptions' types and
+        texts may go out; by default in development only (`CAPSTAN_ENV`).
         """
         if answer is not None and not callable(answer):
             raise wrong("answer", "an async function that takes the writer", answer)
-        self._writer = _core.PacketWriter(None if stream_id is None else to_uuid("stream_id", stream_id))
+        self._writer = _core.PacketWriter(
+            None if stream_id is None else to_uuid("stream_id", stream_id)
+        )
         self._answer = answer
         self._is_debug = _is_development() if is_debug is None else is_debug
         self._frames: asyncio.Queue[bytes | None] = asyncio.Queue(FULL)
@@ -102,18 +102,20 @@ class PacketWriter:
         """A piece of text."""
         await self._put(self._writer.delta(text))
 
-    async def write_event(self, event: PresentationEvent | Mapping[str, Any] | str, data: Any = None) -> None:
+    async def write_event(
+        self, event: PresentationEvent | Mapping[str, Any] | str, data: Any = None
+    ) -> None:
         """A presentation event: a whole one, or a type and its data."""
         if isinstance(event, str):
             event = PresentationEvent(event, data)
         await self._put(self._writer.packet(StreamOpCode.EVENT, event))
 
     async def write_error(self, error: StreamError) -> None:
-        """A typed error. A FATAL one ends the stream; after a TRANSIENT one that nothing follows the client comes back.
+        """A typed error. A FATAL one ends the stream; after a TRANSIENT one that nothing follows
+        the client comes back.
 
-        Raises:
-            UntypedErrorError: If it is a string, or anything else that is not a `StreamError`. It is both a `TypeError`
-                and a `ValueError`.
+        Raises: UntypedErrorError: If it is a string, or anything else that is not a `StreamError`.
+        It is both a `TypeError` and a `ValueError`.
         """
         await self.write_packet(op=StreamOpCode.ERROR, p=error)
 
@@ -128,7 +130,8 @@ class PacketWriter:
         tool_call_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Asks a person. Return after the last question: the stream ends with it, and a later request answers.
+        """Asks a person. Return after the last question: the stream ends with it, and a later
+        request answers.
 
         The answers are in that request's payload, `resume`, under the same ids.
 
@@ -140,6 +143,7 @@ class PacketWriter:
             expires_at: Until when it can be answered.
             tool_call_id: The tool call that it is about.
             metadata: Anything else.
+
         """
         asked = {
             "id": interrupt_id,
@@ -150,11 +154,16 @@ class PacketWriter:
             "expiresAt": expires_at.isoformat() if expires_at else None,
             "metadata": metadata,
         }
-        await self.write_event("INTERRUPT", {name: value for name, value in asked.items() if value is not None})
+        await self.write_event(
+            "INTERRUPT", {name: value for name, value in asked.items() if value is not None}
+        )
         self._has_asked = True
 
     async def write_packet(self, *, op: StreamOpCode | str, p: Any) -> None:
-        """Any packet. A payload that does not fit its op raises `ValueError`, and nothing is written."""
+        """Any packet.
+
+        A payload that does not fit its op raises `ValueError`, and nothing is written.
+        """
         op = StreamOpCode(op)
         if op is StreamOpCode.ERROR and not isinstance(p, (StreamError, Mapping)):
             raise UntypedErrorError(_HINT.format(kind=type(p).__name__, value=p))
@@ -169,14 +178,16 @@ class PacketWriter:
     async def close(self, reason: str | None = None) -> None:
         """Ends the stream. Closing twice is no mistake.
 
-        Args:
-            reason: What CLOSE says; without it `completed`, or `interrupt` if something was asked. After a TRANSIENT
-                error there is no CLOSE without it: the body ends, which tells the client to wait and to ask again.
+        Args: reason: What CLOSE says; without it `completed`, or `interrupt` if something was
+        asked. After a TRANSIENT error there is no CLOSE without it: the body ends, which tells the
+        client to wait and to ask again.
         """
         if self._is_closed:
             return
         if reason is not None or not self._is_waiting:
-            await self._put(self._writer.close(reason or ("interrupt" if self._has_asked else "completed")))
+            await self._put(
+                self._writer.close(reason or ("interrupt" if self._has_asked else "completed"))
+            )
         await self._end()
 
     async def _put(self, frame: bytes) -> None:
@@ -196,7 +207,9 @@ class PacketWriter:
             await self._answer(self)
         except Exception as error:
             if not self._is_closed:
-                await self.write_packet(op=StreamOpCode.ERROR, p=create_stream_error(error, self._is_debug))
+                await self.write_packet(
+                    op=StreamOpCode.ERROR, p=create_stream_error(error, self._is_debug)
+                )
         await self.close()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -242,7 +255,11 @@ class PacketWriter:
             for task in (writing, gone):
                 task.cancel()
             await asyncio.gather(writing, gone, return_exceptions=True)
-        if writing.done() and not writing.cancelled() and (error := writing.exception()) is not None:
+        if (
+            writing.done()
+            and not writing.cancelled()
+            and (error := writing.exception()) is not None
+        ):
             raise error
 
     async def _send_all(self, send: Send) -> None:

@@ -1,7 +1,7 @@
 """AG-UI error events (story 22-B2): any exception as one RUN_ERROR.
 
-Which exception is which kind of fault is said here; what a kind means (code, status, texts, wait) is said in the Rust
-catalogue only.
+Which exception is which kind of fault is said here; what a kind means (code, status, texts, wait)
+is said in the Rust catalogue only.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ class AGUIErrorEvent:
 
     def _fill(self, *values: Any) -> None:
         for name, value in zip(
-            ("code", "message", "http_status", "details", "retry_after", "_event"), values, strict=True
+            ("code", "message", "http_status", "details", "retry_after", "_event"),
+            values,
+            strict=True,
         ):
             object.__setattr__(self, name, value)
 
@@ -122,7 +124,9 @@ class AGUIErrorEvent:
         self = object.__new__(cls)
         code = AGUIErrorCode(members["code"])
         wait = members.get("retry_after")
-        self._fill(code, members["message"], members["http_status"], members["details"], wait, event)
+        self._fill(
+            code, members["message"], members["http_status"], members["details"], wait, event
+        )
         return self
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -132,11 +136,19 @@ class AGUIErrorEvent:
     def data(self) -> dict[str, Any]:
         """The story's members; `retry_after` only when it is set."""
         code = self.code.value if isinstance(self.code, AGUIErrorCode) else self.code
-        data = {"code": code, "message": self.message, "http_status": self.http_status, "details": self.details}
+        data = {
+            "code": code,
+            "message": self.message,
+            "http_status": self.http_status,
+            "details": self.details,
+        }
         return data if self.retry_after is None else {**data, "retry_after": self.retry_after}
 
     def to_dict(self) -> dict[str, Any]:
-        """The event as it goes out: AG-UI's `type`, the story's members, and ours under `metadata.capstan`."""
+        """The event as it goes out:
+
+        AG-UI's `type`, the story's members, and ours under `metadata.capstan`.
+        """
         event: dict[str, Any] | None = self._event  # type: ignore[attr-defined]
         return event or {"type": self.event, **self.data}
 
@@ -160,11 +172,16 @@ class AGUIErrorEvent:
         return hash(self.to_json())
 
     def __repr__(self) -> str:
-        return f"AGUIErrorEvent({', '.join(f'{name}={value!r}' for name, value in self.data.items())})"
+        return (
+            f"AGUIErrorEvent({', '.join(f'{name}={value!r}' for name, value in self.data.items())})"
+        )
 
 
 class A2AError(Exception):
-    """Base of the exceptions that limiters, tenancy and lookups raise. `kind` is the catalogue's wire code."""
+    """Base of the exceptions that limiters, tenancy and lookups raise.
+
+    `kind` is the catalogue's wire code.
+    """
 
     kind: ClassVar[str] = "agent_execution_error"
 
@@ -249,7 +266,10 @@ def create_stream_error(exception: BaseException, is_debug: bool = False) -> Str
 
 
 def classify(exception: BaseException) -> _core.Fault:
-    """Any exception as a fault of the catalogue. What nothing recognises is `agent_execution_error`."""
+    """Any exception as a fault of the catalogue.
+
+    What nothing recognises is `agent_execution_error`.
+    """
     chain: list[str] = []
     found = None
     current: BaseException | None = exception
@@ -289,7 +309,9 @@ def _from_httpx(error: BaseException) -> _core.Fault | None:
     if isinstance(error, httpx.TimeoutException):
         return _core.Fault("upstream_timeout")
     if isinstance(error, httpx.HTTPStatusError):
-        return _core.Fault.from_upstream_status(error.response.status_code, _retry_after(error.response.headers))
+        return _core.Fault.from_upstream_status(
+            error.response.status_code, _retry_after(error.response.headers)
+        )
     if isinstance(error, (httpx.ConnectError, httpx.ProxyError)):
         return _core.Fault("upstream_unreachable")
     if isinstance(error, httpx.TransportError):

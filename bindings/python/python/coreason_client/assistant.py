@@ -1,4 +1,5 @@
-"""Assistant frames: an agent CLI's stream-json output, one JSON object a line, with ADR 0004's `error`.
+"""Assistant frames: an agent CLI's stream-json output, one JSON object a line, with ADR 0004's
+`error`.
 
 frame = parse_frame(line)
 if isinstance(frame, AssistantMessage) and frame.error == AssistantError.RATE_LIMIT:
@@ -75,7 +76,9 @@ class _Frame:
         return hash(repr(self.raw))
 
     def __repr__(self) -> str:
-        members = ", ".join(f"{name}={value!r}" for name, value in self._members.items() if value is not None)
+        members = ", ".join(
+            f"{name}={value!r}" for name, value in self._members.items() if value is not None
+        )
         return f"{type(self).__name__}({members})"
 
 
@@ -86,7 +89,10 @@ class AssistantMessage(_Frame):
 
     @property
     def error(self) -> AssistantError | str | None:
-        """Why this is not an answer; a word that is not known yet is kept as it came. Absent or null: `None`."""
+        """Why this is not an answer; a word that is not known yet is kept as it came.
+
+        Absent or null: `None`.
+        """
         return _error(self._members["error"])
 
     @property
@@ -283,10 +289,12 @@ _CLASSES: dict[str, type[_Frame]] = {
 
 
 def parse_frame(line: str) -> Frame | None:
-    """Reads one line of stream-json output; `None` for blank lines and log lines between the frames.
+    """Reads one line of stream-json output; `None` for blank lines and log lines between the
+    frames.
 
     Raises:
         ValueError: If it begins like a frame and is not one; the path of the member is named.
+
     """
     found = _core.parse_frame(line)
     if found is None:

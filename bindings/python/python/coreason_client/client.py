@@ -57,26 +57,21 @@ class _Client:
         deadline: float | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
     ) -> None:
-        """
-        Args:
-            base_url: The root URL of the service.
-            api_key: Sent as `Authorization: Bearer …`; an empty one sends none.
-            timeout: Seconds a response may be silent, and all that `stop()` and `health()` may take (60), or an
-                `httpx.Timeout`.
-            max_retries: Interruptions since the last new packet that are healed (3).
-            http_client: Your own `httpx.Client` (`httpx.AsyncClient` for the async client), to connect through.
-            user_id: Who asks in `chat()`.
-            headers: More headers for every request.
-            path: Where requests are posted to, below the base URL.
-            profile: What `chat()` and `attach()` speak: `v1` or `v2`.
-            strict: Missing packets raise `CAPProtocolError` instead of being logged.
-            max_wait: The longest wait that is slept through; a longer `retry_after` raises at once and says so.
-            resume_patience: While resuming, go on beyond `max_retries` until nothing new came for so many seconds.
-            deadline: Seconds that any call may take as a whole, however lively it is; no limit without it.
-            backoff: The first and the longest wait between tries, in seconds.
+        """Args: base_url: The root URL of the service. api_key: Sent as `Authorization: Bearer …`;
+        an empty one sends none. timeout: Seconds a response may be silent, and all that `stop()`
+        and `health()` may take (60), or an `httpx.Timeout`. max_retries: Interruptions since the
+        last new packet that are healed (3). http_client: Your own `httpx.Client`
+        (`httpx.AsyncClient` for the async client), to connect through. user_id: Who asks in
+        `chat()`. headers: More headers for every request. path: Where requests are posted to, below
+        the base URL. profile: What `chat()` and `attach()` speak: `v1` or `v2`. strict: Missing
+        packets raise `CAPProtocolError` instead of being logged. max_wait: The longest wait that is
+        slept through; a longer `retry_after` raises at once and says so. resume_patience: While
+        resuming, go on beyond `max_retries` until nothing new came for so many seconds. deadline:
+        Seconds that any call may take as a whole, however lively it is; no limit without it.
+        backoff: The first and the longest wait between tries, in seconds.
 
-        Raises:
-            CAPValidationError: If an argument is not what it should be; it names the argument. It is a `ValueError`.
+        Raises: CAPValidationError: If an argument is not what it should be; it names the argument.
+        It is a `ValueError`.
         """
         self.base_url = check.base_url(base_url).rstrip("/")
         key = check.api_key(api_key)
@@ -100,10 +95,14 @@ class _Client:
         if http_client is not None:
             from ._httpx import Way
 
-            self._way = Way(self.base_url, key, self._settings, check.http_client(http_client, self._is_async))
+            self._way = Way(
+                self.base_url, key, self._settings, check.http_client(http_client, self._is_async)
+            )
 
     def _question(self, message: str, conversation: UUID) -> _core.Prepared:
-        return _core.question(self._settings["profile"], conversation, check.text("message", message), self._user_id)
+        return _core.question(
+            self._settings["profile"], conversation, check.text("message", message), self._user_id
+        )
 
     @property
     def is_closed(self) -> bool:
@@ -118,7 +117,10 @@ class _Client:
 
 
 class CAPClient(_Client):
-    """The client of one server. Safe to share between threads; each stream belongs to one of them."""
+    """The client of one server.
+
+    Safe to share between threads; each stream belongs to one of them.
+    """
 
     _is_async = False
 
@@ -143,33 +145,33 @@ class CAPClient(_Client):
             backoff: tuple[float, float] = (0.5, 30.0),
         ) -> None: ...
 
-    def assist(self, request: ServiceRequest | Mapping[str, Any] | Any, *, agent: str | None = None) -> PacketStream:
+    def assist(
+        self, request: ServiceRequest | Mapping[str, Any] | Any, *, agent: str | None = None
+    ) -> PacketStream:
         """Starts a run, or attaches to it if its key is known; its packets, healed.
 
-        Args:
-            request: A `ServiceRequest`, a dict of the same shape, or any model of it that has `model_dump`.
-            agent: The name of the agent that answers; the server's default one without it.
+        Args: request: A `ServiceRequest`, a dict of the same shape, or any model of it that has
+        `model_dump`. agent: The name of the agent that answers; the server's default one without
+        it.
 
-        Raises:
-            CAPConnectionError: If retries are exhausted; a `CAPTimeoutError`, which is a `TimeoutError` too, if the
-                server was silent or the deadline has passed.
-            CAPProtocolError: If the server sends invalid data.
-            CAPRuntimeError: If the server refuses, or the run fails.
-            ValueError: If the request is invalid; nothing was sent.
+        Raises: CAPConnectionError: If retries are exhausted; a `CAPTimeoutError`, which is a
+        `TimeoutError` too, if the server was silent or the deadline has passed. CAPProtocolError:
+        If the server sends invalid data. CAPRuntimeError: If the server refuses, or the run fails.
+        ValueError: If the request is invalid; nothing was sent.
         """
         prepared, agent = _prepared(request), check.agent(agent)
         if self._way is not None:
             return PacketStream(*self._way.post(prepared, agent))
         return PacketStream(self._core.call(prepared, agent))
 
-    def chat(self, message: str, conversation_id: UUID | str | None = None, *, agent: str | None = None) -> ChatStream:
+    def chat(
+        self, message: str, conversation_id: UUID | str | None = None, *, agent: str | None = None
+    ) -> ChatStream:
         """Says something; the text of the answer.
 
-        Args:
-            message: What to say.
-            conversation_id: The conversation to continue; a new one without it. A name of your own stands for a UUID,
-                always the same.
-            agent: The name of the agent that answers; the server's default one without it.
+        Args: message: What to say. conversation_id: The conversation to continue; a new one without
+        it. A name of your own stands for a UUID, always the same. agent: The name of the agent that
+        answers; the server's default one without it.
         """
         conversation, agent = _conversation(conversation_id), check.agent(agent)
         prepared = self._question(message, conversation)
@@ -179,7 +181,10 @@ class CAPClient(_Client):
         return ChatStream(self._core.call(prepared, agent), conversation)
 
     def attach(self, cursor: UUID | str) -> PacketStream:
-        """Follows a stream that exists, from a cursor (or the id of a stream) on. Starts nothing."""
+        """Follows a stream that exists, from a cursor (or the id of a stream) on.
+
+        Starts nothing.
+        """
         if self._way is not None:
             return PacketStream(*self._way.attach(check.cursor(cursor)))
         return PacketStream(self._core.attach(check.cursor(cursor)))
@@ -199,20 +204,29 @@ class CAPClient(_Client):
         return _object(self._core.health())
 
     def close(self) -> None:
-        """Ends every call; no thread is left when it returns. A `http_client` of your own stays open."""
+        """Ends every call; no thread is left when it returns.
+
+        A `http_client` of your own stays open.
+        """
         self._core.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
 
 class AsyncCAPClient(_Client):
-    """The async twin. `stream = await client.chat(…)` and `async for text in client.chat(…)` both work."""
+    """The async twin.
+
+    `stream = await client.chat(…)` and `async for text in client.chat(…)` both work.
+    """
 
     _is_async = True
 
@@ -253,11 +267,16 @@ class AsyncCAPClient(_Client):
         conversation, agent = _conversation(conversation_id), check.agent(agent)
         prepared = self._question(message, conversation)
         if self._way is not None:
-            return self._driven(AsyncChatStream, *self._way.post_async(prepared, agent), conversation)
+            return self._driven(
+                AsyncChatStream, *self._way.post_async(prepared, agent), conversation
+            )
         return AsyncChatStream(self._core.call(prepared, agent), conversation)
 
     def attach(self, cursor: UUID | str) -> AsyncPacketStream:
-        """Follows a stream that exists, from a cursor (or the id of a stream) on. Starts nothing."""
+        """Follows a stream that exists, from a cursor (or the id of a stream) on.
+
+        Starts nothing.
+        """
         if self._way is not None:
             return self._driven(AsyncPacketStream, *self._way.attach_async(check.cursor(cursor)))
         return AsyncPacketStream(self._core.attach(check.cursor(cursor)))
@@ -277,7 +296,10 @@ class AsyncCAPClient(_Client):
         return _object(await self._exchange(self._core.begin_health))
 
     async def close(self) -> None:
-        """Ends every call; no thread is left when the last client is closed. A `http_client` of your own stays open."""
+        """Ends every call; no thread is left when the last client is closed.
+
+        A `http_client` of your own stays open.
+        """
         self._core.close()
 
     aclose = close
@@ -286,12 +308,19 @@ class AsyncCAPClient(_Client):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
     def _driven(
-        self, kind: type[S], machine: _core.Machine, driver: AsyncDriver, conversation: UUID | None = None
+        self,
+        kind: type[S],
+        machine: _core.Machine,
+        driver: AsyncDriver,
+        conversation: UUID | None = None,
     ) -> S:
         stream = kind(machine, conversation)
         stream._driver = driver
@@ -308,7 +337,9 @@ class AsyncCAPClient(_Client):
 def _prepared(request: Any) -> _core.Prepared:
     if isinstance(request, Mapping) or hasattr(request, "model_dump"):
         return _core.prepare(request)
-    raise check.wrong("request", "a ServiceRequest, a dict of its members, or a model with model_dump()", request)
+    raise check.wrong(
+        "request", "a ServiceRequest, a dict of its members, or a model with model_dump()", request
+    )
 
 
 def _conversation(conversation_id: UUID | str | None) -> UUID:

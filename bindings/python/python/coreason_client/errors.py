@@ -27,12 +27,19 @@ class CAPError(Exception):
 
 
 class CAPConnectionError(CAPError):
-    """The connection could not be made, or not be kept, after all retries. Check the network, or try again later."""
+    """The connection could not be made, or not be kept, after all retries.
+
+    Check the network, or try again later.
+    """
 
     is_retryable = True
 
     def __init__(
-        self, message: str, retries: int = 0, address: str | None = None, deadline: float | None = None
+        self,
+        message: str,
+        retries: int = 0,
+        address: str | None = None,
+        deadline: float | None = None,
     ) -> None:
         super().__init__(message)
         self.retries = retries
@@ -92,7 +99,9 @@ def _fatal() -> ErrorSeverity:
 
 
 class CAPValidationError(CAPError, ValueError):
-    """A document breaks its model, or an argument is not what it should be; `path` names the member or the argument."""
+    """A document breaks its model, or an argument is not what it should be; `path` names the member
+    or the argument.
+    """
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(path, what)
@@ -106,4 +115,7 @@ class CAPValidationError(CAPError, ValueError):
 
 
 class UntypedErrorError(CAPError, TypeError, ValueError):
-    """An error was written as a string. RFC 005 forbids that: errors are typed, so that clients can decide."""
+    """An error was written as a string.
+
+    RFC 005 forbids that: errors are typed, so that clients can decide.
+    """

@@ -1,14 +1,17 @@
-"""A drop-in transport for pip `openai`: a streamed answer of a gateway survives cuts, and the SDK notices nothing.
+"""A drop-in transport for pip `openai`: a streamed answer of a gateway survives cuts, and the SDK
+notices nothing.
 
-    import httpx2  # openai 2 and older: httpx
+import httpx2  # openai 2 and older: httpx
     from coreason_client.openai import HealingTransport
     from openai import OpenAI
 
-    client = OpenAI(base_url="http://localhost:8787/v1", http_client=httpx2.Client(transport=HealingTransport()))
+client = OpenAI(base_url="http://localhost:8787/v1",
+http_client=httpx2.Client(transport=HealingTransport()))
 
-The SDK sees one body that never breaks: byte by byte what an unbroken one would have held. Behind it a response is
-read on by `starting_after`; a chat, which has no place to read on from, is posted again under its `Idempotency-Key`,
-and what was handed over is skipped. `openai`, `httpx2` and `httpx` are no dependencies: whichever is there is used.
+The SDK sees one body that never breaks: byte by byte what an unbroken one would have held. Behind
+it a response is read on by `starting_after`; a chat, which has no place to read on from, is posted
+again under its `Idempotency-Key`, and what was handed over is skipped. `openai`, `httpx2` and
+`httpx` are no dependencies: whichever is there is used.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ def _modules() -> list[ModuleType]:
         except ImportError:
             continue
     if not found:
-        raise ImportError("coreason_client.openai needs the httpx2 or httpx that openai brings along")
+        raise ImportError(
+            "coreason_client.openai needs the httpx2 or httpx that openai brings along"
+        )
     return found
 
 
@@ -56,12 +61,15 @@ _MOST_SPARE = 256
 class _Healing:
     """What both transports know."""
 
-    def __init__(self, max_retries: int, backoff: float, max_wait: float, read_timeout: float) -> None:
+    def __init__(
+        self, max_retries: int, backoff: float, max_wait: float, read_timeout: float
+    ) -> None:
         self.max_retries = max_retries
         self.backoff = backoff
         self.max_wait = max_wait
         self.read_timeout = read_timeout
-        # Keys of requests that failed, by what they asked: the SDK sends those again, and that must not be another run.
+        # Keys of requests that failed, by what they asked: the SDK sends those again, and that must
+        # not be another run.
         self.spare: OrderedDict[tuple[str, bytes], list[str]] = OrderedDict()
 
     def give(self, asked: tuple[str, bytes], key: str) -> None:
@@ -82,7 +90,8 @@ class _Healing:
 class HealingTransport(_Healing):
     """For `OpenAI(http_client=httpx2.Client(transport=HealingTransport()))`. Times are seconds.
 
-    `max_retries` counts cuts since the last new event; `read_timeout` is how long a response may be silent.
+    `max_retries` counts cuts since the last new event; `read_timeout` is how long a response may be
+    silent.
     """
 
     def __init__(
@@ -123,7 +132,9 @@ class HealingTransport(_Healing):
 
 
 class AsyncHealingTransport(_Healing):
-    """The same for `AsyncOpenAI(http_client=httpx2.AsyncClient(transport=AsyncHealingTransport()))`."""
+    """The same for
+    `AsyncOpenAI(http_client=httpx2.AsyncClient(transport=AsyncHealingTransport()))`.
+    """
 
     def __init__(
         self,
@@ -202,7 +213,9 @@ class _Body(_SyncStream):  # type: ignore[misc]
 class _AsyncBody(_AsyncStream):  # type: ignore[misc]
     """The same for asyncio."""
 
-    def __init__(self, transport: AsyncHealingTransport, exchange: _Exchange, response: Any) -> None:
+    def __init__(
+        self, transport: AsyncHealingTransport, exchange: _Exchange, response: Any
+    ) -> None:
         self._transport, self._exchange, self._response = transport, exchange, response
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -224,7 +237,9 @@ class _AsyncBody(_AsyncStream):  # type: ignore[misc]
         while True:
             await self._transport.sleep(self._exchange.wait(cut))
             try:
-                self._response = await self._transport.inner.handle_async_request(self._exchange.again())
+                self._response = await self._transport.inner.handle_async_request(
+                    self._exchange.again()
+                )
             except _Lost as error:
                 cut = error
                 continue
@@ -244,7 +259,9 @@ def _kind_of(request: Any) -> str | None:
         if path.endswith("/chat/completions"):
             return "chat"
         return "responses" if path.endswith("/responses") else None
-    is_reading = re.search(r"/responses/[^/]+$", path) and request.url.params.get("stream") == "true"
+    is_reading = (
+        re.search(r"/responses/[^/]+$", path) and request.url.params.get("stream") == "true"
+    )
     return "reading" if is_reading else None
 
 
@@ -285,7 +302,9 @@ class _Exchange:
             is_repeat = self._headers.get("x-stainless-retry-count", "0") not in ("", "0")
             spare = self._healing.take(self._asked) if is_repeat else None
             self._headers[_KEY] = spare or str(uuid.uuid4())
-        return self._build("POST" if self._kind != "reading" else "GET", self._request.url, self._request.content)
+        return self._build(
+            "POST" if self._kind != "reading" else "GET", self._request.url, self._request.content
+        )
 
     def give_up(self) -> None:
         """The SDK may send it again."""
@@ -300,7 +319,10 @@ class _Exchange:
         if response.status_code != 200 or not is_stream:
             return response
         return type(response)(
-            status_code=response.status_code, headers=response.headers, stream=body, extensions=response.extensions
+            status_code=response.status_code,
+            headers=response.headers,
+            stream=body,
+            extensions=response.extensions,
         )
 
     def take(self, chunk: bytes) -> Iterator[bytes]:
@@ -343,29 +365,43 @@ class _Exchange:
         url = self._request.url
         path = url.path if self._kind == "reading" else f"{url.path}/{self._id}"
         after = {} if self._number is None else {"starting_after": str(self._number)}
-        return self._build("GET", url.copy_with(path=path, params={"stream": "true", **after}), None)
+        return self._build(
+            "GET", url.copy_with(path=path, params={"stream": "true", **after}), None
+        )
 
     def _build(self, method: str, url: Any, content: bytes | None) -> Any:
         headers = self._headers.copy()
-        for name in ("content-length", "transfer-encoding", *(("content-type",) if content is None else ())):
+        for name in (
+            "content-length",
+            "transfer-encoding",
+            *(("content-type",) if content is None else ()),
+        ):
             headers.pop(name, None)
         extensions = dict(self._request.extensions)
         limits = dict(extensions.get("timeout") or {})
         read = limits.get("read")
-        limits["read"] = self._healing.read_timeout if read is None else min(read, self._healing.read_timeout)
+        limits["read"] = (
+            self._healing.read_timeout if read is None else min(read, self._healing.read_timeout)
+        )
         extensions["timeout"] = limits
-        return type(self._request)(method, url, headers=headers, content=content, extensions=extensions)
+        return type(self._request)(
+            method, url, headers=headers, content=content, extensions=extensions
+        )
 
     def ended(self) -> Exception:
         """A clean end before the last event."""
-        return cast(Exception, _HTTP[0].RemoteProtocolError("the stream ended before its last event"))
+        return cast(
+            Exception, _HTTP[0].RemoteProtocolError("the stream ended before its last event")
+        )
 
     def goes_on(self, response: Any) -> bool:
         return bool(response.status_code == 200)
 
     def refused(self, response: Any) -> Exception:
         """Why it does not go on yet; raises if it never will."""
-        error: Exception = _HTTP[0].RemoteProtocolError(f"the answer cannot be read on: status {response.status_code}")
+        error: Exception = _HTTP[0].RemoteProtocolError(
+            f"the answer cannot be read on: status {response.status_code}"
+        )
         if response.status_code not in _PASSING:
             raise error
         after = response.headers.get("retry-after", "")

@@ -1,4 +1,4 @@
-//! Each fault by itself, in the bytes that a client gets.
+//! Each fault alone, in the bytes that a client gets.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -134,8 +134,8 @@ async fn repeats_are_exact_copies_of_what_the_client_has_seen() {
     let faults = Faults { repeat, budget: Some(3), ..cut(after(2), At::Frame, With::Fin) };
     let proxy = proxy(faults).await;
     assert!(!proxy.get().await.dechunk().1);
-    // It has seen both packets that passed, or only one of them: never is it told of one that it
-    // has not.
+    // The client has seen both packets, or only one. The proxy never repeats one that it has not
+    // seen.
     let again = format!("{}{}{OPENING}{}{}", PACKETS[0], PACKETS[1], PACKETS[0], PACKETS[1]);
     let (data, is_whole) = proxy.resume("s:2").await.dechunk();
     assert!(data.starts_with(again.as_bytes()) && !is_whole);

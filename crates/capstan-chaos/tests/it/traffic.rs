@@ -1,4 +1,4 @@
-//! What passes untouched, what is strange, and what upstreams do by themselves.
+//! Traffic that passes untouched, unusual traffic, and failures of the upstream itself.
 
 use std::io::ErrorKind;
 
@@ -104,7 +104,7 @@ async fn a_truncated_or_malformed_upstream_body_stays_broken() {
 
 #[tokio::test]
 async fn an_upstream_that_cannot_be_reached_is_a_502() {
-    // Taken but not listened on, so that nobody else gets it meanwhile.
+    // Bound but not listening, so that no other process gets the port meanwhile.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let proxy = Proxy::start(closed.local_addr().unwrap(), Faults::none()).await;

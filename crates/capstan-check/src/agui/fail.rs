@@ -47,12 +47,12 @@ pub(crate) async fn members(lab: &Lab) -> Outcome {
     let run = lab.agui_fault().await?;
     let json = ours(run_error(run)?)?;
     let capstan = json.pointer("/metadata/capstan");
-    let said = |name: &str| capstan.and_then(|c| c.get(name));
+    let member = |name: &str| capstan.and_then(|c| c.get(name));
     let texts = ["kind", "severity", "domain", "type"];
     let is_so = json.get("message").is_some_and(Value::is_string)
         && json.get("details").is_some_and(Value::is_object)
-        && texts.iter().all(|name| said(name).is_some_and(Value::is_string))
-        && said("retryable").is_some_and(Value::is_boolean);
+        && texts.iter().all(|name| member(name).is_some_and(Value::is_string))
+        && member("retryable").is_some_and(Value::is_boolean);
     let expected =
         "message, details, and under metadata.capstan kind, severity, domain, retryable and type";
     if is_so { Ok(()) } else { Err(run.exchange.broken(expected, json)) }
@@ -74,7 +74,7 @@ pub(crate) async fn unreadable(lab: &Lab) -> Outcome {
     exchange.expect(exchange.status == 400, "400")
 }
 
-/// A stream whose only event is RUN_ERROR, without an id.
+/// Expects a stream whose only event is RUN_ERROR, without an id.
 fn only_error(exchange: &Exchange, code: AguiErrorCode) -> Result<Value, NotPassed> {
     let frames = exchange.frames().frames;
     let only = match frames.as_slice() {
@@ -114,14 +114,14 @@ pub(crate) async fn version(lab: &Lab) -> Outcome {
     )
 }
 
-/// One space of keys for both faces.
+/// Both faces share one space of keys.
 pub(crate) async fn key_space(lab: &Lab) -> Outcome {
     let taken = lab.plain().await?.question.id;
     let question = Question::agui_under(taken, lab.query(), None);
     only_error(&lab.send(&lab.ask_agui(&question)).await?, AguiErrorCode::InvalidRequest).map(drop)
 }
 
-/// A run that is not there is told as an event, too.
+/// An unknown run is an event, too.
 pub(crate) async fn unknown(lab: &Lab) -> Outcome {
     let exchange = lab.send(&Ask::get(format!("{}?runId={}", lab.agui, Uuid::now_v7()))).await?;
     only_error(&exchange, AguiErrorCode::SessionNotFound).map(drop)

@@ -60,7 +60,7 @@ pub(crate) async fn past_end(lab: &Lab) -> Outcome {
     exchange.expect(is_so, format!("the terminal event again, without an id: {}", last.data()))
 }
 
-/// Without a cursor the same request attaches; what it is told ends as the run did.
+/// Without a cursor the same request attaches, and its stream ends like the run.
 pub(crate) async fn attach(lab: &Lab) -> Outcome {
     let run = lab.agui_plain().await?;
     let exchange = lab.send(&lab.ask_agui(&run.question)).await?;
@@ -89,11 +89,11 @@ pub(crate) async fn other_face(lab: &Lab) -> Outcome {
         .send(&Ask::get(format!("{}?face=ag-ui", watch::path(run.stream()?))).after(cursor))
         .await?;
     exchange.expect(exchange.is_stream(), "200 and a stream of events")?;
-    let said: String = events(&exchange).iter().filter_map(|frame| frame.text("delta")).collect();
+    let text: String = events(&exchange).iter().filter_map(|frame| frame.text("delta")).collect();
     let expected = run.transcript()?;
-    if said == expected.text() {
+    if text == expected.text() {
         Ok(())
     } else {
-        Err(exchange.broken(format!("the same text: {}", expected.text()), said))
+        Err(exchange.broken(format!("the same text: {}", expected.text()), text))
     }
 }

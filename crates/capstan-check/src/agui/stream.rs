@@ -32,7 +32,7 @@ pub(crate) async fn answer(lab: &Lab) -> Outcome {
     run.exchange.expect(run.exchange.is_stream(), "200 and a body of text/event-stream")
 }
 
-/// Nobody between server and client may hold events back or rewrite them.
+/// No proxy may hold events back or rewrite them.
 pub(crate) async fn headers(lab: &Lab) -> Outcome {
     let run = &lab.agui_plain().await?.exchange;
     let (cache, encoding) =
@@ -118,7 +118,8 @@ pub(crate) async fn end(lab: &Lab) -> Outcome {
     judge_end(lab.agui_plain().await?)
 }
 
-/// Messages, tool calls, steps and reasoning begin, go on and end as the published clients want it.
+/// Messages, tool calls, steps and reasoning begin, continue and end as the published clients
+/// require.
 pub(crate) async fn sequence(lab: &Lab) -> Outcome {
     let run = lab.agui_plain().await?;
     let mut verifier = Verifier::default();

@@ -66,7 +66,7 @@ pub(crate) async fn close(lab: &Lab) -> Outcome {
     }
 }
 
-/// The same fault, as the answer to who asked for one object.
+/// The same fault in JSON mode.
 pub(crate) async fn problem(lab: &Lab) -> Outcome {
     let run = lab.fault().await?;
     let error = error_of(last_error(run)?.0)?;

@@ -59,12 +59,13 @@ pub(crate) async fn request_id(lab: &Lab) -> Outcome {
 
 pub(crate) async fn stream_id(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
-    let said = run.packets().first().and_then(|frame| frame.text("stream_id")).unwrap_or_default();
+    let expected =
+        run.packets().first().and_then(|frame| frame.text("stream_id")).unwrap_or_default();
     let came = run.exchange.header("x-stream-id").unwrap_or("none");
-    if came == said {
+    if came == expected {
         Ok(())
     } else {
-        Err(run.exchange.broken(format!("X-Stream-ID: {said}"), format!("X-Stream-ID: {came}")))
+        Err(run.exchange.broken(format!("X-Stream-ID: {expected}"), format!("X-Stream-ID: {came}")))
     }
 }
 

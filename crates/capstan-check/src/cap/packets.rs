@@ -61,11 +61,12 @@ pub(crate) async fn separators(lab: &Lab) -> Outcome {
 
 pub(crate) fn judge_separators(run: &Recording) -> Outcome {
     each(run, "U+0085, U+2028 and U+2029 escaped", |frame| !frame.raw.contains(SEPARATORS))?;
-    let said = run.packets().iter().any(|frame| frame.json().to_string().contains(SEPARATORS));
-    if said {
+    let has_separators =
+        run.packets().iter().any(|frame| frame.json().to_string().contains(SEPARATORS));
+    if has_separators {
         Ok(())
     } else {
-        Err(NotPassed::skip("the agent said none of them: --query with some that it repeats"))
+        Err(NotPassed::skip("the agent repeated none of them: --query with some that it repeats"))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::question::Question;
 use crate::recording::{Recording, Resumed};
 use crate::wire::Exchange;
 
-/// At most so many cursors are tried, spread over the stream.
+/// The number of cursors to try, spread over the stream.
 const CURSORS: usize = 8;
 
 /// Positions from the first to the last but one, spread evenly.
@@ -39,7 +39,7 @@ async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, NotPassed> {
     share(&lab.resumed, make).await
 }
 
-/// What follows a cursor in a recorded run.
+/// The frames after a cursor in a recorded run.
 pub(crate) fn tail(run: &Recording, seq: u64) -> Vec<&str> {
     let is_later = |frame: &&crate::frames::Frame| {
         frame.json().get("seq").and_then(|s| s.as_u64()) > Some(seq)
@@ -119,7 +119,7 @@ pub(crate) async fn unreadable(lab: &Lab) -> Outcome {
     lab.refused(&lab.ask(&run.question).after("no-cursor:x"), 400, "invalid_request").await
 }
 
-/// Whoever was somewhere before must find its run: a second one must not start.
+/// A client with a cursor must find its run: the server must not start a second one.
 pub(crate) async fn unknown(lab: &Lab) -> Outcome {
     let fresh = Question::cap(lab.query());
     lab.refused(&lab.ask(&fresh).after(Cursor::new(Uuid::now_v7(), 1)), 410, "stream_expired").await

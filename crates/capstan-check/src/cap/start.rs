@@ -1,4 +1,4 @@
-//! Start once: a key is one run, however often and however written it is asked for.
+//! Start once: a key is one run, for any number and any spelling of its requests.
 
 use futures_util::future::join_all;
 
@@ -8,7 +8,7 @@ use crate::question::Question;
 use crate::recording::Recording;
 use crate::wire::Exchange;
 
-/// How many ask at once: enough for a race, and few if each of them should cost a run.
+/// The number of simultaneous requests: enough for a race, and few if each of them costs a run.
 const RACERS: usize = 4;
 
 /// The same stream, byte by byte.

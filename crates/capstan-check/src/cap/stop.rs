@@ -1,4 +1,4 @@
-//! A run that goes on: left, found again, stopped.
+//! A long run: left, found again, stopped.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::question::Question;
 use crate::recording::Stopped;
 use crate::wire::{Ask, End, Exchange};
 
-/// Packets that show that a run goes on: the first ones may have been under way when the client
+/// Packets that show that a run continues. The first ones may have been on the way when the client
 /// hung up.
 const SIGNS_OF_LIFE: usize = 5;
 
@@ -58,7 +58,7 @@ async fn stop_it(lab: &Lab) -> Result<Stopped, NotPassed> {
     let replay = lab.send(&Ask::get(&*stream)).await?;
     let again = lab.send(&Ask::delete(&*stream)).await?;
     let replay_again = lab.send(&Ask::get(&*stream)).await?;
-    // What came before it says that it was left is over has been read; the rest is there.
+    // A stream that was left early is read to its end.
     let back = if back.seen.end == End::Left { back.finish().await } else { back.seen };
     Ok(Stopped { left_at, back, back_before, stop, replay, again, replay_again })
 }
@@ -69,8 +69,7 @@ pub(crate) async fn disconnect(lab: &Lab) -> Outcome {
     let is_bad = |frame: &Frame| {
         op(frame) == "ERROR" || reason(frame).is_some_and(|reason| reason != Close::COMPLETED)
     };
-    let expected =
-        format!("packets after {}: the run went on while nobody watched", run.left_at.seq);
+    let expected = format!("packets after {}: the run continued without viewers", run.left_at.seq);
     match run.back_before.iter().find(|frame| is_bad(frame)) {
         Some(frame) => Err(run.back.broken(expected, frame.data())),
         None if run.back_before.is_empty() => Err(run.back.broken(expected, &run.back.end)),
@@ -112,7 +111,7 @@ pub(crate) async fn viewer(lab: &Lab) -> Outcome {
     if is_so {
         Ok(())
     } else {
-        Err(run.back.broken("whoever watches sees the CLOSE, and the body ends", came))
+        Err(run.back.broken("viewers see the CLOSE, and the body ends", came))
     }
 }
 
@@ -155,7 +154,8 @@ pub(crate) async fn summary(lab: &Lab) -> Outcome {
     let run = stopped(lab).await?;
     is_stoppable(run)?;
     let json = run.stop.json();
-    let said = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let is_so = said("stream_id") == run.left_at.stream_id.to_string() && said("state") == "closed";
+    let member = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_so =
+        member("stream_id") == run.left_at.stream_id.to_string() && member("state") == "closed";
     run.stop.expect(is_so, "the run's summary: its stream_id, and state closed")
 }

@@ -13,7 +13,7 @@ pub(crate) fn path(stream: Uuid) -> String {
     format!("/v1/streams/{stream}")
 }
 
-/// A server may have no such route; then it says so otherwise than of a stream that is not there.
+/// A server without such a route answers differently than for an unknown stream.
 fn offered(exchange: &Exchange) -> Outcome {
     let is_absent = matches!(exchange.status, 404 | 405)
         && exchange.code().as_deref() != Some("stream_not_found");
@@ -52,7 +52,7 @@ pub(crate) async fn after(lab: &Lab) -> Outcome {
     same_tail(&lab.send(&Ask::get(url)).await?, run, 2)
 }
 
-/// An EventSource repeats its URL, so its header is the newer word.
+/// An EventSource repeats its URL, so its header is newer.
 pub(crate) async fn header_wins(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let stream = run.stream()?;
@@ -61,17 +61,17 @@ pub(crate) async fn header_wins(lab: &Lab) -> Outcome {
     same_tail(&lab.send(&Ask::get(url).after(Cursor::new(stream, 1))).await?, run, 1)
 }
 
-/// The stream in profile v2: the same text, in packets that keep their place.
+/// The stream in profile v2: the same text, in packets with the same places.
 pub(crate) async fn profile(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let url = format!("{}?profile=v2", path(run.stream()?));
     let exchange = lab.send(&Ask::get(url)).await?;
-    let said = read_v2(&exchange)?;
+    let text = read_v2(&exchange)?;
     let expected = run.transcript()?;
-    if said == expected.text() {
+    if text == expected.text() {
         Ok(())
     } else {
-        Err(exchange.broken(format!("the same text: {}", expected.text()), said))
+        Err(exchange.broken(format!("the same text: {}", expected.text()), text))
     }
 }
 

@@ -21,11 +21,11 @@ pub(crate) async fn json(lab: &Lab) -> Outcome {
     })?;
     exchange
         .expect(answer.request_id == run.question.id, format!("request_id {}", run.question.id))?;
-    let said = |name: &str| answer.output.get(name).and_then(Value::as_str).unwrap_or_default();
+    let member = |name: &str| answer.output.get(name).and_then(Value::as_str).unwrap_or_default();
     let (stream, transcript) = (run.stream()?.to_string(), run.transcript()?);
-    exchange.expect(said("stream_id") == stream, format!("output.stream_id {stream}"))?;
+    exchange.expect(member("stream_id") == stream, format!("output.stream_id {stream}"))?;
     exchange.expect(
-        said("text") == transcript.text(),
+        member("text") == transcript.text(),
         format!("output.text as streamed: {}", transcript.text()),
     )
 }

@@ -10,10 +10,10 @@ use capstan_check::{CHECKS, Face, Target, run};
 use futures_util::{StreamExt as _, stream};
 use plants::{BREACHES, Breach};
 
-/// So many breaches at a time: each has a proxy of its own, all share the gateway.
+/// The number of simultaneous breaches. Each has a proxy of its own, and all share the gateway.
 const AT_ONCE: usize = 8;
 
-/// Whether a breach is found by its check and by none of the others that are made.
+/// Whether exactly the breach's check fails.
 async fn found(
     breach: &'static Breach,
     gateway: &str,
@@ -34,8 +34,8 @@ fn alone(breach: &Breach, target: Target) -> Target {
     Target { only: vec![breach.breaks.to_owned()], ..target }
 }
 
-/// CAP and AG-UI are about the same runs and routes, so a breach in one may show in the other. The
-/// other faces have routes of their own, and each is judged by itself.
+/// CAP and AG-UI serve the same runs and routes, so a breach in one may show in the other. Other
+/// faces have routes of their own, and each is judged alone.
 fn among_all(breach: &Breach, target: Target) -> Target {
     let face = CHECKS.iter().find(|check| check.id == breach.breaks).map(|check| check.face);
     if let Some(Face::Cap | Face::Agui) | None = face {

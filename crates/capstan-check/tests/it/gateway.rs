@@ -1,4 +1,4 @@
-//! Our own gateway keeps every promise.
+//! The gateway keeps every promise.
 
 use crate::common::{
     broken, gateway, plain_client, settings, skipped, target, target_with_keys, with_tenants,
@@ -59,7 +59,7 @@ async fn a_single_check_takes_along_what_it_depends_on_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_and_tickets_are_in_no_evidence() {
-    // Without tenants nobody is refused, so that the checks of tenants are broken, with evidence.
+    // Without tenants every request is accepted, so the checks of tenants fail, with evidence.
     let url = gateway(settings()).await;
     let report = run(target_with_keys(&url), |_| ()).await.unwrap();
     assert!(broken(&report).contains(&"tenants.no-key"), "{report:#?}");

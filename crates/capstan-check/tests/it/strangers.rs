@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Accepts, and says `words` to everybody.
+/// Accepts connections, and sends the same bytes to each.
 async fn raw(words: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -33,7 +33,7 @@ fn target(url: &str) -> Target {
     Target { timeout: Duration::from_secs(2), ..Target::new(url.parse().unwrap()) }
 }
 
-/// For whoever never comes to an end: all of it is waited for.
+/// A short timeout, for servers whose responses never end.
 fn hasty(url: &str) -> Target {
     Target { timeout: Duration::from_millis(500), ..target(url) }
 }
@@ -44,7 +44,7 @@ async fn refused(url: &str) -> String {
 
 #[tokio::test]
 async fn what_is_no_server_is_told_in_time() {
-    // Taken but not listened on, so that nobody else gets it meanwhile.
+    // Bound but not listening, so that no other process gets the port meanwhile.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}", closed.local_addr().unwrap());
@@ -136,7 +136,7 @@ async fn a_bare_agui_server_is_judged_by_agui_and_spared_our_extensions() {
     assert!(!skipped.contains(&"agui.sequence") && !skipped.contains(&"agui.terminal"));
 }
 
-/// A provider's own server speaks Messages alone, and starts whatever it is asked once more.
+/// A provider's own server speaks only Messages, and starts every repeated request again.
 #[tokio::test]
 async fn a_provider_keeps_all_of_messages_but_what_only_a_gateway_promises() {
     let script = Script { models: vec!["m".into()], unique_ids: true, ..Script::default() };

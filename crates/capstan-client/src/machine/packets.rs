@@ -16,7 +16,7 @@ pub(super) struct Packets {
     cursor: Option<String>,
     /// The stream of the last packet: the cursor of servers that send no ids.
     stream: Option<Uuid>,
-    /// A packet came without any place (v2 only): it could not be told from a repeat.
+    /// A packet came without any place (v2 only), so repeats are not recognisable.
     is_placeless: bool,
     count: u64,
     /// The server's wish for reconnections.
@@ -59,7 +59,7 @@ impl Packets {
         }
     }
 
-    /// What to resume with: the server's own id, else the stream's.
+    /// The cursor to resume with: the server's own id, else the stream's.
     pub(super) fn last_event_id(&self) -> Option<String> {
         self.cursor.clone().or_else(|| Some(self.stream?.to_string()))
     }
@@ -76,8 +76,8 @@ impl Packets {
     pub(super) fn next(&mut self) -> Result<Option<StreamPacket>, CapError> {
         while let Some(frame) = self.decoder.next_frame() {
             let frame = frame.map_err(|e| CapError::protocol(e.to_string()))?;
-            // A frame without a name is a packet of a plain server; one with another name is
-            // somebody else's.
+            // A frame without a name is a packet of a plain server. One with another name is not
+            // for us.
             if !matches!(&*frame.event, sse::EVENT_NAME | "message") || frame.data.is_empty() {
                 continue;
             }
@@ -94,7 +94,7 @@ impl Packets {
         Ok(None)
     }
 
-    /// v2 need not say where a packet belongs; the SSE id may.
+    /// v2 packets may lack their place; the SSE id may have it.
     fn placed(&mut self, packet: v2::StreamPacket) -> StreamPacket {
         self.count += 1;
         let id = self.decoder.last_event_id().and_then(|id| id.parse::<LastEventId>().ok());

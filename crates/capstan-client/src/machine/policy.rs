@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use capstan_protocol::{Backoff, Profile};
 
-/// What a call puts up with.
+/// The limits of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     /// Interruptions since the last new packet; also TRANSIENT errors in one call.
@@ -12,20 +12,20 @@ pub struct Policy {
     /// The longest wait that is slept through. A longer one fails at once, so that a UI can count
     /// down.
     pub max_wait: Duration,
-    /// While resuming, go on beyond `max_retries` until nothing new came for this long: a deploy
-    /// takes its time.
+    /// While resuming, continue beyond `max_retries` until nothing new came for this long, because
+    /// a deploy takes time.
     pub resume_patience: Duration,
-    /// The longest that the whole call may take, from its first poll on.
+    /// The longest time of the whole call, from its first poll on.
     pub deadline: Option<Duration>,
     /// The waits between tries.
     pub backoff: Backoff,
     /// A gap in seq is an error rather than a notice.
     pub is_strict: bool,
-    /// How packets are spelled.
+    /// The profile of packets.
     pub profile: Profile,
-    /// The call watches a run that is somebody else's: 204 means that it is over.
+    /// The call watches a run that another client started: 204 means that the run is over.
     pub is_viewer: bool,
-    /// Errors are packets like all others, and the call goes on to CLOSE.
+    /// Errors are packets like all others, and the call continues to CLOSE.
     pub is_observer: bool,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Seen {
     streams: Vec<(Uuid, u64)>,
 }
 
-/// Where a packet stands among those that came.
+/// The place of a packet among those that came.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// It came before.

@@ -14,7 +14,8 @@ use super::{Request, Response, Transport, TransportError};
 const MAX_REDIRECTS: usize = 3;
 
 pub(super) fn client(connect_timeout: Duration) -> Result<reqwest::Client, TransportError> {
-    // No time-out for the whole: a stream may take hours. Reading has one of its own.
+    // No timeout for the complete response, because a stream may take hours. Reads have one of
+    // their own.
     super::http_client()
         .connect_timeout(connect_timeout)
         .redirect(redirect::Policy::custom(follow))
@@ -23,13 +24,13 @@ pub(super) fn client(connect_timeout: Duration) -> Result<reqwest::Client, Trans
         .map_err(TransportError::from)
 }
 
-/// Only within the origin: another server gets neither the key nor what is asked. And only where
-/// POST stays POST.
+/// Follows a redirect only within the origin, because another server must get neither the key nor
+/// the request. And only if POST stays POST.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let asked = attempt.previous();
+    let previous = attempt.previous();
     let keeps_body = matches!(attempt.status().as_u16(), 307 | 308);
-    let is_near = asked.first().is_some_and(|first| first.origin() == attempt.url().origin());
-    let is_short = asked.len() <= MAX_REDIRECTS;
+    let is_near = previous.first().is_some_and(|first| first.origin() == attempt.url().origin());
+    let is_short = previous.len() <= MAX_REDIRECTS;
     if keeps_body && is_near && is_short { attempt.follow() } else { attempt.stop() }
 }
 
@@ -42,7 +43,7 @@ impl Transport for reqwest::Client {
     }
 }
 
-/// For transports that look at a response before they pass it on.
+/// For transports that inspect a response before they return it.
 impl From<reqwest::Response> for Response {
     fn from(response: reqwest::Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -51,7 +52,7 @@ impl From<reqwest::Response> for Response {
     }
 }
 
-/// The innermost cause says most; the URL is left out, since it may hold what is nobody's business.
+/// The innermost cause says most. The text omits the URL, which may hold a secret.
 impl From<reqwest::Error> for TransportError {
     fn from(error: reqwest::Error) -> Self {
         let error = error.without_url();
@@ -59,18 +60,17 @@ impl From<reqwest::Error> for TransportError {
         while let Some(inner) = cause.source() {
             cause = inner;
         }
-        let words = match is_plain_http(&error) {
+        let detail = match is_plain_http(&error) {
             true => "the server does not speak TLS on this port: try http:// instead of https://"
                 .to_owned(),
             false => cause.to_string(),
         };
         let outer = if error.is_connect() { "cannot connect" } else { "the connection broke" };
-        Self(if words.is_empty() { outer.to_owned() } else { format!("{outer}: {words}") })
+        Self(if detail.is_empty() { outer.to_owned() } else { format!("{outer}: {detail}") })
     }
 }
 
-/// Whether the server answered a TLS handshake with something that is no TLS, as a server without
-/// it does.
+/// Whether the server answered a TLS handshake in plain text, as a server without TLS does.
 fn is_plain_http(error: &(dyn Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<rustls::Error>() {
         return matches!(error, rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType));

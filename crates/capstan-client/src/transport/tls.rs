@@ -1,5 +1,5 @@
-//! TLS for `reqwest`, set up by us: left to itself it compiles a large C library, or wants a
-//! default for the whole process, which is for programs to choose and not for a library.
+//! TLS for `reqwest`. Its default compiles a large C library, or needs a default for the whole
+//! process, which is the program's choice and not a library's.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub fn http_client() -> reqwest::ClientBuilder {
     let builder = reqwest::Client::builder();
     match config() {
         Ok(config) => builder.tls_backend_preconfigured(config),
-        // Only a provider that the program chose can be of no use. Building the client says so.
+        // Only a provider that the program chose can fail here. Building the client reports that.
         Err(_) => builder,
     }
 }

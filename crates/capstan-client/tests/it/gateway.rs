@@ -48,7 +48,7 @@ async fn both_profiles_tell_the_same() {
     assert_eq!(text(Profile::V1).await, text(Profile::V2).await);
 }
 
-/// What a client tells of.
+/// Collects the notices of a client.
 fn listen(options: Options) -> (Options, Arc<Mutex<Vec<Notice>>>) {
     let notices = Arc::<Mutex<Vec<Notice>>>::default();
     let heard = Arc::clone(&notices);
@@ -183,7 +183,7 @@ async fn a_warning_is_a_packet_like_any_other() {
     assert_eq!(transcript.error().unwrap().severity.as_str(), "WARNING");
 }
 
-/// What `tracing` was told, one line each.
+/// The lines that `tracing` received.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

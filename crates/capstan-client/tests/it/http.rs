@@ -1,6 +1,5 @@
-//! The client over real sockets, against a server that says exactly what a script says: the cases
-//! that SSE clients are known to get wrong, and a plain CAP server that knows nothing of our
-//! extensions.
+//! The client over real sockets, against a scripted server: cases that SSE clients often get wrong,
+//! and a plain CAP server without our extensions.
 
 use std::time::Duration;
 
@@ -183,7 +182,7 @@ async fn a_whole_answer_that_breaks_off_is_asked_for_again() {
 
 #[tokio::test]
 async fn a_connection_that_cannot_be_made_names_the_address() {
-    // Taken but not listened on, so that nobody else gets it meanwhile.
+    // Bound but not listening, so that no other process gets the port meanwhile.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}", closed.local_addr().unwrap());
@@ -218,7 +217,7 @@ async fn https_to_a_server_without_tls_says_so() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
-        // What a handshake begins with is no request.
+        // The first bytes of a handshake are no request.
         let (mut socket, _) = listener.accept().await.unwrap();
         assert!(socket.read(&mut [0; 65536]).await.unwrap() > 0);
         socket.write_all(&respond("400 Bad Request", "", "")).await.unwrap();
@@ -279,7 +278,7 @@ async fn a_silent_server_is_left_after_the_read_timeout() {
         let (mut first, _) = listener.accept().await.unwrap();
         read_request(&mut first).await;
         first.write_all(&sse(&frame(None, 1, "a"))).await.unwrap();
-        // Kept open, and silent.
+        // Open, and silent.
         let (mut second, _) = listener.accept().await.unwrap();
         read_request(&mut second).await;
         second.write_all(&sse(&close(2))).await.unwrap();

@@ -21,11 +21,11 @@ enum Holding {
     NoHead,
     /// The body never ends.
     NoEnd,
-    /// One new packet a connection, a second each.
+    /// One new packet per connection, after a second each.
     OnePacketEach(AtomicU64),
     /// Bytes that mean nothing, for ever.
     Heartbeats,
-    /// A sign of life every 15 s, three times; then nothing.
+    /// A heartbeat every 15 s, three times; then nothing.
     FallingSilent,
     /// The connection is refused.
     Refusing,
@@ -72,7 +72,7 @@ fn client(server: Holding, options: Options) -> CapClient {
     CapClient::with_options("http://holding", "", options.transport(server)).unwrap()
 }
 
-/// What each call of one answer comes to, and after how many seconds.
+/// The result of each call, and the seconds that it took.
 async fn whole_answers(client: &CapClient) -> Vec<(String, f64)> {
     let question = client.question(Uuid::now_v7(), "Hi");
     let calls = [

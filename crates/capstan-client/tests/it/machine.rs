@@ -31,7 +31,7 @@ fn script(len: u64) -> Vec<StreamPacket> {
         .collect()
 }
 
-/// How servers name places in a stream.
+/// The ids of a server's events.
 #[derive(Debug, Clone, Copy)]
 enum Ids {
     /// `<stream_id>:<seq>`, with an opening frame.
@@ -42,7 +42,7 @@ enum Ids {
     None,
 }
 
-/// What happens next, drawn at random.
+/// The next event, drawn at random.
 #[derive(Debug, Clone)]
 enum Fate {
     Refused(u16),
@@ -88,7 +88,7 @@ fn body(packets: &[StreamPacket], ids: Ids, last_event_id: Option<&str>, repeats
     out
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Debug, Default)]
 struct Seen {
     seqs: Vec<u64>,
@@ -180,8 +180,7 @@ fn play(policy: Policy, seed: u64, packets: &[StreamPacket], ids: Ids, fates: Ve
     panic!("the call never ends: {seen:?}");
 }
 
-/// Any packet at any place, so that repeats and gaps are among them; a number that stands for none
-/// breaks the body.
+/// A packet at any place, so that repeats and gaps occur. Some numbers stand for a malformed frame.
 fn odd_frame(seq: u64, kind: u8) -> Vec<u8> {
     let error = |severity| Payload::Error(StreamError::new("timeout", "Late.", severity).into());
     let payload = match kind {
@@ -201,8 +200,7 @@ fn odd_frame(seq: u64, kind: u8) -> Vec<u8> {
     out
 }
 
-/// All that a body comes to, asked for one by one, or with the packets that came together taken
-/// first.
+/// All actions that a body causes, one by one, or with buffered packets taken first.
 fn told(policy: Policy, chunks: std::slice::Chunks<'_, u8>, in_batches: bool) -> Vec<Action> {
     let (mut machine, now, mut told) = (Machine::new(policy, 7), Duration::ZERO, Vec::new());
     let mut chunks = chunks.into_iter();

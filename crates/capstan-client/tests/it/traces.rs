@@ -1,7 +1,7 @@
 //! The machine's traces: events in, actions out, as JSON that the clients of other languages
 //! replay.
 //!
-//! `UPDATE=1 cargo test -p capstan-client --test it traces::` writes them anew.
+//! `UPDATE=1 cargo test -p capstan-client --test it traces::` writes the file again.
 
 mod scenarios;
 mod script;

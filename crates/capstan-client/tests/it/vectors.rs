@@ -10,7 +10,7 @@ use capstan_client::{CapClient, CapError, Options};
 use conformance::{is_strict, vectors};
 use serde_json::{Value, json};
 
-/// What a client that tries nothing again makes of bodies whose frames hold these texts.
+/// The results of a client without retries, for bodies with these frames.
 async fn read_all(profile: Profile, bodies: &[Vec<&str>]) -> Vec<Result<Vec<Payload>, CapError>> {
     let frame = |text: &&str| {
         text.split('\n').map(|line| format!("data: {line}\n")).collect::<String>() + "\n"
@@ -39,12 +39,12 @@ fn is_breach(read: &Result<Vec<Payload>, CapError>) -> bool {
     matches!(read, Err(CapError::Protocol(_)))
 }
 
-/// SSE has no word for an empty frame, and ends lines at CR as well.
+/// SSE cannot carry an empty frame, and ends lines at CR as well.
 fn can_be_sent(text: &str) -> bool {
     !text.is_empty() && !text.contains('\r')
 }
 
-/// How many levels there are in a value.
+/// The depth of a value.
 fn depth(value: &Value) -> usize {
     let deepest = |inner: &mut dyn Iterator<Item = &Value>| inner.map(depth).max().unwrap_or(0) + 1;
     match value {

@@ -7,7 +7,7 @@ use capstan_protocol::FaultKind;
 
 use super::numbers::faults_lately;
 use crate::Console;
-use crate::answers::{Health, Me, ReplicaPlace};
+use crate::answers::{Health, Me, ReplicaPlace, ServerState};
 use crate::visitor::{Act, Visitor};
 use capstan_kit::answers::millis;
 use capstan_kit::identity::operators::{EVERY_TENANT, Right};
@@ -48,8 +48,8 @@ pub(crate) async fn me(State(console): State<Console>, visitor: Visitor) -> Json
         who: visitor.kind(),
         name: visitor.name().to_owned(),
         tenants: visitor.tenants().unwrap_or_else(|| vec![EVERY_TENANT.to_owned()]),
-        may: may.into_iter().map(Right::word).collect(),
-        content: console.content().word(),
+        may,
+        content: console.content(),
         actions: settings.actions,
         trace_url: settings.trace_url.clone(),
         logs_url: settings.logs_url.clone(),
@@ -80,12 +80,12 @@ pub(super) async fn line(console: &Console, visitor: &Visitor) -> Result<Health,
     })
 }
 
-fn state(console: &Console) -> &'static str {
+fn state(console: &Console) -> ServerState {
     let is_well = matches!(console.engine.journal_health(), JournalHealth::Well);
     match (console.engine.draining.is_cancelled(), is_well) {
-        (true, _) => "draining",
-        (false, true) => "ready",
-        (false, false) => "journal_broken",
+        (true, _) => ServerState::Draining,
+        (false, true) => ServerState::Ready,
+        (false, false) => ServerState::JournalBroken,
     }
 }
 
@@ -104,12 +104,9 @@ async fn counts(console: &Console, visitor: &Visitor) -> Result<(u64, u64, u64),
 }
 
 async fn place(console: &Console) -> Result<Option<ReplicaPlace>, Refusal> {
-    if !console.engine.journal.store().is_shared() {
-        return Ok(None);
-    }
+    let Some(cluster) = console.engine.journal.store().cluster() else { return Ok(None) };
     let lives = |replica: &ReplicaState| replica.standing != Standing::Gone;
-    let living: Vec<_> =
-        console.engine.journal.store().replicas().await?.into_iter().filter(lives).collect();
+    let living: Vec<_> = cluster.replicas().await?.into_iter().filter(lives).collect();
     let own = living.iter().enumerate().find(|(_, replica)| replica.is_self);
     Ok(own.map(|(at, own)| ReplicaPlace { name: own.name.clone(), n: at + 1, of: living.len() }))
 }

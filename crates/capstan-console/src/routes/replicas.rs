@@ -27,6 +27,9 @@ pub(crate) async fn replicas(
     if !visitor.sees_server() {
         return Err(FaultKind::RouteNotFound.into());
     }
-    let replicas = console.engine.journal.store().replicas().await?;
+    let replicas = match console.engine.journal.store().cluster() {
+        Some(cluster) => cluster.replicas().await?,
+        None => Vec::new(),
+    };
     Ok(Json(ReplicaList { replicas: replicas.into_iter().map(Into::into).collect() }))
 }

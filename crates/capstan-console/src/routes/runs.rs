@@ -388,7 +388,7 @@ pub(crate) async fn stop(
     if was_open {
         visitor.did(&console, Act::Stop, &run.tenant, Target::Stream(run.stream_id));
     }
-    Ok(Json(StoppedRun { state: Status::of(&run).word(), reason: run.reason }))
+    Ok(Json(StoppedRun { state: Status::of(&run), reason: run.reason }))
 }
 
 pub(crate) const PURGE: Row = Row {

@@ -1,4 +1,4 @@
-//! Runs an agent as a gateway would, and keeps what came of it.
+//! Runs an agent as a gateway would, and collects its output.
 
 use capstan_agent::{Agent, Outcome, Output, Turn, channel};
 
@@ -6,7 +6,7 @@ use capstan_agent::{Agent, Outcome, Output, Turn, channel};
 pub(crate) struct Attempt {
     /// Everything that was written, in order.
     pub(crate) outputs: Vec<Output>,
-    /// How it ended.
+    /// The result.
     pub(crate) outcome: Outcome,
 }
 

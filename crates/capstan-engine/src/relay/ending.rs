@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use capstan_agent::{CancelReason, END_LIMIT};
 use capstan_journal::{
-    Asked, ErrorKind, Frame, JournalError, Quota, Run, RunState, StoredTurn, TurnRange,
+    ErrorKind, Frame, JournalError, Questions, Quota, Run, RunState, StoredTurn, TurnRange,
 };
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{ChatMessage, Close, ErrorSeverity, Fault, FaultKind, Payload};
@@ -71,6 +71,7 @@ impl Relay {
     /// Writes the end of the run and the session's turn in one transition.
     pub(super) async fn finish(&mut self, ending: Ending) -> Result<(), JournalError> {
         self.flush().await?;
+        let failed = FailedAttempt::of_ending(&self.run, &ending);
         let from = (self.run.state, self.run.attempt);
         let now = self.engine.stamp(&self.run);
         ledger::ends(&mut self.run, &self.packets, now, ending.fault().as_ref());
@@ -79,6 +80,7 @@ impl Relay {
         let frames = self.packets.take_frames();
         let turn = Some(self.remembered(!matches!(ending, Ending::Completed)).await?);
         if self.engine.journal.transition(from, self.run.clone(), frames, turn).await? {
+            FailedAttempt::emit(failed, &self.engine);
             traces::ended(self.trace.span(), &self.run);
             self.engine.emit(&self.run, Happened::Ended);
             end_elsewhere(&self.engine, &self.run, &ending);
@@ -118,6 +120,7 @@ impl Relay {
         fault: Fault,
         wait: Duration,
     ) -> Result<bool, JournalError> {
+        let failed = FailedAttempt::new(&self.run, &fault);
         let warning =
             fault.with_severity(ErrorSeverity::Warning).with_detail("attempt", self.run.attempt);
         let now = self.engine.stamp(&self.run);
@@ -137,6 +140,7 @@ impl Relay {
         let is_done =
             self.engine.journal.transition(from, self.run.clone(), Vec::new(), None).await?;
         if is_done {
+            FailedAttempt::emit(Some(failed), &self.engine);
             self.engine.emit(&self.run, Happened::Retried);
         }
         Ok(is_done)
@@ -171,6 +175,7 @@ impl Relay {
         quota: &Quota,
     ) -> Result<(), JournalError> {
         self.flush().await?;
+        let failed = FailedAttempt::new(&self.run, &fault);
         let before = (self.run.clone(), self.packets.seq(), self.packets.bytes());
         let from = (self.run.state, self.run.attempt);
         let now = self.engine.stamp(&self.run);
@@ -183,6 +188,7 @@ impl Relay {
         match self.engine.journal.suspend(from, self.run.clone(), frames, quota).await {
             Ok(true) => {
                 self.engine.waits.add(&self.run, ready, self.engine.settings.timeouts.waiting);
+                FailedAttempt::emit(Some(failed), &self.engine);
                 self.engine.emit(&self.run, Happened::Waiting);
             }
             Ok(false) => {}
@@ -212,7 +218,7 @@ fn write_end(engine: &Engine, packets: &mut PacketWriter, run: &mut Run, ending:
         packets.write_asked();
         let questions =
             packets.asked().iter().map(|asked| (asked.id.clone(), asked.deadline())).collect();
-        run.asked = Some(Asked::new(questions));
+        run.asked = Some(Questions::new(questions));
     }
     let close = packets.close(ending.reason(packets), &run.agent, ledger::calls(run));
     run.reason = Some(close.reason());
@@ -252,7 +258,42 @@ fn write_wait(
 /// ends it at the same time, the first one wins.
 pub(crate) async fn close_waiting(engine: &Engine, run: &Run, ending: Ending) -> Result<(), Fault> {
     let turn = turn_so_far(engine, run).await.map_err(journal_fault)?;
-    close(engine, run, ending, turn).await
+    close(engine, run, ending, turn, None).await
+}
+
+/// Ends a run whose process has died. Its last attempt has failed with this fault.
+async fn close_orphan(engine: &Engine, run: &Run, fault: Fault) -> Result<(), Fault> {
+    let turn = turn_so_far(engine, run).await.map_err(journal_fault)?;
+    let failed = FailedAttempt::new(run, &fault);
+    close(engine, run, Ending::Failed(fault), turn, Some(failed)).await
+}
+
+/// An attempt that failed. Observers receive it only after the transition is stored: of several
+/// processes that try to store it, one reports it.
+struct FailedAttempt {
+    /// The run's record before the transition.
+    run: Run,
+    fault: Fault,
+}
+
+impl FailedAttempt {
+    fn new(run: &Run, fault: &Fault) -> Self {
+        Self { run: run.clone(), fault: fault.clone() }
+    }
+
+    /// The attempt of a relay that ends its run like this.
+    fn of_ending(run: &Run, ending: &Ending) -> Option<Self> {
+        match ending {
+            Ending::Failed(fault) => Some(Self::new(run, fault)),
+            Ending::Completed | Ending::Cancelled => None,
+        }
+    }
+
+    fn emit(failed: Option<Self>, engine: &Engine) {
+        if let Some(Self { run, fault }) = failed {
+            engine.emit(&run, Happened::AttemptFailed { fault });
+        }
+    }
 }
 
 async fn close(
@@ -260,6 +301,7 @@ async fn close(
     run: &Run,
     ending: Ending,
     turn: Option<StoredTurn>,
+    failed: Option<FailedAttempt>,
 ) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let mut run = run.clone();
@@ -272,6 +314,7 @@ async fn close(
     let frames = packets.take_frames();
     let turn = turn.map(|turn| StoredTurn { closed_at: run.updated_at, ..turn });
     if engine.journal.transition(from, run.clone(), frames, turn).await.map_err(journal_fault)? {
+        FailedAttempt::emit(failed, engine);
         if let Some(span) = engine.traces.take(run.stream_id) {
             traces::ended(&span, &run);
         }
@@ -319,7 +362,7 @@ pub(super) async fn close_abandoned(
         }
         let turn = AssertUnwindSafe(turn_so_far(engine, &run)).catch_unwind().await;
         let turn = turn.unwrap_or(Ok(None)).map_err(journal_fault)?;
-        failed = close(engine, &run, Ending::Failed(fault.clone()), turn).await;
+        failed = close(engine, &run, Ending::Failed(fault.clone()), turn, None).await;
         if failed.is_ok() {
             break;
         }
@@ -330,10 +373,10 @@ pub(super) async fn close_abandoned(
 /// Handles a run whose process has died: it waits for its client, or ends if no attempts are left.
 pub(crate) async fn interrupt(engine: &Engine, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::RunInterrupted);
-    engine.emit(run, Happened::AttemptFailed { fault: fault.clone() });
     if run.attempt >= run.max_attempts {
-        return close_waiting(engine, run, Ending::Failed(fault)).await;
+        return close_orphan(engine, run, fault).await;
     }
+    let failed = FailedAttempt::new(run, &fault);
     let from = (run.state, run.attempt);
     let (mut run, mut packets) = (run.clone(), PacketWriter::after_last(engine, run).await);
     let wait = engine.wait_after(&fault, run.attempt);
@@ -343,6 +386,7 @@ pub(crate) async fn interrupt(engine: &Engine, run: &Run) -> Result<(), Fault> {
     let frames: Vec<Frame> = packets.take_frames();
     if engine.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
         engine.waits.add(&run, ready, engine.settings.timeouts.waiting);
+        FailedAttempt::emit(Some(failed), engine);
         engine.emit(&run, Happened::Waiting);
     }
     Ok(())
@@ -352,14 +396,13 @@ pub(crate) async fn interrupt(engine: &Engine, run: &Run) -> Result<(), Fault> {
 /// numbers.
 pub(crate) async fn lose(engine: &Engine, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::StreamLost);
-    engine.emit(run, Happened::AttemptFailed { fault: fault.clone() });
     let last_seq = run.last_seq + LOST_TAIL_GAP - 1;
     let mut beyond = run.clone();
     ledger::recover_first_packet(engine, &mut beyond).await;
     beyond.last_seq = last_seq;
     let at = PacketWriter::after_last(engine, run).await.latest();
     ledger::ends_after(&mut beyond, run.last_seq, at, Some((&fault, last_seq + 1)));
-    close_waiting(engine, &beyond, Ending::Failed(fault)).await
+    close_orphan(engine, &beyond, fault).await
 }
 
 /// The final packets for a reader when nothing can be read after a packet: the stream is lost. They
@@ -443,13 +486,16 @@ fn turn_record(
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
     use capstan_journal::{Claim, Journal, TailLimits};
     use capstan_protocol::Timestamp;
     use capstan_stores::{Durability, open};
+    use tokio::sync::Notify;
     use uuid::Uuid;
 
     use super::*;
     use crate::events::{RunEvent, RunObserver};
+    use crate::{Registered, runs};
 
     /// The fault codes that an observer received.
     #[derive(Default)]
@@ -498,5 +544,64 @@ mod tests {
         );
         engine.observed().await;
         assert_eq!(*seen.0.lock().unwrap(), ["stream_lost"]);
+        // Another process may have read the same record before.
+        lose(&engine, &run).await.unwrap();
+        engine.observed().await;
+        assert_eq!(*seen.0.lock().unwrap(), ["stream_lost"], "the one that stored it reports it");
+    }
+
+    #[tokio::test]
+    async fn an_orphans_failed_attempt_is_reported_by_one_process() {
+        for max_attempts in [1, 3] {
+            let store = open("memory:", Durability::default()).unwrap();
+            let journal = Journal::new(store, TailLimits::default());
+            let seen = Arc::new(Faults::default());
+            let engine = Engine::builder(journal.clone()).observer(seen.clone()).build();
+            let claim = Claim::new("t", "k", Uuid::now_v7(), Timestamp::now());
+            let claim = Claim { max_attempts, ..claim };
+            let run = journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
+            interrupt(&engine, &run).await.unwrap();
+            interrupt(&engine, &run).await.unwrap();
+            engine.observed().await;
+            assert_eq!(*seen.0.lock().unwrap(), ["run_interrupted"], "{max_attempts} attempts");
+        }
+    }
+
+    /// An agent that fails when the test lets it.
+    struct FailsLater(Arc<Notify>);
+
+    #[async_trait]
+    impl Agent for FailsLater {
+        async fn run(&self, _: Turn, _: &mut Writer) -> Outcome {
+            self.0.notified().await;
+            Err(Fault::new(FaultKind::UpstreamTruncated).into())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_relay_that_lost_its_run_reports_no_failed_attempt() {
+        for is_lost in [true, false] {
+            let store = open("memory:", Durability::default()).unwrap();
+            let journal = Journal::new(store, TailLimits::default());
+            let (seen, fails) = (Arc::new(Faults::default()), Arc::new(Notify::new()));
+            let agent = Registered::new("fails", FailsLater(Arc::clone(&fails)));
+            let engine = Engine::builder(journal.clone()).internal_agent(agent);
+            let engine = engine.observer(seen.clone()).build();
+            let claim = Claim {
+                agent: "fails".into(),
+                ..Claim::new("t", "k", Uuid::now_v7(), Timestamp::now())
+            };
+            let (stream, ask) = (claim.stream_id, Ask::new("k".into(), "s".into(), Vec::new()));
+            runs::start_internal(&engine, claim, &Quota::UNLIMITED, ask).await.unwrap();
+            if is_lost {
+                let run = journal.store().run(stream).await.unwrap().unwrap();
+                close_waiting(&engine, &run, Ending::Cancelled).await.unwrap();
+            }
+            fails.notify_one();
+            engine.tasks.close();
+            engine.tasks.wait().await;
+            engine.observed().await;
+            assert_eq!(seen.0.lock().unwrap().is_empty(), is_lost);
+        }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::push_config::Config;
 use super::words::{Version, with};
 use crate::query;
-use crate::refusal::Shaped;
+use crate::refusal::ShapedByFace;
 
 /// Goes with the head of the request.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub(super) struct Call {
     pub(super) id: Option<Value>,
     pub(super) version: Version,
     /// It waits for the task as one object.
-    pub(super) wants_whole: bool,
+    pub(super) wants_collected: bool,
     /// And for the end of it.
     pub(super) is_blocking: bool,
     /// Where it wants to be told of the task besides.
@@ -32,7 +32,7 @@ impl Call {
         let none = Self {
             id: None,
             version: Version::V1,
-            wants_whole: false,
+            wants_collected: false,
             is_blocking: false,
             push: None,
         };
@@ -46,7 +46,7 @@ impl Call {
         let is_rest = REST.iter().any(|part| path.contains(part));
         let id = (!is_rest).then_some(Value::Null);
         let version = if path.contains("/a2a/v1/") { Version::Rest03 } else { Version::V1 };
-        Self { id, version, wants_whole: false, is_blocking: false, push: None }
+        Self { id, version, wants_collected: false, is_blocking: false, push: None }
     }
 
     /// What a stream or an answer says.
@@ -84,7 +84,7 @@ impl Call {
             }
         };
         let mut response = json_response(StatusCode::from_u16(status).unwrap_or_default(), &body);
-        response.extensions_mut().insert(Shaped);
+        response.extensions_mut().insert(ShapedByFace);
         if let Some(seconds) = wrong.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

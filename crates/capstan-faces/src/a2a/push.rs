@@ -18,7 +18,7 @@ use super::push_config::Config;
 use super::words::{Ids, Version};
 use super::{NAME, task};
 use crate::face::FaceContext;
-use crate::face::delivery::{self, DueDelivery, Parcel};
+use crate::face::delivery::{self, DueDelivery, WebhookMessage};
 use crate::face::reader;
 use crate::identity::tenants;
 use crate::webhook::Webhook;
@@ -185,11 +185,15 @@ pub(super) fn due(turn: &Turn) -> Option<DueDelivery> {
 }
 
 /// Where the task stands now that the run is over.
-pub(super) async fn parcel(cx: &FaceContext, run: &Run, turn: &Turn) -> Result<Parcel, Fault> {
+pub(super) async fn delivery_message(
+    cx: &FaceContext,
+    run: &Run,
+    turn: &Turn,
+) -> Result<WebhookMessage, Fault> {
     let lost = || Fault::new(FaultKind::StreamNotFound);
     let delivery = Delivery::of(&turn.text()).ok_or_else(lost)?;
     let version = if delivery.is_1 { Version::V1 } else { Version::V03 };
-    let whole = reader::so_far(cx, run).await?;
+    let whole = reader::collect_so_far(cx, run).await?;
     let ids = Ids { task: delivery.task, context: run.session.clone() };
     // 1.0 sends what a stream would say, 0.3 the task.
     let body = match version {
@@ -207,5 +211,5 @@ pub(super) async fn parcel(cx: &FaceContext, run: &Run, turn: &Turn) -> Result<P
     if !delivery.config.token.is_empty() {
         headers.push(("x-a2a-notification-token", delivery.config.token));
     }
-    Ok(Parcel { to, headers, body: body.to_string() })
+    Ok(WebhookMessage { to, headers, body: body.to_string() })
 }

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use bytes::Bytes;
-use capstan_journal::{ArmedBy, Asked as Questions, Claim, Found, NameKind, Named, Run, RunState};
+use capstan_journal::{ArmedBy, Claim, Found, NameKind, Named, Questions, Run, RunState};
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{Fault, FaultKind, RawJson, RawObject};
 use http::request::Parts;
@@ -68,7 +68,7 @@ impl Asked<'_> {
         let kept = match self.keep(params).await {
             Ok((kept, configuration, push)) => {
                 let is_blocking = configuration.is_blocking(self.call.version);
-                (self.call.wants_whole, self.call.is_blocking) = (!is_stream, is_blocking);
+                (self.call.wants_collected, self.call.is_blocking) = (!is_stream, is_blocking);
                 self.call.push = push;
                 kept
             }

@@ -1,7 +1,7 @@
 //! Tasks: a run is one, and so are the runs that answer what it asked. The first of them gives the
 //! task its id.
 
-use capstan_journal::{Asked, Run, RunState};
+use capstan_journal::{Questions, Run, RunState};
 use capstan_protocol::{
     Close, Event, EventView, Fault, FaultKind, RawObject, StreamError, Transcript,
 };
@@ -11,7 +11,7 @@ use super::NAME;
 use super::kept::Kept;
 use super::words::{Ids, Status, TaskState, Version};
 use crate::face::FaceContext;
-use crate::face::reader::{self, Whole};
+use crate::face::reader::{self, Collected};
 use capstan_engine::cpu_offload;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
@@ -59,7 +59,7 @@ pub(super) async fn last_of(cx: &FaceContext, first: Run) -> Result<Run, Fault> 
 }
 
 /// What a run asks that nobody has answered yet.
-pub(super) fn open_questions(run: &Run) -> Option<&Asked> {
+pub(super) fn open_questions(run: &Run) -> Option<&Questions> {
     let asked = run.asked.as_ref().filter(|_| run.reason.as_deref() == Some(Close::INTERRUPT));
     asked.filter(|asked| asked.answered_by.is_none())
 }
@@ -98,8 +98,8 @@ pub(super) async fn of_runs(
     let (mut artifacts, mut wholes) = (Vec::new(), Vec::new());
     for run in runs {
         // All of them count until the task is told.
-        let whole: Whole = reader::so_far(cx, run).await?;
-        artifacts.extend(whole.told(|whole| artifact_of(version, &whole.run, &whole.transcript)));
+        let whole: Collected = reader::collect_so_far(cx, run).await?;
+        artifacts.extend(whole.encode(|whole| artifact_of(version, &whole.run, &whole.transcript)));
         wholes.push(whole);
     }
     let (Some(first), Some(last)) = (runs.first(), wholes.last()) else {
@@ -110,13 +110,13 @@ pub(super) async fn of_runs(
 }
 
 /// A task as one run tells it.
-pub(super) fn of_whole(version: Version, ids: &Ids, whole: &Whole) -> Value {
+pub(super) fn of_whole(version: Version, ids: &Ids, whole: &Collected) -> Value {
     let artifacts = artifact_of(version, &whole.run, &whole.transcript).into_iter().collect();
     version.task(ids, &status_of(whole), artifacts)
 }
 
 /// Where a task stands, as a stream would say it.
-pub(super) fn status_event(version: Version, ids: &Ids, whole: &Whole) -> Value {
+pub(super) fn status_event(version: Version, ids: &Ids, whole: &Collected) -> Value {
     version.status_event(ids, &status_of(whole), None)
 }
 
@@ -143,7 +143,7 @@ fn state_of(state: RunState, run: &Run) -> TaskState {
     }
 }
 
-fn status_of(whole: &Whole) -> Status {
+fn status_of(whole: &Collected) -> Status {
     let (run, state) = (&whole.run, state_of(whole.state, &whole.run));
     #[allow(clippy::wildcard_enum_match_arm)] // Only these have something to say.
     let says = match state {

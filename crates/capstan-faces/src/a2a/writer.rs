@@ -127,7 +127,7 @@ impl FaceWriter for A2aWriter {
         BodyStep::Cut
     }
 
-    fn heartbeat_every(&self, set: Duration) -> Duration {
+    fn heartbeat_interval(&self, set: Duration) -> Duration {
         set.min(HEARTBEAT)
     }
 }

@@ -43,7 +43,7 @@ impl AiSdkItems {
             let Some(newest) = frames.last() else { break };
             at = newest.seq;
             let frames = frames.into_iter().filter(|frame| frame.seq <= last).collect();
-            count += items.take(&frames).len() as u64;
+            count += items.encode(&frames).len() as u64;
         }
         Ok((items, count))
     }
@@ -51,7 +51,7 @@ impl AiSdkItems {
 
 impl Items for AiSdkItems {
     /// The first packet brings those that begin the message.
-    fn take(&mut self, frames: &Frames) -> Vec<String> {
+    fn encode(&mut self, frames: &Frames) -> Vec<String> {
         let mut chunks = Vec::new();
         for packet in frames.iter().filter_map(sse::decode_packet) {
             if !std::mem::replace(&mut self.is_begun, true) {

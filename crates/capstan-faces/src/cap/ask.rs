@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use capstan_protocol::{
-    ChatMessage, DecodeError, Fault, Profile, RawJson, RawObject, ServiceRequest, decode, v2,
+    ChatMessage, DecodeError, Fault, FaultKind, Profile, RawJson, RawObject, ServiceRequest,
+    decode, v2,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -13,18 +14,20 @@ use capstan_engine::ask::{Ask, Payload, invalid, is_whole};
 /// Where a v1 body keeps what is asked.
 const PAYLOAD: &str = "payload.payload";
 
-/// One that is valid as v1 is answered in v1, else it is read as v2.
+/// Decodes a body. A body that is valid as v1 gets its answer in v1. Any other is decoded as v2.
 pub(super) fn from_cap(body: &[u8]) -> Result<Ask, Fault> {
-    let first = match decode::from_slice(body) {
-        Ok(request) => return from_v1(request),
-        Err(error) => error,
-    };
-    match decode::from_slice(body) {
-        Ok(request) => from_v2(request),
-        // The default profile's complaint is the more helpful one, unless the body is plainly
-        // meant as v2.
-        Err(second) => Err(invalid(if is_v2(body) { &second } else { &first })),
+    if let Some(request) = decode::try_from_slice(body) {
+        return from_v1(request);
     }
+    if let Some(request) = decode::try_from_slice(body) {
+        return from_v2(request);
+    }
+    // The reason in the default profile helps more, unless the body is plainly meant as v2.
+    let reason = match is_v2(body) {
+        true => decode::from_slice::<v2::ServiceRequest<RawObject>>(body).err(),
+        false => decode::from_slice::<ServiceRequest<RawObject>>(body).err(),
+    };
+    Err(reason.map_or_else(|| Fault::new(FaultKind::InvalidRequest), |reason| invalid(&reason)))
 }
 
 fn from_v1(request: ServiceRequest<RawObject>) -> Result<Ask, Fault> {

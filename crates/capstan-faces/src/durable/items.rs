@@ -50,7 +50,7 @@ impl List {
     pub(super) fn array(&mut self, frames: &Frames) -> Vec<u8> {
         match self {
             Self::Packets => join(frames.iter().filter_map(|frame| data_of(frame))),
-            Self::Of(items) => join(items.take(frames).iter().map(String::as_bytes)),
+            Self::Of(items) => join(items.encode(frames).iter().map(String::as_bytes)),
         }
     }
 }

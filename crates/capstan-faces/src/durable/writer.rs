@@ -93,7 +93,7 @@ impl FaceWriter for DurableWriter {
         BodyStep::End
     }
 
-    fn lasts(&self) -> Option<Duration> {
+    fn max_duration(&self) -> Option<Duration> {
         Some(LASTS)
     }
 }

@@ -54,7 +54,7 @@ pub(super) async fn count(
     let (parts, body) = request.into_parts();
     let posted = post::read(&cx, &caller, &*face, &parts, body).await?;
     let counted = counted(&face, &cx, &caller, &parts, &posted).await;
-    let refused = |fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts));
+    let refused = |fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts));
     let input_tokens = counted.map_err(refused)?;
     Ok(Json(Counted { input_tokens }).into_response())
 }

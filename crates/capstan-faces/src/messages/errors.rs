@@ -207,7 +207,7 @@ fn status_of(entry: &Entry) -> u16 {
 /// A fault as an answer.
 pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>) -> Response {
     // An unknown key is 401, one that may not do this 403.
-    let is_stranger = matches!(asker, RefusalTarget::Stranger(_)) && !cx.is_local();
+    let is_stranger = matches!(asker, RefusalTarget::BeforeFace(_)) && !cx.is_local();
     let is_unknown_key = fault.kind() == FaultKind::TenantUnauthorized
         && is_stranger
         && !fault.details().contains_key(LACKS);

@@ -10,7 +10,7 @@ use capstan_protocol::{
 use http::HeaderMap;
 use http::request::Parts;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::content::{Contents, Message, Reader, text_of};
 use super::parameters::{Format, OutputConfig};
@@ -135,7 +135,7 @@ fn only_anthropic(place: &str, value: Option<&RawJson>) -> Result<(), DecodeErro
 /// same: what the provider has to be told stands in the body, under the names that other hosts of
 /// the protocol have for it there.
 pub(super) fn with_head(body: &Bytes, headers: &HeaderMap) -> Bytes {
-    let mut members = serde_json::Map::new();
+    let mut members = Map::new();
     let lines = |name: &str| {
         let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
         let items = values.flat_map(|value| value.split(',')).map(str::trim);
@@ -157,7 +157,7 @@ const VERSION: &str = "anthropic_version";
 const BETA: &str = "anthropic_beta";
 
 /// An object with these members before its own, which count if they have the same names.
-fn spliced(body: &Bytes, members: serde_json::Map<String, Value>) -> Option<Bytes> {
+fn spliced(body: &Bytes, members: Map<String, Value>) -> Option<Bytes> {
     let rest = body.trim_ascii_start().strip_prefix(b"{")?;
     if members.is_empty() || !rest.trim_ascii_start().starts_with(b"\"") {
         return None;
@@ -170,9 +170,8 @@ fn spliced(body: &Bytes, members: serde_json::Map<String, Value>) -> Option<Byte
 /// What a body asks, without what a client changes when it asks the same once more: where caches
 /// are to end, whether a text stands in a list and ends its line, whether and how long the answer
 /// comes in one piece.
-pub(super) fn meaning(body: &[u8]) -> Option<Vec<u8>> {
-    let mut body: Value = serde_json::from_slice(body).ok()?;
-    let members = body.as_object_mut()?;
+pub(super) fn meaning(body: &[u8]) -> Option<Map<String, Value>> {
+    let mut members: Map<String, Value> = serde_json::from_slice(body).ok()?;
     for name in ["stream", "max_tokens", "cache_control"] {
         members.remove(name);
     }
@@ -183,7 +182,7 @@ pub(super) fn meaning(body: &[u8]) -> Option<Vec<u8>> {
     for content in messages.into_iter().flatten().filter_map(|message| message.get_mut("content")) {
         plain(content);
     }
-    serde_json::to_vec(&body).ok()
+    Some(members)
 }
 
 /// A list of blocks, or of tools, without marks of a cache and blanks at the end of texts.

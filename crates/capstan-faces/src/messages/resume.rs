@@ -46,7 +46,7 @@ pub(super) async fn find(
     parts: &Parts,
     body: &[u8],
 ) -> Option<Resumed> {
-    let may_repeat = |run: &Run| face.heard.may_repeat(run, parts);
+    let may_repeat = |run: &Run| face.sent_answers.may_repeat(run, parts);
     let (mut cut, mut later) = (CutOff::of(body), Vec::new());
     // What was cut may itself have been the rest of an answer.
     while let Some(CutOff { body, mut seen }) = cut {
@@ -69,8 +69,9 @@ pub(super) async fn find(
 /// Whether these are the run's first blocks.
 async fn has_told(cx: &FaceContext, run: &Run, body: &[u8], seen: &[Value]) -> bool {
     let Ok(ask) = request::from_body(body) else { return false };
-    let Ok(so_far) = reader::so_far::<Packets>(cx, run).await else { return false };
-    let told = so_far.told(|it| whole::blocks(&it.transcript, Telling::new(run, offered(&ask), 0)));
+    let Ok(so_far) = reader::collect_so_far::<Packets>(cx, run).await else { return false };
+    let told =
+        so_far.encode(|it| whole::blocks(&it.transcript, Telling::new(run, offered(&ask), 0)));
     told.len() >= seen.len() && told.iter().zip(seen).all(|(told, seen)| is_same(told, seen))
 }
 

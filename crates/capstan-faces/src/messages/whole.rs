@@ -17,7 +17,7 @@ pub(super) struct Packets {
 }
 
 impl Fold for Packets {
-    fn take(&mut self, packet: &StreamPacket) {
+    fn add(&mut self, packet: &StreamPacket) {
         if let Some(after) = crate::face::taken_back::reset_of(packet) {
             self.all.retain(|packet| packet.seq <= after);
             return;

@@ -10,8 +10,8 @@ use super::errors::ErrorBody;
 use super::event::{Event, Sink};
 use super::telling::{End, Telling};
 use crate::face::FaceContext;
-use crate::face::heard::Note;
 use crate::face::reader::ViewerKind;
+use crate::face::sent_answers::SentAnswer;
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
@@ -22,7 +22,7 @@ pub(super) struct MessagesWriter {
     taken_back: TakenBack,
     exposure: Exposure,
     request_id: Option<String>,
-    heard: Note,
+    sent_answer: SentAnswer,
 }
 
 const PING: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\n";
@@ -33,9 +33,9 @@ impl MessagesWriter {
         taken_back: TakenBack,
         exposure: Exposure,
         request_id: Option<String>,
-        heard: Note,
+        sent_answer: SentAnswer,
     ) -> Self {
-        Self { telling, taken_back, exposure, request_id, heard }
+        Self { telling, taken_back, exposure, request_id, sent_answer }
     }
 
     /// Takes frames up to the end of the answer, if it is among them.
@@ -90,7 +90,7 @@ impl FaceWriter for MessagesWriter {
             return Emit::Now(BodyStep::Write(out.0.into()));
         };
         match end {
-            End::Whole => self.heard.take(),
+            End::Whole => self.sent_answer.record(),
             End::Failed(fault) => self.fail(ErrorBody::of(&fault, self.exposure), &mut out),
             End::Again(fault) => self.fail(ErrorBody::again(&fault, self.exposure), &mut out),
             End::Stopped => self.fail(ErrorBody::stopped(), &mut out),

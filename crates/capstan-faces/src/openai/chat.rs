@@ -119,7 +119,7 @@ impl Face for Chat {
         Ok(ResumePoint::default())
     }
 
-    fn wants_whole(&self, parts: &Parts) -> bool {
+    fn wants_collected(&self, parts: &Parts) -> bool {
         Wants::of(parts).is_whole()
     }
 
@@ -133,18 +133,26 @@ impl Face for Chat {
         repeats::is_keyless(run)
     }
 
-    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn collected(
+        &self,
+        cx: &FaceContext,
+        request: &Request<'_>,
+        run: &Run,
+    ) -> Option<Response> {
         if Wants::of(request.parts).stream {
             return None;
         }
-        let told = match reader::follow::<Output>(cx, run).await {
-            Ok(whole) => whole
-                .fault()
-                .map_or_else(|| Ok(whole.told(|whole| Completion::of(whole).into_response())), Err),
+        let told = match reader::collect_to_end::<Output>(cx, run).await {
+            Ok(whole) => whole.fault().map_or_else(
+                || Ok(whole.encode(|whole| Completion::of(whole).into_response())),
+                Err,
+            ),
             Err(fault) => Err(fault),
         };
         let asker = RefusalTarget::Client(request.parts, request.ask);
-        Some(told.unwrap_or_else(|fault| face::refusal(cx, self, fault, asker).of_a_run()))
+        Some(
+            told.unwrap_or_else(|fault| face::refusal(cx, self, fault, asker).run_fault_response()),
+        )
     }
 
     fn refuse(
@@ -169,7 +177,7 @@ impl Face for Chat {
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let wants_usage =
             opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
-        let taken_back = TakenBack::unseen(cx, opening.run).await?;
+        let taken_back = TakenBack::read_if_unseen(cx, opening.run).await?;
         let offered = match opening.posted {
             Some(ask) => offered(ask),
             None => offered_once(cx, opening.run).await?,

@@ -133,7 +133,7 @@ fn status_of_kind(kind: FaultKind) -> u16 {
 /// A fault as an answer.
 pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>) -> Response {
     // OpenAI answers an unknown key with 401, one that may not do this with 403.
-    let is_stranger = matches!(asker, RefusalTarget::Stranger(_)) && !cx.is_local();
+    let is_stranger = matches!(asker, RefusalTarget::BeforeFace(_)) && !cx.is_local();
     let is_unknown_key = fault.kind() == FaultKind::TenantUnauthorized
         && is_stranger
         && !fault.details().contains_key(LACKS);

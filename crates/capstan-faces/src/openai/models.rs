@@ -116,7 +116,7 @@ pub(super) async fn get(
     let shaped = if is_anthropics {
         models::unknown(fault.message())
     } else {
-        errors::response(&cx, &fault, RefusalTarget::Stranger("/v1/models"))
+        errors::response(&cx, &fault, RefusalTarget::BeforeFace("/v1/models"))
     };
     Err(Refusal::from(fault).shaped_as(Some(shaped)))
 }

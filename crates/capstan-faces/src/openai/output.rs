@@ -187,7 +187,7 @@ impl Output {
 }
 
 impl Fold for Output {
-    fn take(&mut self, packet: &StreamPacket) {
+    fn add(&mut self, packet: &StreamPacket) {
         match &packet.payload {
             Payload::Delta(text) => self.say(packet.seq, text),
             Payload::Event(raw) => self.event(packet.seq, raw),
@@ -321,12 +321,7 @@ mod tests {
     fn output(payloads: Vec<Payload>) -> Output {
         let mut output = Output::default();
         for (seq, payload) in (1..).zip(payloads) {
-            output.take(&StreamPacket {
-                stream_id: Uuid::nil(),
-                seq,
-                t: Timestamp::now(),
-                payload,
-            });
+            output.add(&StreamPacket { stream_id: Uuid::nil(), seq, t: Timestamp::now(), payload });
         }
         output
     }

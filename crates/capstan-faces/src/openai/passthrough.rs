@@ -23,7 +23,7 @@ use http::{HeaderValue, Method};
 pub(super) use self::rows::routes;
 use crate::face::{FaceContext, post};
 use crate::identity::caller::Caller;
-use crate::refusal::{PassedOn, Refusal};
+use crate::refusal::{Forwarded, Refusal};
 use capstan_kit::hop_by_hop::drop_hop_by_hop;
 
 /// Passes a request on, and its answer back.
@@ -254,7 +254,7 @@ fn returned(engine: &Engine, response: http::Response<Body>, slot: Slot) -> Resp
         Some((piece, next))
     });
     let mut response = Response::from_parts(head, Body::from_stream(pieces));
-    response.extensions_mut().insert(PassedOn);
+    response.extensions_mut().insert(Forwarded);
     response
 }
 

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::members::{self, Member};
 use crate::face::FaceContext;
 use crate::face::post::{self, Posted};
-use crate::face::repeats::{Held, KEY};
+use crate::face::repeats::{KEY, ReaderGuardSlot};
 use crate::face::{self, Face, RefusalTarget};
 use crate::identity::caller::Caller;
 use crate::openapi::Header;
@@ -71,11 +71,11 @@ pub(super) async fn answer(
 ) -> Result<Response, Refusal> {
     let wants: Result<Wants, _> = decode::from_slice(&posted.body);
     let wants = wants.and_then(|wants| members::check(&posted.body, own).map(|()| wants)).map_err(
-        |error| face::refusal(&cx, &*face, invalid(&error), RefusalTarget::Unread(&parts)),
+        |error| face::refusal(&cx, &*face, invalid(&error), RefusalTarget::Undecoded(&parts)),
     )?;
     parts.extensions.insert(wants);
-    if parts.extensions.get::<Held>().is_none() {
-        parts.extensions.insert(Held::default());
+    if parts.extensions.get::<ReaderGuardSlot>().is_none() {
+        parts.extensions.insert(ReaderGuardSlot::default());
     }
     post::answer(&cx, &caller, &*face, None, &parts, posted).await
 }

@@ -38,8 +38,8 @@ use self::writer::{ResponseEvent, ResponsesWriter, StartingAfter, ViewOptions};
 use super::request::{self, Wants};
 use super::{errors, parameters};
 use crate::face::FaceContext;
-use crate::face::heard::Heard;
 use crate::face::repeats;
+use crate::face::sent_answers::SentAnswers;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
@@ -56,15 +56,15 @@ pub(crate) struct Responses {
     attaches_repeats: bool,
     has_websocket: bool,
     unstored: unstored::Tenants,
-    heard: Heard,
+    sent_answers: SentAnswers,
 }
 
 impl Responses {
     /// Whether a repeat without a key attaches to the run that it repeats, and whether requests may
     /// come over a WebSocket.
     pub(crate) fn new(attaches_repeats: bool, has_websocket: bool) -> Self {
-        let (unstored, heard) = (unstored::Tenants::default(), Heard::default());
-        Self { attaches_repeats, has_websocket, unstored, heard }
+        let (unstored, sent_answers) = (unstored::Tenants::default(), SentAnswers::default());
+        Self { attaches_repeats, has_websocket, unstored, sent_answers }
     }
 }
 
@@ -126,7 +126,7 @@ impl Face for Responses {
         if let Some(place) = parts.extensions.get::<Place>() {
             return Ok(place.key.clone());
         }
-        let may_repeat = |run: &Run| self.heard.may_repeat(run, parts);
+        let may_repeat = |run: &Run| self.sent_answers.may_repeat(run, parts);
         let is_known = repeats::is_repeat(parts) || repeat_hash::has_session(parts);
         let attaches = self.attaches_repeats && is_known;
         repeats::key(cx, request, NAME, attaches.then_some(&may_repeat)).await
@@ -137,7 +137,7 @@ impl Face for Responses {
         Ok(ResumePoint::default())
     }
 
-    fn wants_whole(&self, parts: &Parts) -> bool {
+    fn wants_collected(&self, parts: &Parts) -> bool {
         Wants::of(parts).is_whole()
     }
 
@@ -150,11 +150,16 @@ impl Face for Responses {
     }
 
     /// Whoever does not wait for it may want to be told.
-    fn tells_end(&self, ask: &Ask) -> bool {
+    fn sends_webhook(&self, ask: &Ask) -> bool {
         ask.extras.payload.decode::<Wants>().is_ok_and(|wants| wants.background)
     }
 
-    async fn whole(&self, cx: &FaceContext, request: &Request<'_>, run: &Run) -> Option<Response> {
+    async fn collected(
+        &self,
+        cx: &FaceContext,
+        request: &Request<'_>,
+        run: &Run,
+    ) -> Option<Response> {
         let wants = Wants::of(request.parts);
         if wants.stream {
             return None;
@@ -168,15 +173,18 @@ impl Face for Responses {
             } else {
                 let whole = fold::follow(cx, run, &echo.offered).await?;
                 let whole = whole.fault().map_or(Ok(whole), Err)?;
-                self.heard.note(run.stream_id, request.parts).take();
+                self.sent_answers.answer(run.stream_id, request.parts).record();
                 whole
             };
-            Ok(whole.told(|whole| {
+            Ok(whole.encode(|whole| {
                 Json(ResponseObject::of(whole, &echo, cx.engine.settings.exposure)).into_response()
             }))
         };
         let asker = RefusalTarget::Client(request.parts, request.ask);
-        Some(told.await.unwrap_or_else(|fault| face::refusal(cx, self, fault, asker).of_a_run()))
+        Some(
+            told.await
+                .unwrap_or_else(|fault| face::refusal(cx, self, fault, asker).run_fault_response()),
+        )
     }
 
     fn refuse(
@@ -194,7 +202,7 @@ impl Face for Responses {
             || path.starts_with("/v1/conversations")
     }
 
-    async fn keep_house(&self, cx: &FaceContext) {
+    async fn maintain(&self, cx: &FaceContext) {
         unstored::erase(cx, &self.unstored).await;
     }
 
@@ -215,8 +223,8 @@ impl Face for Responses {
                 .map(|StartingAfter(after)| *after),
             has_all_events: request::wants_all_events(opening.parts),
             seen: Place::seen_by(opening.parts),
-            taken_back: TakenBack::unseen(cx, opening.run).await?,
-            heard: Some(self.heard.note(opening.run.stream_id, opening.parts)),
+            taken_back: TakenBack::read_if_unseen(cx, opening.run).await?,
+            sent_answer: Some(self.sent_answers.answer(opening.run.stream_id, opening.parts)),
         };
         Ok(Box::new(ResponsesWriter::new(opening.run, echo, options, cx.engine.settings.exposure)))
     }

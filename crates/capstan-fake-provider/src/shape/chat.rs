@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use super::{Frame, Mark, Part};
 use crate::answer::{Answer, ToolCall};
-use crate::asked::Asked;
 use crate::fault::Fault;
 use crate::output::{Output, Piece};
 use crate::protocol::{Complaint, Shape};
+use crate::question::Question;
 
-pub(super) fn frames(asked: &Asked, output: &Output, fault: Option<Fault>) -> Vec<Frame> {
-    let writer = Writer { asked, output, fault };
+pub(super) fn frames(question: &Question, output: &Output, fault: Option<Fault>) -> Vec<Frame> {
+    let writer = Writer { question, output, fault };
     let mut frames =
         vec![writer.chunk(Mark::Open, &json!({ "role": "assistant", "content": "" }), None)];
     let (calls, pieces): (Vec<Piece>, Vec<Piece>) =
@@ -25,15 +25,15 @@ pub(super) fn frames(asked: &Asked, output: &Output, fault: Option<Fault>) -> Ve
     frames.push(writer.chunk(Mark::Finish, &json!({}), Some(finish(&output.answer))));
     frames.push(Frame::new(
         Mark::Usage,
-        &json!({ "id": writer.id(), "object": "chat.completion.chunk", "model": asked.model,
-        "choices": [], "usage": usage(asked, output) }),
+        &json!({ "id": writer.id(), "object": "chat.completion.chunk", "model": question.model,
+        "choices": [], "usage": usage(question, output) }),
     ));
     frames.push(Frame { mark: Mark::Done, part: None, event: None, data: "[DONE]".into() });
     frames
 }
 
 struct Writer<'a> {
-    asked: &'a Asked,
+    question: &'a Question,
     output: &'a Output,
     fault: Option<Fault>,
 }
@@ -49,7 +49,7 @@ impl Writer<'_> {
         let choice = json!({ "index": 0, name: delta, "finish_reason": finish.or(unfinished) });
         Frame::new(
             mark,
-            &json!({ "id": self.id(), "object": "chat.completion.chunk", "model": self.asked.model,
+            &json!({ "id": self.id(), "object": "chat.completion.chunk", "model": self.question.model,
             "choices": [choice] }),
         )
     }
@@ -99,7 +99,7 @@ impl Writer<'_> {
     }
 }
 
-/// A call's type, which is also the name of its member, and where its arguments stand in that.
+/// A call's type, which is also the name of its member, and the member with its arguments.
 fn kind_of(call: Option<&ToolCall>) -> (&'static str, &'static str) {
     match call {
         Some(ToolCall { input: Some(_), .. }) => ("custom", "input"),
@@ -109,8 +109,8 @@ fn kind_of(call: Option<&ToolCall>) -> (&'static str, &'static str) {
 
 fn tool_call(id: &str, call: &ToolCall) -> Value {
     let (kind, written) = kind_of(Some(call));
-    let said = json!({ "name": call.name, written: call.written(Shape::Chat) });
-    json!({ "id": id, "type": kind, kind: said })
+    let body = json!({ "name": call.name, written: call.written(Shape::Chat) });
+    json!({ "id": id, "type": kind, kind: body })
 }
 
 fn id(output: &Output) -> String {
@@ -121,13 +121,13 @@ fn finish(answer: &Answer) -> &'static str {
     if answer.tool_calls.is_empty() { "stop" } else { "tool_calls" }
 }
 
-fn usage(asked: &Asked, output: &Output) -> Value {
-    let (prompt, completion) = (asked.prompt_tokens, output.tokens());
+fn usage(question: &Question, output: &Output) -> Value {
+    let (prompt, completion) = (question.prompt_tokens, output.tokens());
     json!({ "prompt_tokens": prompt, "completion_tokens": completion,
     "total_tokens": prompt + completion })
 }
 
-pub(super) fn whole(asked: &Asked, output: &Output) -> Value {
+pub(super) fn collected(question: &Question, output: &Output) -> Value {
     let answer = &output.answer;
     let mut message = json!({ "role": "assistant", "content": answer.text });
     let mut add = |name: &str, value: Value| {
@@ -144,8 +144,8 @@ pub(super) fn whole(asked: &Asked, output: &Output) -> Value {
         add("tool_calls", calls.collect());
     }
     let choice = json!({ "index": 0, "message": message, "finish_reason": finish(answer) });
-    json!({ "id": id(output), "object": "chat.completion", "model": asked.model,
-    "choices": [choice], "usage": usage(asked, output) })
+    json!({ "id": id(output), "object": "chat.completion", "model": question.model,
+    "choices": [choice], "usage": usage(question, output) })
 }
 
 pub(super) fn error(complaint: &Complaint) -> Value {
@@ -153,9 +153,9 @@ pub(super) fn error(complaint: &Complaint) -> Value {
     json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })
 }
 
-pub(super) fn empty_delta(asked: &Asked) -> Frame {
+pub(super) fn empty_delta(question: &Question) -> Frame {
     let choice = json!({ "index": 0, "delta": { "content": "" }, "finish_reason": null });
     let chunk = json!({ "id": "chatcmpl-fake", "object": "chat.completion.chunk",
-    "model": asked.model, "choices": [choice] });
+    "model": question.model, "choices": [choice] });
     Frame::new(Mark::Token, &chunk)
 }

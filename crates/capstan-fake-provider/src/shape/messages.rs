@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use super::{Frame, Mark, Part};
 use crate::answer::Answer;
-use crate::asked::Asked;
 use crate::output::{Output, Piece};
 use crate::protocol::Complaint;
+use crate::question::Question;
 
-pub(super) fn frames(asked: &Asked, output: &Output) -> Vec<Frame> {
+pub(super) fn frames(question: &Question, output: &Output) -> Vec<Frame> {
     let message = json!({ "id": id(output), "type": "message", "role": "assistant",
-    "model": asked.model, "content": [], "stop_reason": null, "stop_sequence": null,
-    "usage": usage(asked, 1) });
+    "model": question.model, "content": [], "stop_reason": null, "stop_sequence": null,
+    "usage": usage(question, 1) });
     let start = json!({ "type": "message_start", "message": message });
     let mut blocks =
         Blocks { frames: vec![Frame::named(Mark::Open, "message_start", &start)], open: None };
@@ -22,8 +22,8 @@ pub(super) fn frames(asked: &Asked, output: &Output) -> Vec<Frame> {
     let delta = json!({ "type": "message_delta", "delta": {
         "stop_reason": stop_reason(&output.answer), "stop_sequence": null,
         "stop_details": stop_details(&output.answer) },
-        "usage": { "input_tokens": input_tokens(asked).0,
-        "cache_creation_input_tokens": input_tokens(asked).1, "cache_read_input_tokens": 0,
+        "usage": { "input_tokens": input_tokens(question).0,
+        "cache_creation_input_tokens": input_tokens(question).1, "cache_read_input_tokens": 0,
         "output_tokens": output.tokens() } });
     let mut frames = blocks.frames;
     frames.push(Frame::named(Mark::Finish, "message_delta", &delta));
@@ -36,12 +36,12 @@ fn id(output: &Output) -> String {
 }
 
 /// Tokens of the prompt that are not cached, and those that go into the cache.
-fn input_tokens(asked: &Asked) -> (usize, usize) {
-    if asked.marks_cache { (1, asked.prompt_tokens) } else { (asked.prompt_tokens, 0) }
+fn input_tokens(question: &Question) -> (usize, usize) {
+    if question.marks_cache { (1, question.prompt_tokens) } else { (question.prompt_tokens, 0) }
 }
 
-fn usage(asked: &Asked, output_tokens: usize) -> Value {
-    let (input, cached) = input_tokens(asked);
+fn usage(question: &Question, output_tokens: usize) -> Value {
+    let (input, cached) = input_tokens(question);
     json!({ "input_tokens": input, "cache_creation_input_tokens": cached,
     "cache_read_input_tokens": 0,
     "cache_creation": { "ephemeral_5m_input_tokens": cached, "ephemeral_1h_input_tokens": 0 },
@@ -139,7 +139,7 @@ fn stop_details(answer: &Answer) -> Value {
     }
 }
 
-pub(super) fn whole(asked: &Asked, output: &Output) -> Value {
+pub(super) fn collected(question: &Question, output: &Output) -> Value {
     let answer = &output.answer;
     let mut content = Vec::new();
     if output.has_thinking() {
@@ -159,12 +159,12 @@ pub(super) fn whole(asked: &Asked, output: &Output) -> Value {
         json!({ "type": "tool_use", "id": output.call_id(index), "name": call.name,
         "input": call.object() })
     }));
-    json!({ "id": id(output), "type": "message", "role": "assistant", "model": asked.model,
+    json!({ "id": id(output), "type": "message", "role": "assistant", "model": question.model,
     "content": content, "stop_reason": stop_reason(answer), "stop_sequence": null,
-    "stop_details": stop_details(answer), "usage": usage(asked, output.tokens()) })
+    "stop_details": stop_details(answer), "usage": usage(question, output.tokens()) })
 }
 
-/// Anthropic has types alone, and words of its own; clients match both.
+/// Anthropic's errors have only types, and texts of their own; clients match both.
 pub(super) fn error(complaint: &Complaint) -> Value {
     let kind = match (complaint.status, complaint.code) {
         (401, _) => "authentication_error",

@@ -4,21 +4,21 @@ use serde_json::{Value, json};
 
 use super::{Frame, Mark, Part};
 use crate::answer::ToolCall;
-use crate::asked::Asked;
 use crate::output::{Output, Piece};
 use crate::protocol::Complaint;
+use crate::question::Question;
 
-pub(super) fn frames(asked: &Asked, output: &Output) -> Vec<Frame> {
+pub(super) fn frames(question: &Question, output: &Output) -> Vec<Frame> {
     let mut events = Events { output, frames: Vec::new(), open: None };
     let begun = json!({ "id": id(output), "object": "response", "status": "in_progress",
-    "model": asked.model, "output": [] });
+    "model": question.model, "output": [] });
     events.push(Mark::Open, None, "response.created", json!({ "response": begun }));
     for piece in output.pieces() {
         events.piece(&piece);
     }
     events.close();
-    let whole = json!({ "response": whole(asked, output) });
-    events.push(Mark::Finish, None, "response.completed", whole);
+    let response = json!({ "response": collected(question, output) });
+    events.push(Mark::Finish, None, "response.completed", response);
     events.frames
 }
 
@@ -106,7 +106,7 @@ impl Events<'_> {
         place
     }
 
-    /// Says the open item once more, as a whole.
+    /// Closes the open item, with the complete item.
     fn close(&mut self) {
         let Some((place, item)) = self.open else { return };
         let (part, id) = (Some(self.part(item)), self.item_id(item));
@@ -121,7 +121,7 @@ impl Events<'_> {
         self.push(Mark::Open, part, "response.output_item.done", item);
     }
 
-    /// What is done before its item is.
+    /// The events before the end of an item.
     fn done(&self, item: Item) -> Vec<(&'static str, Value)> {
         let written = |index| self.call(index).map(|call| self.output.written(call));
         match item {
@@ -158,11 +158,11 @@ impl Events<'_> {
     }
 
     /// The part of an item that opens with it, the member that counts such parts, and the part.
-    fn inner(&self, item: Item, is_whole: bool) -> Option<(&'static str, &'static str, Value)> {
+    fn inner(&self, item: Item, is_complete: bool) -> Option<(&'static str, &'static str, Value)> {
         match item {
             Item::Reasoning => {
                 let text = self.output.answer.reasoning.as_deref().filter(|it| !it.is_empty())?;
-                let part = summary(if is_whole { text } else { "" });
+                let part = summary(if is_complete { text } else { "" });
                 Some(("response.reasoning_summary_part.added", "summary_index", part))
             }
             Item::Message => Some(("response.content_part.added", "content_index", text_part(""))),
@@ -190,8 +190,8 @@ impl Events<'_> {
         item_id(self.output, item)
     }
 
-    fn item(&self, item: Item, is_whole: bool) -> Value {
-        make(self.output, item, is_whole)
+    fn item(&self, item: Item, is_complete: bool) -> Value {
+        make(self.output, item, is_complete)
     }
 }
 
@@ -207,25 +207,25 @@ fn item_id(output: &Output, item: Item) -> String {
     }
 }
 
-/// An item as it begins, or as a whole.
-fn make(output: &Output, item: Item, is_whole: bool) -> Value {
+/// An item at its start, or complete.
+fn make(output: &Output, item: Item, is_complete: bool) -> Value {
     let (id, answer) = (item_id(output, item), &output.answer);
-    let status = if is_whole { "completed" } else { "in_progress" };
+    let status = if is_complete { "completed" } else { "in_progress" };
     match item {
         Item::Reasoning => {
-            let text = answer.reasoning.as_deref().filter(|text| is_whole && !text.is_empty());
+            let text = answer.reasoning.as_deref().filter(|text| is_complete && !text.is_empty());
             let parts: Vec<Value> = text.map(summary).into_iter().collect();
             let mut item = json!({ "type": "reasoning", "id": id, "summary": parts });
             if let (Some(item), Some(seal)) = (item.as_object_mut(), &output.seal) {
-                // What an item begins with is not yet what has to come back.
-                let seal = if is_whole { seal.clone() } else { format!("{seal}unfinished") };
+                // The seal at the start of an item must not come back.
+                let seal = if is_complete { seal.clone() } else { format!("{seal}unfinished") };
                 item.insert("encrypted_content".into(), seal.into());
             }
             item
         }
         Item::Message => {
             let content: Vec<Value> =
-                is_whole.then(|| text_part(&answer.text)).into_iter().collect();
+                is_complete.then(|| text_part(&answer.text)).into_iter().collect();
             json!({ "type": "message", "id": id, "role": "assistant", "status": status,
             "content": content })
         }
@@ -235,7 +235,7 @@ fn make(output: &Output, item: Item, is_whole: bool) -> Value {
                 Some(_) => ("custom_tool_call", "input"),
                 None => ("function_call", "arguments"),
             };
-            let written = call.filter(|_| is_whole).map(|call| output.written(call));
+            let written = call.filter(|_| is_complete).map(|call| output.written(call));
             json!({ "type": kind, "id": id, "call_id": output.call_id(index), "status": status,
             "name": call.map(|call| call.name.as_str()), member: written.unwrap_or_default() })
         }
@@ -250,15 +250,15 @@ fn text_part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [] })
 }
 
-pub(super) fn whole(asked: &Asked, output: &Output) -> Value {
+pub(super) fn collected(question: &Question, output: &Output) -> Value {
     let has_text = !output.answer.text.is_empty();
     let items =
         [output.has_thinking().then_some(Item::Reasoning), has_text.then_some(Item::Message)];
     let calls = (0..output.answer.tool_calls.len()).map(Item::Call);
     let items = items.into_iter().flatten().chain(calls);
     let items: Vec<Value> = items.map(|item| make(output, item, true)).collect();
-    let (input, tokens) = (asked.prompt_tokens, output.tokens());
-    json!({ "id": id(output), "object": "response", "status": "completed", "model": asked.model,
+    let (input, tokens) = (question.prompt_tokens, output.tokens());
+    json!({ "id": id(output), "object": "response", "status": "completed", "model": question.model,
     "output": items,
         "usage": { "input_tokens": input, "output_tokens": tokens,
         "total_tokens": input + tokens } })

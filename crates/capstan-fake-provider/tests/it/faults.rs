@@ -203,7 +203,7 @@ async fn every_fault_makes_a_difference() {
     }
 }
 
-/// All that can be seen of a call, or that it takes long.
+/// All that a client can see of a call, or that it takes long.
 async fn seen(url: String, model: &'static str) -> String {
     let call = async {
         let sent = client().post(format!("{url}/{}", PATHS[0])).json(&question(model)).send().await;

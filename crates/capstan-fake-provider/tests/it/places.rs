@@ -29,7 +29,7 @@ async fn broken(provider: &FakeProvider, path: &str, place: &str) -> String {
     body
 }
 
-/// What the stream has said last, in each shape, for every place.
+/// The last event of the stream, in each shape, for every place.
 #[tokio::test]
 async fn a_stream_breaks_in_the_place_that_is_named() {
     let provider = start(thoughtful()).await;
@@ -69,7 +69,7 @@ async fn what_a_place_has_before_it_is_there_and_what_comes_after_it_is_not() {
     assert!(body.contains("\"stop_reason\":\"tool_use\""), "{body}");
 }
 
-/// A call whose answer does not have the place is neither struck nor counted.
+/// A call whose answer lacks the place is neither struck nor counted.
 #[tokio::test]
 async fn a_place_strikes_the_first_calls_that_have_it() {
     let script = thoughtful().fault("close-mid-stream:mid-arguments@1".parse().unwrap());

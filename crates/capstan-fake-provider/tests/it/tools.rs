@@ -11,7 +11,7 @@ fn write(input: Option<&str>) -> ToolCall {
     ToolCall { name: "Write".into(), arguments, input: input.map(str::to_owned) }
 }
 
-/// Thinks and writes a file if it may, and says so afterwards.
+/// Thinks, writes a file if it has the tool, and confirms it.
 fn writer(answer: Answer) -> Script {
     let only = Condition {
         offers: Some("Write".into()),
@@ -44,7 +44,7 @@ fn first_turn() -> Value {
     "messages": [{ "role": "user", "content": "Write a file." }] })
 }
 
-/// The request that brings back what the model said, with the tool's result.
+/// The request that returns the model's message, with the tool's result.
 fn second_turn(content: &Value) -> Value {
     let mut body = first_turn();
     let result = json!({ "type": "tool_result", "tool_use_id": "call_1", "content": "done" });

@@ -17,7 +17,7 @@ use http::header::CONNECTION;
 use http::{Method, Request, Version};
 use hyper::body::{Frame, SizeHint};
 
-use crate::face::reader::Lasting;
+use crate::face::reader::LongLived;
 
 /// What to do with the connection after a handed-over body, or `None` if the response to this
 /// request cannot be handed over.
@@ -108,7 +108,7 @@ enum Stage {
 impl Handover {
     /// The response for hyper. If its body is long-lived, hyper gets a placeholder body instead.
     pub(crate) fn offer(&self, response: Response, after: After) -> Response {
-        if response.extensions().get::<Lasting>().is_none() {
+        if response.extensions().get::<LongLived>().is_none() {
             return response;
         }
         response.map(|body| {

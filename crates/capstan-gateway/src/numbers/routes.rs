@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{Numbers, PER_PACKET, said};
 use crate::face::FaceContext;
 use crate::face::post;
-use crate::face::reader::{self, ViewerKind, Whole};
+use crate::face::reader::{self, Collected, ViewerKind};
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
@@ -168,7 +168,7 @@ async fn look(
                 };
                 post::watch(&cx, &*face, opening).await
             }
-            (None, _) => Ok(told(&reader::so_far(&cx, &run).await?)),
+            (None, _) => Ok(told(&reader::collect_so_far(&cx, &run).await?)),
         }
     };
     answered.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
@@ -196,7 +196,7 @@ async fn stop(
     let stopped = async {
         let run = lookup::by_stream(&cx.engine, &caller.tenant, stream_of(&id)).await?;
         let run = stopping::stop(&cx.engine, run).await?;
-        Ok(told(&reader::so_far(&cx, &run).await?))
+        Ok(told(&reader::collect_so_far(&cx, &run).await?))
     };
     stopped.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
 }
@@ -212,13 +212,13 @@ async fn chat(
     let answered = async {
         let newest = lookup::newest(&cx.engine, &caller.tenant, NameKind::Chat, &chat).await?;
         let run = newest.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
-        Ok(told(&reader::so_far(&cx, &run).await?))
+        Ok(told(&reader::collect_so_far(&cx, &run).await?))
     };
     answered.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// A run in one object.
-pub(super) fn told(whole: &Whole) -> Response {
+pub(super) fn told(whole: &Collected) -> Response {
     let status = match (whole.state, whole.run.reason.as_deref()) {
         (RunState::Running, _) => "running",
         (RunState::Waiting, _) => "waiting",

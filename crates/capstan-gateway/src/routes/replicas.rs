@@ -32,6 +32,9 @@ pub(crate) async fn list(
     headers: HeaderMap,
 ) -> Result<Json<ReplicaList>, Refusal> {
     access.check_monitor(peer, &uri, &headers)?;
-    let replicas = access.engine.journal.store().replicas().await.map_err(journal_fault)?;
+    let replicas = match access.engine.journal.store().cluster() {
+        Some(cluster) => cluster.replicas().await.map_err(journal_fault)?,
+        None => Vec::new(),
+    };
     Ok(Json(ReplicaList { replicas: replicas.into_iter().map(Into::into).collect() }))
 }

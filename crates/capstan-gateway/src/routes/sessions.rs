@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::accounted_body;
 use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::face::FaceContext;
-use crate::identity::audit::Who;
+use crate::identity::audit::Actor;
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
 use crate::query::Query;
@@ -134,6 +134,6 @@ pub(crate) async fn purge(
         return Err(if is_erased { fault.into() } else { unknown });
     }
     let streams = purge::session(&cx.engine, &caller.tenant, &id).await?;
-    cx.audit.purged_session(&Who::from(&caller), streams);
+    cx.audit.purged_session(&Actor::from(&caller), streams);
     Ok(Json(PurgedSession { session_id: &id, streams }).into_response())
 }

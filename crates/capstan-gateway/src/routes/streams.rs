@@ -16,7 +16,7 @@ use crate::face::last_event_id::resume_point;
 use crate::face::post;
 use crate::face::reader::ViewerKind;
 use crate::face::{FaceContext, Faces, ViewRequest};
-use crate::identity::audit::{Deed, Who};
+use crate::identity::audit::{Action, Actor};
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
 use crate::query::Query;
@@ -260,6 +260,6 @@ pub(crate) async fn stop(
     caller.check(Operation::Purge)?;
     let run = lookup::by_stream(&cx.engine, &caller.tenant, &id).await?;
     let run = purge::stream(&cx.engine, run).await?;
-    cx.audit.did(&Who::from(&caller), Deed::PurgedStream, &run.tenant, run.stream_id);
+    cx.audit.did(&Actor::from(&caller), Action::PurgedStream, &run.tenant, run.stream_id);
     Ok(Json(Stream::from(&run)).into_response())
 }

@@ -16,15 +16,15 @@ pub trait Transfer: Send + Sync {
 
     /// Imports a run with its packets and its claim in one step. Returns false, and changes
     /// nothing, if its stream or its key exists already. A running run becomes an orphan.
-    async fn import(&self, kept: Kept) -> Result<bool>;
+    async fn import(&self, copy: RunCopy) -> Result<bool>;
 
     /// Imports a session and those of its turns that do not exist here, with their numbers.
-    async fn import_session(&self, kept: KeptSession) -> Result<()>;
+    async fn import_session(&self, copy: SessionCopy) -> Result<()>;
 }
 
 /// A run with all of its data, from another store.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
+pub struct RunCopy {
     /// Its record.
     pub run: Run,
     /// The body of its claim.
@@ -40,7 +40,7 @@ pub struct Kept {
 
 /// A session with its turns, from another store.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KeptSession {
+pub struct SessionCopy {
     /// The tenant.
     pub tenant: String,
     /// Its name.
@@ -53,7 +53,7 @@ pub struct KeptSession {
     pub turns: Vec<StoredTurn>,
 }
 
-impl Kept {
+impl RunCopy {
     /// The run's record, with the counts of its packets.
     pub fn counted(&self) -> Run {
         let (last_seq, bytes) = match self.run.state {

@@ -1,5 +1,5 @@
-//! Deliveries: what somebody is to be told who does not wait for an answer. Each is a run of the
-//! internal agent, kept beside its tenant's own runs.
+//! Deliveries of webhooks and push notifications, for clients that do not wait for an answer. Each
+//! delivery is a run of the internal agent, stored beside the tenant's own runs.
 
 use bytes::Bytes;
 use capstan_engine::ask::{Ask, body_hash};
@@ -13,50 +13,52 @@ use crate::face::FaceContext;
 use crate::identity::tenants;
 use crate::webhook::Webhook;
 
-/// The name of the internal agent; no request can ask for it.
-pub const COURIER: &str = "capstan:webhook";
-/// With the agent's waits these last for more than an hour.
+/// The name of the internal agent that makes deliveries. No request can name it.
+pub const DELIVERY_AGENT: &str = "capstan:webhook";
+/// With the agent's retry delays these attempts last more than an hour.
 pub const ATTEMPTS: u32 = 20;
 
 /// A delivery that a face has begun.
 pub struct DueDelivery {
-    /// The run that it is about.
+    /// The run whose end is delivered.
     pub run: Uuid,
-    /// It was begun when that run was over: there is nothing to tell of it.
+    /// The delivery was begun after that run had ended, so there is nothing to deliver.
     pub is_late: bool,
 }
 
-/// What is to be posted.
-pub struct Parcel {
+/// A message to a receiver.
+pub struct WebhookMessage {
     pub to: Webhook,
     pub headers: Vec<(&'static str, String)>,
     pub body: String,
 }
 
-/// What a delivery is, as a run.
+/// A delivery, before it is claimed as a run.
 pub struct Delivery<'a> {
     pub face: &'a str,
-    /// However often it is begun, it is one.
+    /// The key under which the delivery is made at most once.
     pub key: String,
     pub body: Bytes,
     pub ask: Ask,
     pub chat: Option<String>,
 }
 
-/// Begins a delivery of a tenant's, unless as many are open as may be. Deliveries are kept beside
-/// the tenant's runs, so that a receiver that is away takes none of their places.
+/// Begins a delivery, unless too many deliveries of the tenant are open. Deliveries have a quota of
+/// their own, so that an unreachable receiver does not block the tenant's runs.
 pub async fn begin(cx: &FaceContext, tenant: &str, delivery: Delivery<'_>) -> Result<(), Fault> {
     let Delivery { face, key, body, ask, chat } = delivery;
     let (tenant, stream, store) =
         (tenants::deliveries_of(tenant), Uuid::now_v7(), cx.engine.journal.store());
-    if store.is_shared() && cx.tenants.is_unstored(&tenant) {
-        store.home(&tenant, true).await.map_err(journal_fault)?;
+    if let Some(cluster) = store.cluster()
+        && cx.tenants.is_unstored(&tenant)
+    {
+        cluster.tenant_hosts().host_of(&tenant, true).await.map_err(journal_fault)?;
     }
     let claim = Claim {
-        agent: COURIER.to_owned(),
+        agent: DELIVERY_AGENT.to_owned(),
         session: stream.to_string(),
         face: face.to_owned(),
-        body_hash: body_hash(&body, Some(COURIER), face),
+        body_hash: body_hash(&body, Some(DELIVERY_AGENT), face),
         body,
         max_attempts: ATTEMPTS,
         is_unseen: true,
@@ -72,6 +74,6 @@ pub async fn begin(cx: &FaceContext, tenant: &str, delivery: Delivery<'_>) -> Re
         }
         cx.observer.delivery_refused();
         Fault::new(FaultKind::SessionLimitExceeded)
-            .with_message("As many deliveries are under way as may be: their receiver may be away.")
+            .with_message("Too many deliveries are open already. Their receiver may be down.")
     })
 }

@@ -78,7 +78,7 @@ pub async fn read(
         load.grow(body.len().saturating_mul(2), &cx.engine.settings.limits)?;
         Ok(Posted { body, load, hash: None })
     };
-    read.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Unread(parts)))
+    read.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Undecoded(parts)))
 }
 
 /// Answers a POST whose body is read. A route that serves more than one kind of request looks into
@@ -96,7 +96,7 @@ pub async fn answer(
     let decode = || face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
     let decoded = cpu_offload::run(body.len(), decode);
     let (point, mut ask) =
-        decoded.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Unread(parts)))?;
+        decoded.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Undecoded(parts)))?;
     let completed = face.complete(cx, &caller.tenant, parts, &mut ask).await;
     if let Err(fault) = completed.and_then(|()| ask.check()) {
         return Err(face::refusal(cx, face, fault, RefusalTarget::Client(parts, &ask)));
@@ -130,16 +130,16 @@ async fn start(
         agent: request.agent,
         face: face.name(),
         accepts_reset: face.accepts_reset(request.parts),
-        is_unseen: face.wants_whole(request.parts),
+        is_unseen: face.wants_collected(request.parts),
         armed_by: face.armed_by(request.parts),
         point,
         origin: origin_of(request.parts),
-        started_by: mark_of(request.parts),
+        started_by: log_id_of(request.parts),
     };
     // It is read until the answer is there, or its body begins to read by itself.
     let (run, _reading) = runs::start_or_attach(&cx.engine, start).await?;
     drop(begun);
-    if let Some(mut whole) = face.whole(cx, request, &run).await {
+    if let Some(mut whole) = face.collected(cx, request, &run).await {
         reader::name_stream(&run, &mut whole);
         return Ok(whole);
     }
@@ -162,9 +162,9 @@ fn origin_of(parts: &Parts) -> Origin {
 }
 
 /// By what logs know the caller, if it showed anything.
-fn mark_of(parts: &Parts) -> Option<String> {
+fn log_id_of(parts: &Parts) -> Option<String> {
     let caller = parts.extensions.get::<Caller>();
-    caller.map(|caller| caller.mark.clone()).filter(|mark| !mark.is_empty())
+    caller.map(|caller| caller.log_id.clone()).filter(|id| !id.is_empty())
 }
 
 /// Answers a viewer that only looks.

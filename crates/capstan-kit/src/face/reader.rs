@@ -1,8 +1,8 @@
 //! The reader: whoever looks at a stream, live or replayed, is one of these at a cursor over the
 //! journal.
 
+mod collected;
 mod poll;
-mod whole;
 
 use std::io;
 use std::pin::Pin;
@@ -26,12 +26,12 @@ use capstan_engine::limits::Slot;
 use capstan_engine::live::{Parting, Viewing};
 use capstan_engine::readers::ReaderGuard;
 use capstan_engine::relay;
+pub use collected::{Collected, Fold, collect_so_far, collect_to_end};
 pub use poll::poll;
-pub use whole::{Fold, Whole, follow, so_far};
 
 /// Marks a response whose body lasts, as an extension.
 #[derive(Debug, Clone, Copy)]
-pub struct Lasting;
+pub struct LongLived;
 
 /// An open response.
 struct Open {
@@ -103,8 +103,8 @@ pub async fn respond(
     cx.engine.viewers.opened();
     let (run, from, opening) = (viewer.run, writer.base(), writer.opening(cx));
     let reader = cx.engine.journal.reader_of(run, from);
-    let interval = writer.heartbeat_every(cx.engine.settings.timeouts.heartbeat);
-    let rest = writer.lasts().map(|lasts| Box::pin(tokio::time::sleep(lasts)));
+    let interval = writer.heartbeat_interval(cx.engine.settings.timeouts.heartbeat);
+    let rest = writer.max_duration().map(|longest| Box::pin(tokio::time::sleep(longest)));
     let viewing = Viewing::new(&cx.engine, run, from);
     let departure = viewing.departure();
     // Boxed, because it is moved with every chunk.
@@ -128,7 +128,7 @@ pub async fn respond(
     });
     let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
     response.extensions_mut().insert(departure);
-    response.extensions_mut().insert(Lasting);
+    response.extensions_mut().insert(LongLived);
     name_stream(run, &mut response);
     face.headers(cx, &viewer, response.headers_mut()).await?;
     Ok(response)

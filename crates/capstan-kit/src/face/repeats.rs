@@ -1,6 +1,6 @@
-//! Start once without a key. The SDKs send a request that failed again as it was, with nothing that
-//! names it but a count; so a repeat is known by its body, and attaches to the run that it repeats
-//! instead of starting, and paying for, another.
+//! Start once without a key. The SDKs repeat a failed request unchanged, with a retry count but
+//! without an id. So the gateway knows a repeat by its body. It attaches the repeat to the first
+//! run instead of starting, and billing, another one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,24 +19,25 @@ use capstan_engine::faults::journal_fault;
 use capstan_engine::readers::ReaderGuard;
 use capstan_engine::wall_clock::between;
 
-/// As long as the SDKs wait for an answer unless told otherwise.
+/// A repeat comes within this time: the default timeout of the SDKs.
 const WITHIN: Duration = Duration::from_secs(600);
-/// So many runs of one body are looked at, the newest first.
+/// How many runs with the same body are checked, the newest first.
 const MOST: usize = 32;
-/// What the keys of requests without one begin with. No header can hold the dot, so that no client
-/// has such a key.
+/// The prefix of keys that the gateway makes up. No header can contain the dot, so no client can
+/// send such a key.
 const KEYLESS: &str = "keyless\u{b7}";
 
-/// Keeps the run that a repeat is for from others that repeat the same, until its answer has begun.
+/// Holds the reader guard of the run to which a repeat attaches, until its answer has begun. So
+/// two repeats of one request never share a run. It is an extension of the request.
 #[derive(Clone, Default)]
-pub struct Held(Arc<Mutex<Option<ReaderGuard>>>);
+pub struct ReaderGuardSlot(Arc<Mutex<Option<ReaderGuard>>>);
 
-impl Held {
-    fn hold(&self, reading: ReaderGuard) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
+impl ReaderGuardSlot {
+    fn set(&self, guard: ReaderGuard) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
     }
 
-    /// The run is another's after all.
+    /// Drops the guard: another request may have the run.
     pub fn release(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -55,7 +56,7 @@ pub const KEY: Header = Header {
     schema: || json!({ "type": "string", "maxLength": LONGEST_ID }),
 };
 
-/// The key that a request has in its head, if it has one.
+/// The key in the request's header, if it has one.
 pub fn key_of(parts: &Parts) -> Result<Option<&str>, Fault> {
     let Some(value) = parts.headers.get(KEY.name) else { return Ok(None) };
     let key = value.to_str().ok().filter(|key| !key.is_empty() && key.len() <= LONGEST_ID);
@@ -64,11 +65,11 @@ pub fn key_of(parts: &Parts) -> Result<Option<&str>, Fault> {
     key.map(Some).ok_or_else(|| invalid(&wrong()))
 }
 
-/// Which runs of the same body a request may be a repeat of.
+/// Whether a request may repeat this run, which has the same body.
 pub type MayRepeat<'a> = &'a (dyn Fn(&Run) -> bool + Sync);
 
-/// The key of a request: its own, that of the run which it repeats, or a new one. Without
-/// `may_repeat` it repeats none.
+/// Returns the request's own key, the key of the run that it repeats, or a new one. Without
+/// `may_repeat` it repeats no run.
 pub async fn key(
     cx: &FaceContext,
     request: &Request<'_>,
@@ -87,18 +88,18 @@ pub async fn key(
     Ok(format!("{KEYLESS}{}", Uuid::now_v7()))
 }
 
-/// Whether nobody can name the run in a request: it was made up for one.
+/// Whether the gateway made up the run's key, so that no request can name it.
 pub fn is_keyless(run: &Run) -> bool {
     run.key.starts_with(KEYLESS)
 }
 
-/// Whether an SDK says that it sends this request again.
+/// Whether an SDK marks this request as a repeat.
 pub fn is_repeat(parts: &Parts) -> bool {
     let count = parts.headers.get("x-stainless-retry-count").and_then(|count| count.to_str().ok());
     count.and_then(|count| count.parse::<u64>().ok()).is_some_and(|count| count > 0)
 }
 
-/// The newest run of this very body that may be what is repeated, and that nobody reads.
+/// Finds the newest run with this body that the request may repeat and that has no reader.
 pub async fn repeated(
     cx: &FaceContext,
     tenant: &str,
@@ -122,9 +123,9 @@ pub async fn repeated(
             && may_repeat(run)
     };
     for run in named.map_err(journal_fault)?.into_iter().filter(is_candidate) {
-        if let Some(reading) = ReaderGuard::alone(&cx.engine, &run).await {
-            if let Some(held) = parts.extensions.get::<Held>() {
-                held.hold(reading);
+        if let Some(guard) = ReaderGuard::alone(&cx.engine, &run).await {
+            if let Some(slot) = parts.extensions.get::<ReaderGuardSlot>() {
+                slot.set(guard);
             }
             return Ok(Some(run));
         }
@@ -132,7 +133,8 @@ pub async fn repeated(
     Ok(None)
 }
 
-/// It runs, waits, or has an answer. After a failure a repeat is there to try again.
+/// Whether a repeat should attach to this run: it is open or has an answer. After a failure, a
+/// repeat starts a new run.
 pub fn is_worth_it(run: &Run) -> bool {
     match run.state {
         RunState::Running | RunState::Waiting => true,

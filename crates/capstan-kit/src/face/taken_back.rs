@@ -1,4 +1,4 @@
-//! What later attempts have taken back: whoever comes afterwards need not see it at all.
+//! Packets that a later attempt has reset. Viewers that come afterwards need not see them.
 
 use capstan_journal::Run;
 use capstan_protocol::{Event, EventView, Fault, Payload, StreamError, StreamPacket};
@@ -6,32 +6,33 @@ use capstan_protocol::{Event, EventView, Fault, Payload, StreamError, StreamPack
 use crate::face::FaceContext;
 use crate::face::reader::{self, Fold};
 
-/// Packets after the first number, up to the second.
+/// The ranges of reset packets: after the first number, up to the second.
 #[derive(Debug, Default)]
 pub struct TakenBack(Vec<(u64, u64)>);
 
 impl TakenBack {
-    /// Of a run as it stands.
-    pub async fn of(cx: &FaceContext, run: &Run) -> Result<Self, Fault> {
+    /// Reads the reset packets of a run.
+    pub async fn read(cx: &FaceContext, run: &Run) -> Result<Self, Fault> {
         if run.attempt < 2 {
             return Ok(Self::default());
         }
-        Ok(reader::so_far::<Self>(cx, run).await?.transcript)
+        Ok(reader::collect_so_far::<Self>(cx, run).await?.transcript)
     }
 
-    /// Of a run of which nobody sees anything before its end: what it took back in its course need
-    /// not be seen later either. Of another run nothing counts as taken back.
-    pub async fn unseen(cx: &FaceContext, run: &Run) -> Result<Self, Fault> {
-        if run.is_unseen { Self::of(cx, run).await } else { Ok(Self::default()) }
+    /// Reads the reset packets of a run that nobody sees before its end. For any other run the
+    /// result is empty, because viewers have seen the packets.
+    pub async fn read_if_unseen(cx: &FaceContext, run: &Run) -> Result<Self, Fault> {
+        if run.is_unseen { Self::read(cx, run).await } else { Ok(Self::default()) }
     }
 
+    /// Whether this packet was reset.
     pub fn has(&self, seq: u64) -> bool {
         self.0.iter().any(|(after, reset)| (after + 1..=*reset).contains(&seq))
     }
 }
 
 impl Fold for TakenBack {
-    fn take(&mut self, packet: &StreamPacket) {
+    fn add(&mut self, packet: &StreamPacket) {
         self.0.extend(reset_of(packet).map(|after| (after, packet.seq)));
     }
 
@@ -40,7 +41,7 @@ impl Fold for TakenBack {
     }
 }
 
-/// The packet after which this one takes all back, if it does.
+/// If this packet is a reset: the number of the last packet that stays.
 pub fn reset_of(packet: &StreamPacket) -> Option<u64> {
     let Payload::Event(raw) = &packet.payload else { return None };
     let event = Event::of(raw);

@@ -1,4 +1,4 @@
-//! How a face tells a run: from frames and the run's standing to the bytes of one response.
+//! How a face encodes a run: from frames and the run's state to the bytes of one response.
 
 use std::time::Duration;
 
@@ -9,74 +9,73 @@ use futures_util::future::BoxFuture;
 
 use crate::face::FaceContext;
 
-/// One response. It turns what the reader meets (frames, and where the run stands) into the bytes
-/// of a body. What it writes depends on the stream alone, never on the clock: that is what makes a
-/// resume possible.
+/// Encodes one response: it turns frames and states of the run into the bytes of a body. What it
+/// writes depends on the stream alone, never on the clock. That makes a resume possible.
 pub trait FaceWriter: Send {
-    /// The packet after which the journal is read.
+    /// The packet after which the reader begins.
     fn base(&self) -> u64;
 
-    /// What the body begins with, at once; there may be nothing.
+    /// The first bytes of the body, which are sent at once. They may be empty.
     fn opening(&mut self, cx: &FaceContext) -> Bytes;
 
-    /// Frames that are due.
+    /// Encodes the next frames.
     fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a>;
 
-    /// All frames were read and the run stands still.
+    /// The reader has read all frames, and the run is in this state.
     fn caught_up(&mut self, cx: &FaceContext, state: RunState, view: ViewerKind) -> BodyStep;
 
-    /// The server goes down while the body is open, or it has lasted as long as it may.
+    /// The server shuts down while the body is open, or the body has reached `max_duration`.
     fn closing(&mut self) -> BodyStep;
 
-    /// How long a body lasts at most, where caches between want to see an end.
-    fn lasts(&self) -> Option<Duration> {
+    /// The longest time that a body stays open, for protocols whose caches need an end.
+    fn max_duration(&self) -> Option<Duration> {
         None
     }
 
-    /// What is written when nothing else was for an interval.
+    /// The bytes that are written after an interval without others.
     fn heartbeat(&self) -> &'static [u8] {
         sse::HEARTBEAT
     }
 
-    /// The interval, given the one that is set.
-    fn heartbeat_every(&self, set: Duration) -> Duration {
-        set
+    /// The interval, given the configured one.
+    fn heartbeat_interval(&self, configured: Duration) -> Duration {
+        configured
     }
 }
 
-/// The events of a run as items of a list, for those who read it by other means than a stream.
+/// Encodes the events of a run as items of a list, for protocols that poll.
 pub trait Items: Send {
-    /// The items of frames, each as JSON.
-    fn take(&mut self, frames: &Frames) -> Vec<String>;
+    /// Encodes the items of these frames, each as JSON.
+    fn encode(&mut self, frames: &Frames) -> Vec<String>;
 }
 
-/// How frames are told.
+/// The result of encoding frames.
 pub enum Emit<'a> {
-    /// As nearly always: nothing else is needed.
+    /// The usual case: the result is ready.
     Now(BodyStep),
-    /// The journal has to be asked first.
+    /// The writer has to read the journal first.
     Later(BoxFuture<'a, Result<BodyStep, JournalError>>),
 }
 
-/// How a body goes on.
+/// The next step of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyStep {
-    /// With these bytes; there may be none.
+    /// Write these bytes, which may be empty.
     Write(Bytes),
-    /// With these, and then it is complete.
+    /// Write these bytes, and end the body.
     Last(Bytes),
-    /// It is complete.
+    /// End the body.
     End,
-    /// It breaks off: to end it cleanly would be to say something that is not so.
+    /// Cut the connection, because a clean end would claim that the answer is complete.
     Cut,
 }
 
-/// How a viewer came, which decides what happens when the run waits for its client, or is over.
+/// The kind of a viewer. It decides what a viewer gets when the run waits or has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViewerKind {
-    /// By POST: it is the client. When the run waits, the body ends and it comes back; past the end
-    /// it gets the CLOSE again, so that it knows.
+    /// The client itself, by POST. When the run waits, the body ends and the client comes back. If
+    /// it resumes after the end, it gets the CLOSE again.
     Post,
-    /// By GET: it only watches, so the body stays open while the run waits.
+    /// A viewer that only watches, by GET. The body stays open while the run waits.
     Get,
 }

@@ -25,46 +25,46 @@ const LONGEST_PATH: usize = 256;
 
 /// Whose doing it is.
 #[derive(Debug, Clone, Default)]
-pub struct Who {
+pub struct Actor {
     tenant: String,
     key: String,
     operator: String,
 }
 
-impl Who {
+impl Actor {
     /// Nobody known, by what was shown.
-    pub fn stranger(presented: Option<&str>) -> Self {
-        let key = presented.map(|key| mark_of(&KeyHash::of(key))).unwrap_or_default();
+    pub fn unknown(presented: Option<&str>) -> Self {
+        let key = presented.map(|key| log_id_of(&KeyHash::of(key))).unwrap_or_default();
         Self { key, ..Self::default() }
     }
 
     /// An operator, by the key that it showed.
     pub fn operator(operator: &Operator) -> Self {
-        let key = operator.keys.first().map(mark_of).unwrap_or_default();
+        let key = operator.keys.first().map(log_id_of).unwrap_or_default();
         Self { operator: operator.name.clone(), key, ..Self::default() }
     }
 }
 
-impl From<&Caller> for Who {
+impl From<&Caller> for Actor {
     fn from(caller: &Caller) -> Self {
-        Self { tenant: caller.tenant.clone(), key: caller.mark.clone(), operator: String::new() }
+        Self { tenant: caller.tenant.clone(), key: caller.log_id.clone(), operator: String::new() }
     }
 }
 
 /// By what a key is known in logs: too little of its hash to look for the key with.
-pub fn mark_of(key: &KeyHash) -> String {
+pub fn log_id_of(key: &KeyHash) -> String {
     key.to_hex().chars().take(8).collect()
 }
 
 /// What of a run was done or looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
+pub enum Action {
     Stopped,
     PurgedStream,
     PurgedSession,
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Stopped => "stopped a run that another key started",
@@ -110,7 +110,7 @@ impl Told {
 
 impl Audit {
     /// Somebody was refused for what they showed, or for what it allows.
-    pub fn refused(&self, who: Who, fault: &Fault, method: &Method, path: &str) {
+    pub fn refused(&self, actor: Actor, fault: &Fault, method: &Method, path: &str) {
         let (is_told, untold) =
             self.0.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
         if untold > 0 {
@@ -118,46 +118,46 @@ impl Audit {
         }
         if is_told {
             let path: String = path.chars().take(LONGEST_PATH).collect();
-            let (code, Who { tenant, key, operator }) = (fault.code(), who);
+            let (code, Actor { tenant, key, operator }) = (fault.code(), actor);
             tracing::info!(target: AUDIT, tenant, key, operator, %method, path, code,
             "refused by credentials");
         }
     }
 
     /// Somebody did something to a stream.
-    pub fn did(&self, who: &Who, deed: Deed, owner: &str, stream: Uuid) {
-        let Who { tenant, key, operator } = who;
-        let deed = deed.to_string();
-        tracing::info!(target: AUDIT, tenant, key, operator, owner, %stream, "{deed}");
+    pub fn did(&self, actor: &Actor, action: Action, owner: &str, stream: Uuid) {
+        let Actor { tenant, key, operator } = actor;
+        let action = action.to_string();
+        tracing::info!(target: AUDIT, tenant, key, operator, owner, %stream, "{action}");
     }
 
     /// Somebody erased a session, of so many streams. Its name is a client's word, which may say
     /// anything: it is not told.
-    pub fn purged_session(&self, who: &Who, streams: usize) {
-        let Who { tenant, key, operator } = who;
-        let deed = Deed::PurgedSession.to_string();
-        tracing::info!(target: AUDIT, tenant, key, operator, streams, "{deed}");
+    pub fn purged_session(&self, actor: &Actor, streams: usize) {
+        let Actor { tenant, key, operator } = actor;
+        let action = Action::PurgedSession.to_string();
+        tracing::info!(target: AUDIT, tenant, key, operator, streams, "{action}");
     }
 
     /// Somebody stopped a run: told if it is not the one who started it.
     pub fn stopped(&self, caller: &Caller, run: &Run) {
-        if run.started_by.as_deref().is_some_and(|starter| starter != caller.mark) {
-            self.did(&Who::from(caller), Deed::Stopped, &run.tenant, run.stream_id);
+        if run.started_by.as_deref().is_some_and(|starter| starter != caller.log_id) {
+            self.did(&Actor::from(caller), Action::Stopped, &run.tenant, run.stream_id);
         }
     }
 
     /// Somebody looked, in the console, at what was said. A session's name is a client's word: it
     /// is not told.
-    pub fn console_looked(&self, who: &Who, what: &str, owner: &str, stream: Option<Uuid>) {
-        let Who { tenant, key, operator } = who;
+    pub fn console_looked(&self, actor: &Actor, what: &str, owner: &str, stream: Option<Uuid>) {
+        let Actor { tenant, key, operator } = actor;
         let stream = stream.map(tracing::field::display);
         tracing::info!(target: AUDIT, tenant, key, operator, owner, stream, what, "console looked");
     }
 
     /// Somebody did something, in the console, to a run or a session. A session that is gone can be
     /// asked for by its name alone, so that it is told, although it is a client's word.
-    pub fn console_did(&self, who: &Who, what: &str, owner: &str, to: Target<'_>) {
-        let Who { tenant, key, operator } = who;
+    pub fn console_did(&self, actor: &Actor, what: &str, owner: &str, to: Target<'_>) {
+        let Actor { tenant, key, operator } = actor;
         let (stream, session) = match to {
             Target::Stream(stream) => (Some(tracing::field::display(stream)), None),
             Target::Session(name) => (None, Some(name)),
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_mark_is_a_short_part_of_the_hash_and_nothing_of_the_key() {
-        let who = Who::stranger(Some("sk_secret"));
-        assert!(who.key.len() == 8 && KeyHash::of("sk_secret").to_hex().starts_with(&who.key));
-        assert_eq!(Who::stranger(None).key, "");
+        let actor = Actor::unknown(Some("sk_secret"));
+        assert!(actor.key.len() == 8 && KeyHash::of("sk_secret").to_hex().starts_with(&actor.key));
+        assert_eq!(Actor::unknown(None).key, "");
     }
 }

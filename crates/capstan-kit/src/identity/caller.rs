@@ -21,13 +21,13 @@ pub struct Caller {
     /// What it may do.
     pub scopes: Scopes,
     /// By what logs know it.
-    pub mark: String,
+    pub log_id: String,
 }
 
 impl Caller {
     /// On a gateway without tenants.
     pub fn local() -> Self {
-        Self { tenant: LOCAL.to_owned(), key: None, scopes: Scopes::ALL, mark: String::new() }
+        Self { tenant: LOCAL.to_owned(), key: None, scopes: Scopes::ALL, log_id: String::new() }
     }
 
     /// Refuses what its key or token is not for.

@@ -3,10 +3,14 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::identity::tenants::KeyHash;
 
 /// What an operator may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Right {
     /// See the shape of runs: times, sizes, codes. And the metrics.
     Look,

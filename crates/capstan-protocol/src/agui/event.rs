@@ -20,10 +20,10 @@ pub struct AguiEvent {
     /// The provider's own event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw_event: Option<Value>,
-    /// Open by key; client 1.0 strips unknown members but keeps these.
+    /// Open by key; client 1.0 strips unknown members but preserves these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// The subagent whose work this is.
+    /// The subagent that did this work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent_run_id: Option<String>,
 }
@@ -35,18 +35,18 @@ impl From<EventBody> for AguiEvent {
 }
 
 impl AguiEvent {
-    /// The event's type as it stands on the wire.
+    /// The event's type on the wire.
     pub fn kind(&self) -> &'static str {
         self.body.kind()
     }
 
-    /// Whether this ends the run: nothing may follow.
+    /// Whether this event ends the run. No event may follow.
     pub fn is_terminal(&self) -> bool {
         matches!(self.body, EventBody::RunFinished { .. } | EventBody::RunError { .. })
     }
 }
 
-/// Who speaks in a streamed text message.
+/// The author of a streamed text message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -75,7 +75,7 @@ pub enum Outcome {
     },
     /// It waits for something outside.
     Interrupt {
-        /// What for; at least one.
+        /// The open questions; at least one.
         interrupts: Vec<Interrupt>,
     },
     /// It was stopped.
@@ -87,19 +87,19 @@ pub enum Outcome {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct TokenUsage {
-    /// Who counted.
+    /// The provider that counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Which model.
+    /// The model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// All of the prompt.
+    /// Tokens of the whole prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_tokens: Option<u64>,
-    /// All of the answer.
+    /// Tokens of the whole answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
-    /// Both.
+    /// Tokens of prompt and answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_tokens: Option<u64>,
     /// The part of the answer that was thought.
@@ -115,11 +115,11 @@ macro_rules! events {
     ($($(#[$doc:meta])* $name:ident = $wire:literal {
         $($(#[$attr:meta])* $field:ident: $type:ty,)*
     })*) => {
-        /// What an event says, by type.
+        /// The members of an event, by type.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(tag = "type", rename_all_fields = "camelCase")]
-        // The members are AG-UI's own; each type's line says what they are for.
+        // The members are AG-UI's own. Each type's line explains them.
         #[allow(missing_docs)]
         pub enum EventBody {
             $($(#[$doc])* #[serde(rename = $wire)] $name { $($(#[$attr])* $field: $type,)* },)*
@@ -129,7 +129,7 @@ macro_rules! events {
             /// Every type's spelling.
             pub const KINDS: &[&str] = &[$($wire,)*];
 
-            /// The type as it stands on the wire.
+            /// The type on the wire.
             pub fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$name { .. } => $wire,)*
@@ -227,7 +227,7 @@ events! {
         skip_serializing_if = "Option::is_none")] parent_message_id: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] delta: Option<String>,
     }
-    /// What a tool returned; a message of its own.
+    /// The result of a tool, a message of its own.
     ToolCallResult = "TOOL_CALL_RESULT" {
         message_id: String,
         tool_call_id: String,
@@ -240,7 +240,7 @@ events! {
     StateDelta = "STATE_DELTA" { delta: Vec<Value>, }
     /// Replaces the messages.
     MessagesSnapshot = "MESSAGES_SNAPSHOT" { messages: Vec<AguiMessage>, }
-    /// Reports an activity as a whole.
+    /// Reports a complete activity.
     ActivitySnapshot = "ACTIVITY_SNAPSHOT" {
         message_id: String,
         activity_type: String,
@@ -273,7 +273,7 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")] result: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")] outcome: Option<Value>,
     }
-    /// A subagent failed; the run may go on.
+    /// A subagent failed; the run may continue.
     SubagentError = "SUBAGENT_ERROR" {
         message: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] code: Option<String>,

@@ -4,7 +4,7 @@ use super::run_error::{AguiCode, CapstanMetadata, RunError};
 use crate::fault::{Exposure, Fault, FaultKind};
 
 impl Fault {
-    /// As AG-UI's RUN_ERROR. Its `http_status` is the fixed one of the ten codes.
+    /// Converts to AG-UI's RUN_ERROR. Its `http_status` is the fixed status of the code.
     pub fn to_run_error(&self, exposure: Exposure) -> RunError {
         let entry = self.kind().entry();
         RunError {

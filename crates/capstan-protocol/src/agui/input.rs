@@ -29,7 +29,7 @@ pub struct RunAgentInput {
     /// Tools of the application that the agent may call.
     #[serde(default)]
     pub tools: Vec<Tool>,
-    /// What the agent should know besides.
+    /// Further information for the agent.
     #[serde(default)]
     pub context: Vec<Context>,
     /// Anything else, for the agent.
@@ -46,7 +46,7 @@ pub struct RunAgentInput {
 pub struct Tool {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its purpose.
     pub description: String,
     /// A JSON Schema of its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,13 +63,13 @@ pub struct Tool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Context {
-    /// What it is.
+    /// The name of the information.
     pub description: String,
     /// The information.
     pub value: String,
 }
 
-/// How an interrupt was answered.
+/// The kind of answer to an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -85,14 +85,14 @@ pub enum ResumeStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResumeEntry {
-    /// Which interrupt.
+    /// The id of the interrupt.
     pub interrupt_id: String,
-    /// How it was answered.
+    /// The kind of answer.
     pub status: ResumeStatus,
     /// The answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<RawJson>,
-    /// What travels with the answer without being it.
+    /// Data beside the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<RawObject>,
 }

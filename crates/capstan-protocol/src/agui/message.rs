@@ -53,7 +53,7 @@ impl MessageContent {
     }
 }
 
-/// Where a part's bytes come from.
+/// The place of a part's bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase")]
@@ -67,7 +67,7 @@ pub enum PartSource {
     },
     /// Elsewhere.
     Url {
-        /// Where.
+        /// The URL.
         value: String,
         /// Their media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,7 +77,7 @@ pub enum PartSource {
     File {
         /// The provider's handle.
         value: String,
-        /// Which provider.
+        /// The provider.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         provider: Option<String>,
         /// Their media type.
@@ -116,14 +116,14 @@ pub enum ContentPart {
         /// Its bytes.
         source: PartSource,
     },
-    /// How clients before 1.0 attach bytes.
+    /// Bytes, as clients before 1.0 attach them.
     Binary {
         /// Their media type.
         mime_type: String,
         /// A handle.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
-        /// Where they are.
+        /// Their URL.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         url: Option<String>,
         /// The bytes, in base64.
@@ -158,14 +158,14 @@ pub enum AguiMessage {
     Assistant {
         /// The message's id.
         id: String,
-        /// The text; absent when the turn is nothing but tool calls.
+        /// The text; absent if the turn has only tool calls.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<String>,
         /// The calls.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool_calls: Option<Vec<ToolCall>>,
     },
-    /// From the person.
+    /// From the user.
     User {
         /// The message's id.
         id: String,
@@ -176,19 +176,19 @@ pub enum AguiMessage {
     Tool {
         /// The message's id.
         id: String,
-        /// What it returned.
+        /// The tool's result.
         content: MessageContent,
         /// The call that it answers.
         tool_call_id: String,
-        /// How it failed.
+        /// The tool's error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// Structured progress that keeps its place in the conversation.
+    /// Structured progress, at its place in the conversation.
     Activity {
         /// The message's id.
         id: String,
-        /// What kind of activity.
+        /// The kind of activity.
         activity_type: String,
         /// The activity.
         content: Map<String, Value>,

@@ -1,4 +1,4 @@
-//! RUN_ERROR with story 22-B2's members, written so that both client lines keep them.
+//! RUN_ERROR with the members of story 22-B2, in the forms that both client lines accept.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use super::event::{AguiEvent, EventBody};
 use crate::error::{ErrorDomain, ErrorSeverity};
 use crate::fault::AguiErrorCode;
 
-/// One of the ten codes, or what a foreign agent sent instead.
+/// One of the ten codes, or a foreign agent's code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum AguiCode {
-    /// One of the ten.
+    /// One of the ten codes.
     Known(AguiErrorCode),
-    /// Another word.
+    /// Another code.
     Other(String),
 }
 
@@ -29,7 +29,7 @@ impl AguiCode {
         }
     }
 
-    /// Whether the code alone says "try again".
+    /// Whether the code alone means that a retry may succeed.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Known(code) if code.is_retryable())
     }
@@ -41,16 +41,16 @@ impl fmt::Display for AguiCode {
     }
 }
 
-/// What RUN_ERROR carries beyond the story, under `metadata.capstan`.
+/// The members of RUN_ERROR beyond the story's, under `metadata.capstan`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CapstanMetadata {
     /// The catalogue's finer code.
     pub kind: String,
-    /// What the run does next.
+    /// The run's next step.
     pub severity: ErrorSeverity,
-    /// Where the failure comes from.
+    /// The origin of the failure.
     pub domain: ErrorDomain,
     /// May a new request succeed?
     pub retryable: bool,
@@ -59,7 +59,7 @@ pub struct CapstanMetadata {
     pub problem_type: String,
 }
 
-/// The failure of a run, in AG-UI's words.
+/// The failure of a run, as AG-UI expresses it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunError {
@@ -80,10 +80,10 @@ pub struct RunError {
     pub capstan: Option<CapstanMetadata>,
 }
 
-/// Where the story's members stand.
+/// The place of the story's members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RunErrorForm {
-    /// At top level, as the story has it, and under `metadata.capstan`.
+    /// At top level, as in the story, and under `metadata.capstan`.
     #[default]
     Story,
     /// Only under `metadata.capstan`, for peers that sent a `protocolVersion`: they warn about
@@ -91,7 +91,7 @@ pub enum RunErrorForm {
     MetadataOnly,
 }
 
-/// The metadata key under which our members stand.
+/// The metadata key of our members.
 const METADATA_KEY: &str = "capstan";
 
 impl RunError {
@@ -126,8 +126,7 @@ impl RunError {
         Map::from_iter([(METADATA_KEY.to_owned(), Value::Object(ours))])
     }
 
-    /// Reads any RUN_ERROR: ours in either form, the story's, or a foreign one with nothing but a
-    /// message.
+    /// Reads any RUN_ERROR: ours in either form, the story's, or a foreign one with only a message.
     pub fn from_event(event: &AguiEvent) -> Option<Self> {
         let EventBody::RunError { message, code, http_status, details, retry_after, .. } =
             &event.body

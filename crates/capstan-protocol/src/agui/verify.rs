@@ -20,8 +20,8 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// Takes the next event; says what is wrong with its place. An event of a type that has no
-    /// rules may stand anywhere within a run.
+    /// Checks the next event. The error names the place. An event of a type without rules may be
+    /// anywhere within a run.
     pub fn check(&mut self, event: &Value) -> Result<(), String> {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
         if let Some(end) = &self.end {
@@ -71,8 +71,7 @@ impl Verifier {
     }
 }
 
-/// A member of an event that is null, which the published clients refuse. What is anybody's own
-/// value may be null.
+/// Finds a null member, which the published clients refuse. Free-form values may be null.
 pub fn null_member(event: &Value) -> Option<&str> {
     const OPEN: [&str; 3] = ["value", "snapshot", "event"];
     let mut members = event.as_object()?.iter();

@@ -1,15 +1,14 @@
-//! From a sequence of frames to whole messages, each with its error.
+//! Assembles frames into complete messages, each with its error.
 //!
-//! When a stream breaks in the middle, the CLI closes it without a word and speaks of it later, in
-//! a synthetic frame of its own. The error belongs to the message that broke off, and is joined to
-//! it here.
+//! When a stream breaks in the middle, the CLI closes it silently and reports the error later, in a
+//! synthetic frame. The error belongs to the message that broke off, so this module joins them.
 
 use serde_json::Value;
 
 use super::error::AssistantError;
 use super::frame::{AssistantMessage, Block, Frame, ResultMessage, StreamEvent};
 
-/// The model name under which the CLI itself speaks.
+/// The model name of the CLI's own frames.
 const SYNTHETIC: &str = "<synthetic>";
 
 /// A message of the agent's, assembled from its frames.
@@ -19,17 +18,17 @@ pub struct Message {
     pub id: Option<String>,
     /// The text: of the finished blocks, or of the pieces that came before the stream broke off.
     pub text: String,
-    /// Whether it broke off before a block was finished.
+    /// Whether it broke off before a block was complete.
     pub is_partial: bool,
     /// Why it is not an answer.
     pub error: Option<AssistantError>,
-    /// What the CLI said about the error.
+    /// The CLI's text about the error.
     pub error_text: Option<String>,
-    /// The tool call whose subagent spoke.
+    /// The tool call of the subagent that wrote this.
     pub parent_tool_use_id: Option<String>,
 }
 
-/// What a run of the CLI came to.
+/// The result of a run of the CLI.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     /// The messages, in the order in which they began.
@@ -39,8 +38,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The error of the run: the last one of a message that is not a subagent's, if the result says
-    /// that it failed.
+    /// The error of the run, if the result reports a failure: the last one of a message outside
+    /// subagents.
     pub fn error(&self) -> Option<&AssistantError> {
         let failed = self.result.as_ref().is_some_and(|result| result.is_error);
         let mut own = self.messages.iter().rev().filter(|m| m.parent_tool_use_id.is_none());
@@ -79,7 +78,7 @@ impl Assembler {
         }
     }
 
-    /// What it all came to.
+    /// Returns the result of all frames.
     pub fn finish(mut self) -> Outcome {
         self.close_open();
         self.done
@@ -117,7 +116,7 @@ impl Assembler {
         });
     }
 
-    /// One message may come in several frames, a block each.
+    /// One message may span several frames, a block each.
     fn known(&mut self, frame: &AssistantMessage) -> Option<&mut Message> {
         let id = frame.id.as_ref()?;
         self.done
@@ -131,8 +130,7 @@ impl Assembler {
         let event = &frame.event;
         match event.get("type").and_then(Value::as_str) {
             Some("message_start") => {
-                // A retry begins anew: what the broken stream said before is not part of the
-                // answer.
+                // After a retry, the text of the broken stream is not part of the answer.
                 let id = event.pointer("/message/id").and_then(Value::as_str).map(str::to_owned);
                 let parent_tool_use_id = frame.parent_tool_use_id.clone();
                 self.open = Some(Message {
@@ -163,7 +161,7 @@ impl Assembler {
         }
     }
 
-    /// A stream that said something and was never finished still counts as a message.
+    /// An unfinished stream with text still counts as a message.
     fn close_open(&mut self) {
         if let Some(open) = self.open.take_if(|open| !open.text.is_empty() || open.error.is_some())
         {

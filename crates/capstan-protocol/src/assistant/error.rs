@@ -1,5 +1,5 @@
-//! The error of an assistant message: ADR 0004's six words, what the CLI says today, and what it
-//! may say tomorrow.
+//! The error of an assistant message: ADR 0004's six words, the CLI's current words, and unknown
+//! ones.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub enum AssistantError {
     MaxOutputTokens,
     /// The cloud's credentials are wrong.
     CloudCredentialError,
-    /// A word that is not known yet, kept as it came.
+    /// An unknown word, unchanged.
     Other(String),
 }
 
@@ -58,7 +58,7 @@ pub enum AdrError {
 }
 
 impl AssistantError {
-    /// The thirteen words that are known.
+    /// The thirteen known words.
     pub const KNOWN: [Self; 13] = [
         Self::AuthenticationFailed,
         Self::BillingError,
@@ -95,8 +95,7 @@ impl AssistantError {
         }
     }
 
-    /// The view onto ADR 0004's six. A blank word says nothing; blanks around a known one are
-    /// forgiven.
+    /// Maps the word to ADR 0004's six. It ignores blanks around a word; a blank word is none.
     pub fn adr(&self) -> Option<AdrError> {
         match self.as_str().trim() {
             "" => None,
@@ -109,7 +108,7 @@ impl AssistantError {
         }
     }
 
-    /// Whether the account, not the request, is what stands in the way.
+    /// Whether the account causes the failure, not the request.
     pub(crate) fn is_quota(&self) -> bool {
         matches!(self, Self::BillingError | Self::AccountOnHold | Self::VerificationRequired)
     }

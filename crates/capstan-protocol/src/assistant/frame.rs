@@ -19,16 +19,16 @@ pub enum Block {
         id: String,
         /// The tool.
         name: String,
-        /// What it is given.
+        /// The arguments.
         input: Value,
     },
     /// A tool answers.
     ToolResult {
         /// The call that it answers.
         tool_use_id: String,
-        /// What it said.
+        /// The result.
         content: Value,
-        /// Whether it failed.
+        /// Whether the call failed.
         is_error: bool,
     },
 }
@@ -38,15 +38,16 @@ pub enum Block {
 pub struct AssistantMessage {
     /// The message that this frame belongs to; one message may come in several frames.
     pub id: Option<String>,
-    /// Which model; `<synthetic>` when the CLI itself speaks.
+    /// The model; `<synthetic>` if the CLI itself wrote the frame.
     pub model: String,
-    /// What is said.
+    /// The content.
     pub blocks: Vec<Block>,
     /// Why this is not an answer (ADR 0004); it stands at the top level of the frame.
     pub error: Option<AssistantError>,
-    /// Where older CLIs put it: inside `message`. An explicit null at the top level overrules it.
+    /// The error inside `message`, as older CLIs write it. An explicit null at the top level
+    /// overrules it.
     pub legacy_error: Option<AssistantError>,
-    /// The tool call whose subagent speaks.
+    /// The tool call of the subagent that wrote this.
     pub parent_tool_use_id: Option<String>,
 }
 
@@ -67,23 +68,23 @@ impl AssistantMessage {
 /// The person, or a tool, speaks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UserMessage {
-    /// What is said.
+    /// The content.
     pub blocks: Vec<Block>,
-    /// The tool call whose subagent is spoken to.
+    /// The tool call of the subagent that receives this.
     pub parent_tool_use_id: Option<String>,
 }
 
 /// News from the CLI.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SystemMessage {
-    /// What kind of news.
+    /// The kind of message.
     pub subtype: String,
-    /// The whole frame.
+    /// The complete frame.
     pub data: Map<String, Value>,
 }
 
 impl SystemMessage {
-    /// The name under which readers know this kind of news.
+    /// The name that readers use for this kind.
     fn class(&self) -> &'static str {
         match self.subtype.as_str() {
             "task_started" => "TaskStartedMessage",
@@ -109,42 +110,42 @@ impl SystemMessage {
     }
 }
 
-/// How a turn ended. `is_error` decides, never the subtype: an API failure arrives as subtype
+/// The end of a turn. `is_error` decides, never the subtype: an API failure has the subtype
 /// `success`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResultMessage {
     /// `success`, `error_max_turns`, …
     pub subtype: String,
-    /// Whether it failed.
+    /// Whether the turn failed.
     pub is_error: bool,
     /// The status of the API call that failed.
     pub api_error_status: Option<u16>,
-    /// The answer, or the failure in words.
+    /// The answer, or the failure as text.
     pub result: Option<String>,
     /// Why it stopped.
     pub terminal_reason: Option<String>,
     /// Why the model's last message ended.
     pub stop_reason: Option<String>,
-    /// More failures in words.
+    /// Further failures as text.
     pub errors: Vec<String>,
     /// Tokens.
     pub usage: Option<Map<String, Value>>,
-    /// What it cost.
+    /// The cost.
     pub total_cost_usd: Option<f64>,
 }
 
-/// A raw event of the provider's stream, for those who want text as it comes.
+/// A raw event of the provider's stream, for readers of text as it arrives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamEvent {
     /// The provider's event.
     pub event: Value,
     /// An error that the CLI put on the event.
     pub error: Option<AssistantError>,
-    /// The tool call whose subagent speaks.
+    /// The tool call of the subagent that wrote this.
     pub parent_tool_use_id: Option<String>,
 }
 
-/// How much of a rate limit is left.
+/// The rest of a rate limit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateLimitEvent {
     /// `allowed`, `allowed_warning`, `rejected`, …
@@ -168,7 +169,7 @@ pub enum Frame {
     StreamEvent(StreamEvent),
     /// A rate limit's state.
     RateLimit(RateLimitEvent),
-    /// The conversation starts anew.
+    /// The conversation starts again.
     ConversationReset,
     /// A type that is not known: passed over.
     Unknown(String),
@@ -193,7 +194,7 @@ impl Frame {
         }
     }
 
-    /// The name under which readers of these frames know this kind; none for unknown types.
+    /// The name that readers use for this kind of frame; none for unknown types.
     pub fn class(&self) -> Option<&'static str> {
         match self {
             Self::Assistant(_) => Some("AssistantMessage"),
@@ -228,8 +229,7 @@ fn object_at<'a>(
     value.as_object().ok_or_else(|| DecodeError::value(name, "expected an object"))
 }
 
-/// A word; what is not a string is kept as its JSON text, so that nothing that says "error" is
-/// lost.
+/// Reads an error word. A value that is no string becomes its JSON text, so that no error is lost.
 fn error_at(object: &Map<String, Value>) -> Option<AssistantError> {
     match object.get("error")? {
         Value::Null => None,
@@ -260,7 +260,8 @@ fn assistant(object: &Map<String, Value>) -> Result<AssistantMessage, DecodeErro
     })
 }
 
-/// The types of blocks that readers know in each message; others are dropped, whatever they lack.
+/// The types of blocks that readers know in each message. Readers drop others, even incomplete
+/// ones.
 const ASSISTANT_BLOCKS: &[&str] =
     &["text", "thinking", "tool_use", "server_tool_use", "tool_result", "advisor_tool_result"];
 const USER_BLOCKS: &[&str] = &["text", "tool_use", "tool_result"];
@@ -348,8 +349,8 @@ fn result(object: &Map<String, Value>) -> Result<ResultMessage, DecodeError> {
     })
 }
 
-/// A call that waits for somebody's permission: who resumes it must know which one it is. What is
-/// empty is none.
+/// Checks a call that waits for permission: the program that resumes it must know its id. An empty
+/// value counts as none.
 fn deferred(call: Option<&Value>) -> Result<(), DecodeError> {
     let is_empty = match call {
         None | Some(Value::Null | Value::Bool(false)) => true,

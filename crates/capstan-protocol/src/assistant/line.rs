@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 
 use crate::decode::{DecodeError, DecodeErrorKind, check};
 
-/// How deep a frame may nest. Tools return what they like, so this is more generous than for
+/// The deepest nesting of a frame. Results of tools may be deep, so the limit is higher than for
 /// packets.
 const MAX_DEPTH: usize = 512;
 
-/// What a line holds.
+/// The content of a line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Line {
     /// A JSON object; [`Frame::from_object`](super::Frame::from_object) reads it.
@@ -19,10 +19,11 @@ pub enum Line {
 }
 
 impl Line {
-    /// Decodes a line. Only a line that begins like an object can be wrong; anything else is noise.
+    /// Decodes a line. Only a line that begins like an object can be wrong; any other line is
+    /// noise.
     ///
-    /// What other JSON writers let through is read: `NaN` and `Infinity` as null, lone surrogates
-    /// as U+FFFD, the last of duplicate members.
+    /// It accepts what other JSON writers produce: `NaN` and `Infinity` become null, lone
+    /// surrogates U+FFFD, and of duplicate members the last one wins.
     pub fn decode(line: &str) -> Result<Self, DecodeError> {
         let line = line.trim();
         if !line.starts_with('{') {
@@ -88,7 +89,7 @@ fn relax_string(text: &str) -> (usize, String) {
     (at, out)
 }
 
-/// A number or word; what has no finite value becomes null, what is no number stays as it is.
+/// Replaces a number without a finite value by null; leaves other tokens unchanged.
 fn relax_token(text: &str) -> (usize, String) {
     let end = text.find([',', '}', ']', ' ', '\t', '\n', '\r', ':']).unwrap_or(text.len());
     let token = text.get(..end).unwrap_or_default();

@@ -1,15 +1,15 @@
-//! What serde_json does not check in text that it leaves as it is: depth and lone surrogates.
+//! Checks that serde_json omits for raw text: depth and lone surrogates.
 
 use super::{DecodeError, DecodeErrorKind};
 
-/// What [`check`] found on its way.
+/// The findings of [`check`].
 pub(crate) struct Scan {
     /// No line break stands between tokens.
     pub(crate) is_compact: bool,
 }
 
-/// One pass over valid JSON for what serde_json does not check in raw text: depth and lone
-/// surrogates.
+/// Checks valid JSON in one pass for depth and lone surrogates, which serde_json omits for raw
+/// text.
 pub(crate) fn check(text: &str, limit: usize) -> Result<Scan, DecodeError> {
     let bytes = text.as_bytes();
     let (mut depth, mut at, mut is_compact) = (0usize, 0usize, true);

@@ -1,8 +1,8 @@
-//! Objects of which one member says what the others are, read member by member.
+//! Decodes tagged objects, whose members depend on one member (the tag), member by member.
 //!
-//! serde's own `tag` first makes a tree of such an object, which takes many times its text and
-//! cannot hold raw text. Here only what stands before the tag is kept, as text; what follows is
-//! read as it comes.
+//! serde's own `tag` first builds a tree of the object, which takes many times its text and cannot
+//! hold raw text. This decoder buffers only the members before the tag, as text, and decodes the
+//! rest directly.
 
 use serde::de::value::{MapAccessDeserializer, StringDeserializer};
 use serde::de::{
@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 
 use super::{Objects, explain, nested};
 
-/// Reads an enum, whose `Deserialize` must be the untouched (externally tagged) one, from objects
-/// with a tag.
+/// Decodes an enum from tagged objects. The enum's `Deserialize` must be the derived, externally
+/// tagged one.
 pub(crate) struct Tagged<D> {
     pub(crate) tag: &'static str,
     pub(crate) inner: D,
@@ -66,7 +66,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for TaggedVisitor<V> {
 struct Members<A> {
     tag: &'static str,
     before: std::vec::IntoIter<(String, Box<RawValue>)>,
-    /// The name and text of the member whose value comes next, if it stood before the tag.
+    /// The name and text of the next member, if it came before the tag.
     value: Option<(String, Box<RawValue>)>,
     after: A,
 }
@@ -132,7 +132,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<A> {
         let Some((name, raw)) = self.value.take() else { return self.after.next_value_seed(seed) };
         let mut reader = serde_json::Deserializer::from_reader(raw.get().as_bytes());
         let value = seed.deserialize(Objects(&mut reader));
-        // Whoever follows the path has already passed this member.
+        // The caller's path already contains this member.
         value.map_err(|e| nested(explain(&name, &e.to_string(), Some(&e))))
     }
 }

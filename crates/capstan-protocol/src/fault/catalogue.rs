@@ -1,8 +1,8 @@
-//! THE CATALOGUE: every kind of failure, once. To add a kind, add a row (and its line to
-//! `docs/errors.md` comes with `make gen`).
+//! The fault catalogue: every kind of failure. To add a kind, add a row; `make gen` adds it to
+//! `docs/errors.md`.
 //!
-//! Columns: Rust name, wire code, AG-UI code, HTTP status, problem slug, severity, domain, may a
-//! new request succeed?, default wait in seconds; then the texts: title and message for users,
+//! Columns: Rust name, wire code, AG-UI code, HTTP status, problem slug, severity, domain, whether
+//! a new request may succeed, default wait in seconds. Then the texts: title and message for users,
 //! meaning and remedy for developers.
 
 use std::fmt;
@@ -30,21 +30,21 @@ pub struct Entry {
     pub status: u16,
     /// The last segment of the problem type: `/errors/<slug>`.
     pub slug: &'static str,
-    /// What a run does next, unless the case knows better.
+    /// A run's next step, by default.
     pub severity: ErrorSeverity,
-    /// Where the failure comes from.
+    /// The origin of the failure.
     pub domain: ErrorDomain,
     /// May a new request succeed?
     pub retryable: bool,
-    /// Seconds to wait, unless the case knows better.
+    /// Seconds to wait, by default.
     pub retry_after: Option<u64>,
     /// A headline for users.
     pub title: &'static str,
-    /// A sentence for users, when nothing more particular is known.
+    /// The default sentence for users.
     pub message: &'static str,
-    /// What it means, for developers.
+    /// The meaning, for developers.
     pub meaning: &'static str,
-    /// What a client should do.
+    /// The next step of a client.
     pub remedy: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl Entry {
     }
 }
 
-/// Writes the enum and the table from the same rows, so that neither can lack what the other has.
+/// Writes the enum and the table from the same rows, so that both have the same kinds.
 macro_rules! catalogue {
     ($($kind:ident, $code:literal, $agui:ident, $status:literal, $slug:literal, $severity:ident,
     $domain:ident, $retryable:literal, $wait:expr;
@@ -100,32 +100,31 @@ catalogue! {
     SessionLimitExceeded, "session_limit_exceeded", RateLimited, 429, "session-limit-exceeded",
     Transient, Client, true, None;
         "Too many sessions"; "Resource limit exceeded: too many sessions are open.";
-        "The tenant has as many sessions or running runs as it may have.";
-        "Let a run finish or close a session, then try again.";
+        "The tenant has reached its limit of sessions or concurrent runs.";
+        "Wait until a run ends, or delete a session. Then try again.";
     MessageLimitExceeded, "message_limit_exceeded", RateLimited, 429, "message-limit-exceeded",
     Fatal, Client, false, None;
-        "The conversation is full"; "Resource limit exceeded: this conversation holds as many \
-         messages as it may.";
-        "The session has reached its number of messages.";
+        "The conversation is full"; "Resource limit exceeded: this conversation is full.";
+        "The session has reached its limit of messages.";
         "Start a new session; retrying in this one cannot succeed.";
     StorageLimitExceeded, "storage_limit_exceeded", RateLimited, 429, "storage-limit-exceeded",
     Transient, Client, true, None;
-        "Too much is kept"; "Resource limit exceeded: as much is kept for you as may be.";
-        "The tenant's streams and sessions take as many bytes as they may.";
-        "Delete streams or sessions, or wait until retention has; then try again.";
+        "Storage is full"; "Resource limit exceeded: your storage is full.";
+        "The tenant's streams and sessions have reached their limit of bytes.";
+        "Delete streams or sessions, or wait until retention deletes some. Then try again.";
 
     // ---- time ----
     Timeout, "timeout", Timeout, 504, "timeout", Transient, System, true, None;
         "Time ran out"; "Request timed out. Please try again.";
-        "The run took longer than it may.";
-        "Retry; if it happens again, ask for less or raise the time-out.";
+        "The run exceeded a time limit.";
+        "Retry. If it happens again, send a smaller request or raise the timeout.";
     UpstreamTimeout, "upstream_timeout", Timeout, 504, "upstream-timeout", Transient, Llm, true,
     None;
         "The model took too long"; "Upstream service timed out.";
         "A system behind the agent did not answer in time, or stopped in the middle of its answer.";
-        "Retry; the upstream may be slow for the moment.";
+        "Retry. The upstream may be slow for a moment only.";
 
-    // ---- who ----
+    // ---- authentication ----
     TenantRequired, "tenant_required", TenantRequired, 401, "tenant-required", Fatal, Security,
     false, None;
         "Sign in first"; "Authentication is required.";
@@ -134,36 +133,36 @@ catalogue! {
     TenantUnauthorized, "tenant_unauthorized", TenantUnauthorized, 403, "tenant-unauthorized",
     Fatal, Security, false, None;
         "Not allowed"; "You are not allowed to do this.";
-        "The key is unknown, or it belongs to another tenant, or this tenant may not do this.";
-        "Check the key and, if it is sent, that X-Tenant-ID agrees with it.";
+        "The key is unknown, belongs to another tenant, or does not allow this.";
+        "Check the key and its scopes. If you send X-Tenant-ID, it must name the key's tenant.";
 
-    // ---- what ----
+    // ---- requests ----
     InvalidRequest, "invalid_request", InvalidRequest, 400, "invalid-request", Fatal, Client,
     false, None;
         "Invalid request"; "The request is invalid. Please check your input.";
         "The request breaks the protocol; the message names the member.";
-        "Mend the member that the message names. The same request fails again.";
+        "Correct the member that the message names. The same request fails again.";
     RequestConflict, "request_conflict", InvalidRequest, 409, "request-conflict", Fatal, Client,
     false, None;
         "Conflicting request"; "Another request with this id is already known.";
         "The request_id was used before with another body.";
-        "Use a fresh request_id for a new request; repeat the body exactly to attach to the old \
-         one.";
+        "Use a new request_id for a new request. To attach to the earlier run, repeat its body \
+         exactly.";
     PayloadTooLarge, "payload_too_large", InvalidRequest, 413, "payload-too-large", Fatal, Client,
     false, None;
-        "Too large"; "The request is larger than it may be.";
-        "The body exceeds the limit of the tenant.";
+        "Too large"; "The request is too large.";
+        "The body exceeds the limit of bytes or of JSON values.";
         "Send less, or send large parts by reference.";
     AnswerTooLarge, "answer_too_large", InvalidRequest, 406, "answer-too-large", Fatal, Client,
     false, None;
-        "The answer is too large"; "The answer is larger than one JSON object may be.";
-        "The whole answer was asked for in one object, and it has grown beyond what such an \
-         object may hold. The run goes on.";
-        "Read the stream that the message names, instead of asking for one object.";
+        "The answer is too large"; "The answer is too large for one JSON object.";
+        "The client requested a collected response (JSON mode), and the answer exceeds its limit \
+         of bytes. The run continues.";
+        "Read the stream that the message names.";
     RouteNotFound, "route_not_found", InvalidRequest, 404, "route-not-found", Fatal, Client, false,
     None;
         "No such address"; "There is nothing at this address.";
-        "The path is not one that this server serves.";
+        "This server does not serve the path.";
         "Check the URL against the list of routes.";
     MethodNotAllowed, "method_not_allowed", InvalidRequest, 405, "method-not-allowed", Fatal,
     Client, false, None;
@@ -179,10 +178,8 @@ catalogue! {
     InterruptNotOpen, "interrupt_not_open", InvalidRequest, 409, "interrupt-not-open", Fatal,
     Client, false, None;
         "Already settled"; "This question can no longer be answered.";
-        "The request answers an interrupt that nobody asked, that was answered already, or whose \
-         time is over.";
-        "Read the session for what is open; an interrupt whose time is over can still be \
-         cancelled.";
+        "The request answers an interrupt that is unknown, already answered, or expired.";
+        "Read the session for its open interrupts. You can still cancel an expired one.";
 
     // ---- lookups ----
     AgentNotFound, "agent_not_found", CapabilityNotFound, 404, "agent-not-found", Fatal, Client,
@@ -193,8 +190,8 @@ catalogue! {
     CapabilityNotFound, "capability_not_found", CapabilityNotFound, 404, "capability-not-found",
     Fatal, Client, false, None;
         "Feature not available"; "Requested capability not available.";
-        "The agent does not offer what was asked for.";
-        "Ask another agent, or without that capability.";
+        "The agent does not offer the requested capability.";
+        "Call another agent, or leave out that capability.";
     SessionNotFound, "session_not_found", SessionNotFound, 404, "session-not-found", Fatal, Client,
     false, None;
         "No such conversation"; "This conversation does not exist.";
@@ -207,66 +204,66 @@ catalogue! {
         "Check the id, or post the request to start a run.";
     StreamExpired, "stream_expired", SessionNotFound, 410, "stream-expired", Fatal, Client, true,
     None;
-        "The answer has expired"; "This answer is no longer kept.";
-        "The run is known, but its packets were deleted by retention.";
-        "Send the request again under a fresh request_id.";
+        "The answer has expired"; "This answer is no longer stored.";
+        "The run is known, but retention or a purge deleted its packets.";
+        "Send the request again under a new request_id.";
     StreamLost, "stream_lost", SessionNotFound, 410, "stream-lost", Fatal, System, true, None;
         "The answer was lost"; "Part of this answer was lost.";
-        "The journal lost the end of the stream, so it cannot be continued without a gap.";
-        "Send the request again under a fresh request_id.";
+        "The journal lost the end of the stream, so the run cannot continue without a gap.";
+        "Send the request again under a new request_id.";
 
     // ---- the service ----
     ServiceUnavailable, "service_unavailable", ServiceUnavailable, 503, "service-unavailable",
     Transient, System, true, None;
         "Service unavailable"; "The service is temporarily unavailable.";
         "The server is overloaded, starting or stopping.";
-        "Retry after the time that Retry-After names, else with backoff.";
+        "Retry after the seconds in Retry-After. Without that header, retry with backoff.";
     RunInterrupted, "run_interrupted", ServiceUnavailable, 503, "run-interrupted", Transient,
     System, true, None;
         "Interrupted"; "The server stopped while it was answering.";
-        "The process that ran the agent died or was restarted.";
+        "The process that ran the agent crashed or restarted.";
         "Post the same request again: the run continues in a new attempt.";
     JournalUnavailable, "journal_unavailable", ServiceUnavailable, 503, "journal-unavailable",
     Transient, System, true, None;
         "Service unavailable"; "The service is temporarily unavailable.";
         "The journal cannot be written or read.";
-        "Retry with backoff; operators look at disk space and the journal's log.";
+        "Retry with backoff. Operators check the disk space and the log.";
 
-    // ---- what the agent stands on ----
+    // ---- upstreams ----
     UpstreamError, "upstream_error", UpstreamError, 502, "upstream-error", Transient, Llm, true,
     None;
         "External service failed"; "Upstream service error.";
         "A system behind the agent answered with an error status.";
-        "Retry if severity is TRANSIENT; details.upstream_status tells what was answered.";
+        "Retry if the severity is TRANSIENT. details.upstream_status has the status.";
     UpstreamUnreachable, "upstream_unreachable", UpstreamError, 502, "upstream-unreachable",
     Transient, Llm, true, None;
         "External service unreachable"; "An external service could not be reached.";
         "The connection to a system behind the agent failed: refused, reset, DNS or TLS.";
-        "Retry with backoff; a TLS failure is FATAL and needs an operator.";
+        "Retry with backoff. A TLS failure is FATAL and needs an operator.";
     UpstreamTruncated, "upstream_truncated", UpstreamError, 502, "upstream-truncated", Transient,
     Llm, true, None;
         "The answer broke off"; "An external service stopped in the middle of its answer.";
-        "The upstream's stream ended without its protocol's own finish.";
-        "Retry; a truncated answer is never a success.";
+        "The upstream's stream ended without the end that its protocol requires.";
+        "Retry. A truncated answer is never a success.";
     UpstreamMalformed, "upstream_malformed", UpstreamError, 502, "upstream-malformed", Transient,
     Llm, true, None;
         "Unreadable answer"; "An external service sent something unreadable.";
         "The upstream broke its own protocol.";
-        "Retry; if it happens again, report it to whoever runs the upstream.";
+        "Retry. If it happens again, report it to the operators of the upstream.";
     UpstreamAuth, "upstream_auth", UpstreamError, 502, "upstream-auth", Fatal, Llm, false, None;
         "External service refused access"; "An external service refused the server's credentials.";
         "The gateway's own key for the upstream is missing, wrong or not allowed.";
-        "Operators mend the key; clients cannot help it.";
+        "Operators correct the key. Clients can do nothing.";
     UpstreamQuota, "upstream_quota", UpstreamError, 502, "upstream-quota", Fatal, Llm, false, None;
         "External service quota spent"; "The quota at an external service is spent.";
         "The gateway's account at the upstream has no credit or is on hold.";
-        "Operators top up the account; clients cannot help it.";
+        "Operators top up the account. Clients can do nothing.";
     ModelNotFound, "model_not_found", UpstreamError, 502, "model-not-found", Fatal, Llm, false,
     None;
         "No such model"; "The model of this agent does not exist at its provider.";
         "The provider does not know the agent's model, or the agent's key may not use it.";
-        "Operators correct the agent's `model`; the log names the address that lists the models. \
-         Clients ask another agent.";
+        "Operators correct the agent's `model`. The log names the address that lists the models. \
+         Clients call another agent.";
     ContextLengthExceeded, "context_length_exceeded", UpstreamError, 502,
     "context-length-exceeded", Fatal, Llm, false, None;
         "The conversation is too long"; "The conversation is longer than the model can read.";
@@ -276,41 +273,41 @@ catalogue! {
     None;
         "The model declined"; "The model declined to answer this.";
         "The model or its content filter refused.";
-        "Ask differently; the same request is refused again.";
+        "Change the request. The model refuses the same request again.";
 
     NotTranslated, "not_translated", InvalidRequest, 400, "not-translated", Fatal, Client, false,
     None;
         "Something was left out"; "Parts of this could not be translated.";
-        "The request or the answer has parts that only one provider's protocol knows, and the \
-         other side speaks another one. details.left_out names them.";
-        "Nothing, or call an agent that speaks the protocol of the request.";
+        "The request or the answer has parts of one provider's protocol, and the other side \
+         speaks another one. details.left_out names them.";
+        "Ignore it, or call an agent that speaks the protocol of the request.";
 
     // ---- the agent ----
     AttemptDiverged, "attempt_diverged", AgentExecutionError, 500, "attempt-diverged", Fatal,
     System, true, None;
         "The answer could not be continued"; "The answer was interrupted and a second attempt \
          differed from it.";
-        "A later attempt said something else, and this client cannot handle a stream_reset.";
-        "Send the request again under a fresh request_id, or announce stream_reset.";
+        "A later attempt wrote a different answer, and this client cannot handle a stream_reset.";
+        "Send the request again under a new request_id, or announce stream_reset.";
     StreamTooLong, "stream_too_long", AgentExecutionError, 500, "stream-too-long", Fatal, System,
     false, None;
-        "The answer is too long"; "The answer grew beyond what is kept.";
-        "The stream exceeded its cap of packets or bytes.";
-        "Ask for less, or raise the cap.";
+        "The answer is too long"; "The answer grew too long to be stored.";
+        "The stream exceeded its limit of packets or bytes.";
+        "Request a shorter answer, or raise the limit.";
     AgentExecutionError, "agent_execution_error", AgentExecutionError, 500, "agent-execution",
     Fatal, System, false, None;
         "Something went wrong"; "An error occurred processing your request.";
         "The agent failed in a way that nothing else in this catalogue describes.";
-        "Look at the server's log under the request id.";
+        "Search the server's log for the request id.";
 }
 
 impl FaultKind {
-    /// The kind that a wire code of ours names.
+    /// Finds the kind by our wire code.
     pub(crate) fn of_code(code: &str) -> Option<Self> {
         CATALOGUE.iter().find(|entry| entry.code == code).map(|entry| entry.kind)
     }
 
-    /// The kind whose page a problem's `type` names.
+    /// Finds the kind by a problem's `type`.
     pub(crate) fn of_type(problem_type: &str) -> Option<Self> {
         let slug = problem_type.rsplit('/').next().unwrap_or_default();
         CATALOGUE.iter().find(|entry| entry.slug == slug).map(|entry| entry.kind)
@@ -396,7 +393,7 @@ impl AguiErrorCode {
         self.head().entry().status
     }
 
-    /// Whether a peer that sends nothing but this code means "try again".
+    /// Whether a request may succeed later, if a peer sends only this code.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::Timeout | Self::ServiceUnavailable)
     }

@@ -23,13 +23,13 @@ const CLASSIFIERS: &[Known] = &[
 ];
 
 impl Fault {
-    /// Classifies an error by itself and its sources. What nothing recognises is
-    /// `agent_execution_error`, whose message says nothing about the inside.
+    /// Classifies an error by its type and its sources. An unknown one becomes
+    /// `agent_execution_error`, whose message reveals nothing internal.
     pub fn from_error<E: Error + 'static>(error: E) -> Self {
         Self::classify(&error, short_name(std::any::type_name::<E>()))
     }
 
-    /// [`Self::from_error`] for an error whose type is gone.
+    /// [`Self::from_error`] for an error without a static type.
     pub fn from_dyn(error: &(dyn Error + 'static)) -> Self {
         Self::classify(error, &debug_name(error))
     }
@@ -52,7 +52,7 @@ impl Fault {
             next = current.source();
         }
         let fault = found.unwrap_or_else(|| Self::new(FaultKind::AgentExecutionError));
-        // A fault that travelled as an error keeps the cause it already has.
+        // A fault that travelled as an error has its cause already.
         if fault.cause.is_some() {
             return fault;
         }
@@ -127,7 +127,8 @@ fn from_story(error: &(dyn Error + 'static)) -> Option<Fault> {
 
 fn from_io(error: &(dyn Error + 'static)) -> Option<Fault> {
     let error = error.downcast_ref::<io::Error>()?;
-    // Only what is told by the kind; a missing file inside an agent is not the caller's lookup.
+    // Only kinds of I/O errors with a clear meaning. A missing file inside an agent is not a failed
+    // lookup of the caller.
     #[allow(clippy::wildcard_enum_match_arm)]
     let kind = match error.kind() {
         io::ErrorKind::TimedOut => FaultKind::Timeout,
@@ -144,8 +145,8 @@ fn from_io(error: &(dyn Error + 'static)) -> Option<Fault> {
     Some(Fault::new(kind))
 }
 
-/// A document that does not fit its model. serde's text may quote the document, which may be
-/// anybody's: it stays a cause. [`DecodeError`] is for documents of the caller's own.
+/// A document that does not fit its model. serde's text may quote the document, which may belong to
+/// another party, so it stays a cause. [`DecodeError`] is for documents of the caller.
 fn from_serde(error: &(dyn Error + 'static)) -> Option<Fault> {
     let error = error.downcast_ref::<serde_json::Error>()?;
     (!error.is_io()).then(|| Fault::new(FaultKind::InvalidRequest))
@@ -178,8 +179,8 @@ fn from_reqwest(error: &(dyn Error + 'static)) -> Option<Fault> {
     })
 }
 
-/// Whether TLS is what failed: a certificate that does not verify, or no common ground. It fails
-/// again next time.
+/// Whether TLS failed: a certificate that does not verify, or no common version. A retry fails
+/// again.
 #[cfg(feature = "reqwest")]
 pub fn is_tls_failure(error: &(dyn Error + 'static)) -> bool {
     if error.is::<rustls::Error>() {
@@ -202,7 +203,7 @@ fn short_name(full: &str) -> &str {
     full.get(start..).unwrap_or(full)
 }
 
-/// A `dyn Error` does not tell its type; most `Debug` texts begin with it.
+/// Finds the type name of a `dyn Error`: most `Debug` texts begin with it.
 fn debug_name(error: &dyn Error) -> String {
     let text = format!("{error:?}");
     let name: String = text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();

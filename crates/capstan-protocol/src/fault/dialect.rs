@@ -1,4 +1,4 @@
-//! A fault in each dialect, and each dialect read back into a fault.
+//! Converts a fault into the errors of each protocol, and back.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::error::{ErrorDomain, ErrorSeverity, StreamError};
 use crate::event::UserError;
 use crate::problem::Problem;
 
-/// The detail under which an assistant's own word stays.
+/// The detail with an assistant's own word.
 const ASSISTANT_ERROR: &str = "assistant_error";
 /// The details of a StreamError that are members of a fault.
 const RETRY_AFTER: &str = "retry_after";
@@ -17,7 +17,7 @@ const RETRYABLE: &str = "retryable";
 const KIND: &str = "kind";
 
 impl Fault {
-    /// The details that may leave: the public ones, and in debug mode what it came from.
+    /// The details for callers: the public ones, and in debug mode the cause.
     pub(crate) fn exposed_details(&self, exposure: Exposure) -> Map<String, Value> {
         let mut details = (*self.details).clone();
         if let (Exposure::Debug, Some(cause)) = (exposure, &self.cause) {
@@ -27,9 +27,9 @@ impl Fault {
         details
     }
 
-    /// As the payload of an ERROR packet. Its members have no room for all of a fault, so the
-    /// details hold the rest: `retry_after`, and what the code and the severity do not tell by
-    /// themselves, `retryable` and `kind`.
+    /// Converts to the payload of an ERROR packet. A StreamError has fewer members than a fault, so
+    /// the details hold the rest: `retry_after`, and if code and severity do not imply them,
+    /// `retryable` and `kind`.
     pub fn to_stream_error(&self, exposure: Exposure) -> StreamError {
         let mut details = self.exposed_details(exposure);
         if let Some(seconds) = self.retry_after {
@@ -52,7 +52,7 @@ impl Fault {
         }
     }
 
-    /// As RFC 9457 problem details. The status is the finer kind's.
+    /// Converts to RFC 9457 problem details. The status is that of the finer kind.
     pub fn to_problem(&self, exposure: Exposure) -> Problem {
         let entry = self.kind.entry();
         let details = self.exposed_details(exposure);
@@ -72,7 +72,7 @@ impl Fault {
         }
     }
 
-    /// As a `user_error` event's data.
+    /// Converts to a `user_error` event's data.
     pub fn to_user_error(&self) -> UserError {
         UserError {
             message: self.message.clone(),
@@ -82,7 +82,7 @@ impl Fault {
         }
     }
 
-    /// As an assistant message's error: the word that was read, or the nearest one.
+    /// Converts to an assistant message's error: the original word, or the nearest one.
     pub fn to_assistant_error(&self) -> AssistantError {
         if let Some(word) = self.details.get(ASSISTANT_ERROR).and_then(Value::as_str) {
             return AssistantError::from(word);
@@ -129,8 +129,8 @@ impl Fault {
         }
     }
 
-    /// Reads an assistant's error. The API's status decides first, the word second; the word is
-    /// kept either way.
+    /// Reads an assistant's error. The API's status decides first, the word second. The fault keeps
+    /// the word in any case.
     pub fn from_assistant_error(error: &AssistantError, api_error_status: Option<u16>) -> Self {
         let fault = match api_error_status {
             Some(401 | 403) => Self::new(FaultKind::UpstreamAuth),
@@ -170,8 +170,8 @@ impl Fault {
     }
 }
 
-/// Whether to try again, as far as code and severity tell. A foreign code of unknown kind has no
-/// row to ask.
+/// Whether code and severity imply a retry. A foreign code of unknown kind has no row in the
+/// catalogue.
 fn implied_retryable(kind: FaultKind, is_foreign: bool, severity: ErrorSeverity) -> bool {
     match (kind, is_foreign) {
         (FaultKind::AgentExecutionError, true) => severity == ErrorSeverity::Transient,
@@ -249,7 +249,7 @@ impl From<UserError> for Fault {
             (_, ErrorDomain::Client) => FaultKind::InvalidRequest,
             (_, ErrorDomain::System | ErrorDomain::Tool) => FaultKind::AgentExecutionError,
         };
-        // The run goes on after a user error, whatever it was.
+        // The run continues after any user error.
         let fault =
             Self::new(kind).with_message(error.message).with_severity(ErrorSeverity::Warning);
         fault.with_retryable(error.retryable).without_retry_after()

@@ -22,9 +22,9 @@ macro_rules! plain_errors {
 }
 
 plain_errors! {
-    /// The tenant has as many sessions as it may.
+    /// The tenant has reached its limit of sessions.
     SessionLimitExceeded: "session limit exceeded";
-    /// The session has as many messages as it may.
+    /// The session has reached its limit of messages.
     MessageLimitExceeded: "message limit exceeded";
     /// The agent is unknown.
     AgentNotFound: "agent not found";
@@ -60,7 +60,7 @@ impl std::error::Error for RateLimitExceeded {}
 /// The request is malformed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Validation {
-    /// What is wrong, in words that the caller may read.
+    /// The mistake, as text for the caller.
     pub message: String,
 }
 

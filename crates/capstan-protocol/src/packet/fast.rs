@@ -57,7 +57,7 @@ fn take_seq(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((seq, rest))
 }
 
-/// A whole JSON string and nothing else.
+/// Reads a JSON string and nothing after it.
 fn take_string(json: &str) -> Option<String> {
     escape::read_string(json.strip_prefix('"')?.strip_suffix('"')?)
 }

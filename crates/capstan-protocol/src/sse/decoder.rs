@@ -1,8 +1,6 @@
-//! Reads server-sent events by the WHATWG rules, whatever the chunks, at a cost linear in the
-//! bytes.
-//!
-//! The caller pushes bytes and asks for frames. A frame that the end of the body cuts off is simply
-//! never yielded. As in the rules, bytes become text before anything else looks at them.
+//! Decodes server-sent events by the WHATWG rules, for any chunks, at a cost linear in the bytes.
+//! The caller pushes bytes and takes frames. The decoder never yields a frame that the end of the
+//! body cuts off. As in the rules, it first decodes bytes into text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,8 +8,7 @@ use std::time::Duration;
 
 use super::encoder::EVENT_NAME;
 
-/// Frames above this are refused unless the caller says otherwise: enough for a picture inline, not
-/// for a leak.
+/// The default limit of a frame: enough for an inline picture.
 const DEFAULT_FRAME_LIMIT: usize = 16 * 1024 * 1024;
 
 /// The byte order mark.
@@ -54,7 +51,7 @@ impl std::error::Error for FrameTooLarge {}
 #[derive(Debug)]
 pub struct Decoder {
     text: String,
-    /// The first bytes of a character whose others have not come yet.
+    /// The first bytes of an incomplete character.
     partial: Vec<u8>,
     /// Everything before this was yielded.
     consumed: usize,
@@ -124,7 +121,7 @@ impl Decoder {
         self.last_event_id.as_deref()
     }
 
-    /// The last reconnection time that the server asked for.
+    /// The server's last reconnection time.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
@@ -162,7 +159,7 @@ impl Decoder {
         }
     }
 
-    /// The next whole frame that has data, if the bytes so far hold one.
+    /// The next complete frame with data, if the bytes so far hold one.
     pub fn next_frame(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
         self.skip_bom();
         if let Some(data) = self.take_packet() {
@@ -197,8 +194,8 @@ impl Decoder {
         Some(Err(FrameTooLarge { limit: self.limit }))
     }
 
-    /// The short cut for a whole frame as our encoder writes it, if nothing of it was looked at
-    /// yet. Anything else is left to the lines, which come to the same result in more steps.
+    /// The fast path for a frame exactly as our encoder writes it, before any other step has read
+    /// from it. The slow path gives the same result for it.
     fn take_packet(&mut self) -> Option<Span> {
         if self.scanned != self.consumed || self.after_cr || self.failed {
             return None;
@@ -277,7 +274,7 @@ impl Decoder {
         Some(end)
     }
 
-    /// One line that is not empty: `name: value`, a bare name, or a comment.
+    /// A line that is not empty: `name: value`, a name alone, or a comment.
     fn field(&mut self, line: Span) {
         let text = slice(&self.text, line);
         let span = |value: &str| Span { start: line.end - value.len(), end: line.end };
@@ -361,7 +358,7 @@ fn slice(text: &str, span: Span) -> &str {
 }
 
 /// Splits after a cursor, `<stream id>:<seq>`. Graphic characters are neither line ends nor the NUL
-/// of a bad id.
+/// of a malformed id.
 fn split_cursor(text: &str) -> Option<(&str, &str)> {
     const SEQ: usize = "7c9e6679-7425-40de-944b-e07fc1f90ae7:".len();
     let (stream_id, seq) = text.split_at_checked(SEQ)?;

@@ -47,8 +47,8 @@ pub fn encode_opening(cursor: &Cursor, retry_ms: u32, out: &mut Vec<u8>) {
     let _ = write!(out, "retry: {retry_ms}\nid: {cursor}\n\n");
 }
 
-/// Appends the frame of a face whose events are plain JSON objects: the event's name if readers go
-/// by it, the id if the event has a place in a stream, one `data` line.
+/// Appends the frame of a face whose events are plain JSON objects: the event's name if readers
+/// need it, the id if the event has a place in a stream, one `data` line.
 pub fn encode_json(id: Option<&Cursor>, name: Option<&str>, json: &str, out: &mut Vec<u8>) {
     // Writing into a Vec cannot fail.
     if let Some(name) = name {

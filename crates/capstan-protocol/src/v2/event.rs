@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 pub struct CitationItem {
     /// The source's id.
     pub source_id: String,
-    /// Where it is.
+    /// Its URI.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub uri: Url,
     /// Its title.
@@ -35,7 +35,7 @@ pub struct CitationBlock {
 }
 
 impl CitationBlock {
-    /// The same in v1's words; v2 has no confidence, so it is taken to be full.
+    /// Converts to v1. v2 has no confidence, so the result has full confidence.
     pub(crate) fn into_v1(self) -> event::CitationBlock {
         let citations = self.items.into_iter().map(|item| event::CitationItem {
             source_id: item.source_id,
@@ -52,11 +52,11 @@ impl CitationBlock {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgressUpdate {
-    /// What is being done.
+    /// The description of the work.
     pub label: String,
-    /// How it stands.
+    /// Its status.
     pub status: event::ProgressStatus,
-    /// How far: 0 to 1.
+    /// The progress, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "fraction")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub progress_percent: Option<f64>,
@@ -76,12 +76,12 @@ fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MediaItem {
-    /// Where it is.
+    /// Its URL.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub url: Url,
-    /// What it is.
+    /// Its media type.
     pub mime_type: String,
-    /// What it shows, in words.
+    /// A text alternative.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alt_text: Option<String>,
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::decode;
 
-/// How an agent can be asked.
+/// The forms in which an agent can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -17,15 +17,15 @@ pub enum DeliveryMode {
     RequestResponse,
 }
 
-/// What an agent can do.
+/// The abilities of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AgentCapabilities {
-    /// How it can be asked.
+    /// The forms in which it can answer.
     #[serde(default = "sse_only")]
     pub delivery_mode: Vec<DeliveryMode>,
-    /// Whether it takes history.
+    /// Whether it accepts history.
     #[serde(default = "yes")]
     pub history_support: bool,
 }
@@ -47,7 +47,7 @@ pub struct StreamReference {
     /// Its name, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What flows in it.
+    /// The type of its content.
     #[serde(default = "plain_text")]
     pub content_type: String,
 }
@@ -72,57 +72,57 @@ pub struct GraphEvent {
     /// The place in the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence_id: Option<i64>,
-    /// How to show it.
+    /// A hint for its display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub visual_cue: Option<String>,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub kind: GraphEventKind,
 }
 
-/// What happened in an agent graph.
+/// An event in an agent graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event_type", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum GraphEventKind {
     /// A node began.
     NodeStart {
-        /// What it was given.
+        /// The input.
         payload: Map<String, Value>,
     },
     /// A node produced a piece of a stream.
     NodeStream {
         /// The piece.
         chunk: String,
-        /// Which stream.
+        /// The stream.
         #[serde(default = "default_stream")]
         stream_id: String,
     },
     /// A stream began.
     StreamStart {
-        /// Which.
+        /// The stream.
         stream_id: String,
         /// Its name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// What flows in it.
+        /// The type of its content.
         content_type: String,
     },
     /// A stream ended.
     StreamEnd {
-        /// Which.
+        /// The stream.
         stream_id: String,
     },
     /// A node is done.
     NodeDone {
-        /// What it produced.
+        /// The output.
         output: Map<String, Value>,
     },
     /// A node failed.
     Error {
-        /// How.
+        /// The error message.
         error_message: String,
-        /// Where.
+        /// The place of the error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stack_trace: Option<String>,
     },
@@ -133,14 +133,14 @@ pub enum GraphEventKind {
     },
     /// A node was restored.
     NodeRestored {
-        /// How it stands.
+        /// The status.
         status: String,
     },
     /// Something was made.
     ArtifactGenerated {
-        /// What.
+        /// The type.
         artifact_type: String,
-        /// Where it is.
+        /// Its URL.
         url: String,
     },
 }
@@ -149,8 +149,8 @@ fn default_stream() -> String {
     "default".into()
 }
 
-/// Each kind with the members that only it has, richest first: how a kind is told when `event_type`
-/// is absent.
+/// Each kind with the members that only it has, the longest list first. They identify the kind if
+/// `event_type` is absent.
 const TELLTALES: [(&str, &[&str]); 9] = [
     ("STREAM_START", &["stream_id", "content_type"]),
     ("ARTIFACT_GENERATED", &["artifact_type", "url"]),
@@ -179,10 +179,10 @@ impl<'de> Deserialize<'de> for GraphEvent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = Map::deserialize(deserializer)?;
         if !members.contains_key("event_type") {
-            let told = TELLTALES
+            let found = TELLTALES
                 .iter()
                 .find(|(_, names)| names.iter().all(|name| members.contains_key(*name)));
-            let (kind, _) = told.ok_or_else(|| D::Error::missing_field("event_type"))?;
+            let (kind, _) = found.ok_or_else(|| D::Error::missing_field("event_type"))?;
             members.insert("event_type".into(), (*kind).into());
         }
         let members = Value::Object(members);

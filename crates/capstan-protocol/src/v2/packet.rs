@@ -31,7 +31,7 @@ pub struct StreamError {
     pub code: String,
     /// For people.
     pub message: String,
-    /// What the stream does next.
+    /// The stream's next step.
     pub severity: ErrorSeverity,
     /// More.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,17 +48,17 @@ impl From<StreamError> for error::StreamError {
     }
 }
 
-/// A packet of v2. The members beside `op` and `p` are there when the peer sends them and they can
-/// be read.
+/// A packet of v2. It has the members beside `op` and `p` only if the peer sends them in a readable
+/// form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamPacket {
-    /// Which stream.
+    /// The stream.
     pub stream_id: Option<Uuid>,
     /// The place in it.
     pub seq: Option<u64>,
     /// When it was written.
     pub t: Option<Timestamp>,
-    /// What it carries.
+    /// The content.
     pub payload: Payload,
 }
 
@@ -131,8 +131,8 @@ fn payload(op: Op, raw: &RawValue, depth: usize) -> Result<Payload, DecodeError>
     payload.map_err(|e| e.inside("p"))
 }
 
-/// The reference's verdict: `p` must be there, if only as null, and nothing but `op` and `p` is
-/// kept.
+/// The reference's verdict: `p` must be present, if only as null. The canonical form has only `op`
+/// and `p`.
 pub(crate) fn canonical(text: &str) -> Result<String, DecodeError> {
     #[derive(Deserialize)]
     struct Strict {
@@ -173,7 +173,7 @@ impl packet::StreamPacket {
         String::from_utf8(out).unwrap_or_default()
     }
 
-    /// The event has an id that follows from the packet's place, so that a replay says the same.
+    /// The event's id follows from the packet's place, so that a replay has the same bytes.
     fn warning_to_v2(&self, e: &error::StreamError) -> Value {
         let user = UserError {
             message: e.message.clone(),
@@ -195,8 +195,7 @@ fn error_to_v2(e: &error::StreamError) -> Value {
     members
 }
 
-/// Events of v1's types are translated; any other goes out as it came, so that no number of it is
-/// touched.
+/// Translates events of v1's types. Any other stays unchanged, so that its numbers stay exact.
 fn event_to_v2(raw: &RawObject) -> String {
     translate(raw)
         .map_or_else(|| raw.get().to_owned(), |members| Value::Object(members).to_string())
@@ -236,7 +235,7 @@ fn looks_like_a_block(data: &Map<String, Value>) -> bool {
     has("content") || has("items") || has("label") && has("status")
 }
 
-/// Takes from it what they guess by; its content gets a name of its own.
+/// Removes the members by which v2 readers guess the type, and gives the content another name.
 fn unguess(data: &mut Map<String, Value>, content: &str) {
     rename(data, "content", content);
     rename(data, "items", "parts");
@@ -257,7 +256,7 @@ impl schemars::JsonSchema for StreamPacket {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "StreamPacket".into()
     }
-    // Not the packet of v1, which has the same name.
+    // v1's packet has the same name.
     fn schema_id() -> std::borrow::Cow<'static, str> {
         concat!(module_path!(), "::StreamPacket").into()
     }

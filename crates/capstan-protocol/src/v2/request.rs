@@ -15,9 +15,9 @@ use crate::time::Timestamp;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(transform = crate::schema::stamped))]
 pub struct ChatMessage {
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub content: String,
     /// The speaker's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,14 +25,14 @@ pub struct ChatMessage {
     /// The tool call that is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// When it was said; now when absent.
+    /// The time; by default now.
     #[serde(default = "Timestamp::now")]
     // The present time is no default to write into a schema.
     #[cfg_attr(feature = "schema", schemars(!default))]
     pub timestamp: Timestamp,
 }
 
-/// Who talks to whom.
+/// The user, the session and the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionContext {
@@ -46,7 +46,7 @@ pub struct SessionContext {
 }
 
 /// A question in plain text.
-// `T` is how a free-form object is kept, as in v1.
+// `T` is the form of a free-form object, as in v1.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "AgentRequest",
@@ -117,9 +117,9 @@ impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for AgentRequest<T> {
 pub struct ServiceRequest<T = Map<String, Value>> {
     /// The key of the run.
     pub request_id: Uuid,
-    /// Who asks.
+    /// The user, the session and the agent.
     pub context: SessionContext,
-    /// What is asked.
+    /// The question.
     pub payload: AgentRequest<T>,
 }
 

@@ -1,4 +1,4 @@
-//! What each command of the writer puts into the group.
+//! Turns each command of the writer into frames of the group.
 
 use capstan_journal::backend::planted_bug::{self, Bug};
 use capstan_journal::backend::rules::{self, expired, not_found, shown};
@@ -37,7 +37,7 @@ impl Writer {
             return Ok(Claimed { run, is_new: false });
         }
         if self.shared.is_low.load(Ordering::Relaxed) {
-            let message = "the journal's disk is nearly full: no new runs";
+            let message = "the journal's disk is nearly full, so it accepts no new runs";
             return Err(JournalError::new(ErrorKind::Full, message));
         }
         let asker = claim.answers.map(|asker| self.answered(asker, &claim)).transpose()?;
@@ -70,7 +70,7 @@ impl Writer {
         Ok(Claimed { run, is_new: true })
     }
 
-    /// Nobody was told of the claim, so it never was, and the key is free.
+    /// Withdraws a claim that no caller knows of. The key is free again.
     pub(crate) fn withdraw(&mut self, stream: Uuid, group: &mut Group) {
         let is_untouched = |record: &&Record| {
             (record.run.state, record.run.attempt, record.run.last_seq) == (RunState::Running, 1, 0)
@@ -96,11 +96,11 @@ impl Writer {
             && let Err(error) = self.ask_again(asker, stream, group)
         {
             tracing::warn!(%error, stream = %asker,
-            "a question stays answered by a run that never was");
+            "a question stays marked as answered by a run that was withdrawn");
         }
     }
 
-    /// Whether the claim is within its tenant's quota. To be asked last: it counts.
+    /// Checks the claim against its tenant's quota. Call it last, because it counts the claim.
     fn admit(&mut self, claim: &Claim, quota: &Quota, group: &Group) -> Result<(), JournalError> {
         if *quota == Quota::UNLIMITED {
             return Ok(());
@@ -112,7 +112,7 @@ impl Writer {
         Ok(self.rates.take(tenant, quota, Instant::now())?)
     }
 
-    /// What a tenant has once the group is written.
+    /// A tenant's usage once the group is written.
     fn usage(&self, tenant: &str, session: &str, group: &Group) -> Usage {
         let open = self.open.tally().usage(tenant, session);
         let name = self.shared.names.of(tenant, NameKind::Session, session);
@@ -121,7 +121,7 @@ impl Writer {
         let known = index.session_ids.get(&name).and_then(|id| index.sessions.get(id));
         let (last_turn, turns) = known.map_or((0, 0), |session| (session.last_turn, session.turns));
         let begun = group.sessions.get(&name);
-        // Turns of the group are numbered on from the last one.
+        // Turns of the group continue the numbers after the last one.
         let turns = turns + begun.map_or(0, |(_, last)| last.saturating_sub(last_turn));
         let size = known.map_or(0, |session| session.bytes) + group.added(&name);
         Usage {
@@ -138,15 +138,14 @@ impl Writer {
         }
     }
 
-    /// The run whose questions a claim answers, with its record, as it is from then on. Written in
-    /// the same group.
+    /// The run whose questions a claim answers, with its new record. The same group contains it.
     fn answered(&self, asker: Uuid, claim: &Claim) -> Result<(Record, Run), JournalError> {
         let record = self.record(asker)?;
         let run = rules::answer(record.as_ref().map(|record| record.run.clone()), claim)?;
         record.map(|record| (record, run)).ok_or_else(|| not_found(asker))
     }
 
-    /// The claim that answered a run's questions was taken back: they are open again.
+    /// The claim with the answers was withdrawn, so the run's questions are open again.
     fn ask_again(&mut self, asker: Uuid, by: Uuid, group: &mut Group) -> Result<(), JournalError> {
         let Some(record) = self.record(asker)? else { return Ok(()) };
         let mut run = record.run.clone();
@@ -157,7 +156,7 @@ impl Writer {
         self.rewrite_run(record, run, group)
     }
 
-    /// Writes a record whose run has changed without a transition. Commands behind it in the group
+    /// Writes the record of a run that changed without a transition. Later commands of the group
     /// see the change.
     fn rewrite_run(
         &mut self,
@@ -247,7 +246,8 @@ impl Writer {
         Ok(true)
     }
 
-    /// Adds to what a tenant has used, in the same group as the record of the attempt that used it.
+    /// Adds to a tenant's used tokens, in the same group as the record of the attempt that used
+    /// them.
     fn put_tokens(&self, tenant: &str, tokens: u64, at: Timestamp, group: &mut Group) {
         if tokens == 0 {
             return;
@@ -266,12 +266,13 @@ impl Writer {
         group.tokens.insert(tenant, (revision + 1, used));
     }
 
-    /// Not synced: if a power cut undoes it, the next expiry does it again. How many it were.
+    /// Deletes closed streams and returns their number. It is not synced: if a power cut undoes it,
+    /// the next expiry repeats it.
     pub(crate) fn retire(&mut self, streams: &[Uuid], now: Timestamp, group: &mut Group) -> u64 {
         streams.iter().map(|stream| u64::from(self.put_gone(*stream, now, false, group))).sum()
     }
 
-    /// False if the run is not closed, or not there.
+    /// Purges a stream; false if it does not exist or is open.
     pub(crate) fn purge(
         &mut self,
         stream: Uuid,
@@ -298,7 +299,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// Marks a closed stream as gone; false if there is none.
+    /// Marks a closed stream as deleted; false if there is none.
     fn put_gone(&self, stream: Uuid, now: Timestamp, is_purged: bool, group: &mut Group) -> bool {
         let found = {
             let index = self.shared.index();
@@ -313,14 +314,14 @@ impl Writer {
         true
     }
 
-    /// All names of a stream; its claim is put back when the stream is marked as gone.
+    /// All names of a stream. Its claim is added again when the stream is marked as deleted.
     fn other_names(&self, stream: Uuid) -> Vec<Name> {
         match view::record(&self.shared, stream) {
             Ok(Some(record)) => {
                 let summary = record.summary(&self.shared.names);
                 [summary.tenant, summary.key].into_iter().chain(summary.others).collect()
             }
-            // A record that cannot be read: its names are looked for.
+            // If the record is damaged, search the index for its names.
             _ => {
                 let index = self.shared.index();
                 index
@@ -333,8 +334,8 @@ impl Writer {
         }
     }
 
-    /// False if there is no such session, or it was used meanwhile. Synced and erased if somebody
-    /// wants it gone.
+    /// Deletes a session; false if there is none, or it was used meanwhile. On request it is synced
+    /// and erased.
     pub(crate) fn forget_session(
         &mut self,
         id: Uuid,
@@ -360,8 +361,8 @@ impl Writer {
         true
     }
 
-    /// A run whose record is damaged is gone, and its claim stays; of the others it is written down
-    /// how far they reach.
+    /// Deletes runs whose record is damaged, and keeps their claims. For the other runs it records
+    /// the last intact packet.
     pub(crate) fn mark_lost(
         &mut self,
         lost: &[(Uuid, u64)],
@@ -391,7 +392,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What was to be erased of these is overwritten, on the disk.
+    /// Records that these owners are overwritten and synced.
     pub(crate) fn erased(&mut self, owners: &[Uuid], group: &mut Group) {
         for owner in owners {
             if self.shared.index().gone.contains_key(owner) {
@@ -400,7 +401,7 @@ impl Writer {
         }
     }
 
-    /// A tenant's session by its name, begun if there is none: its id and its last turn.
+    /// A tenant's session, created if it does not exist: its id and its last turn.
     pub(crate) fn session(
         &self,
         tenant: &str,
@@ -429,15 +430,15 @@ impl Writer {
         known
     }
 
-    /// Where packets are synced as well, all wait for the same; where they are not, they go on
-    /// meanwhile.
+    /// Makes readers of the stream wait for the sync, unless packets are synced as well: then all
+    /// callers wait for the same sync.
     fn keep_unsynced(&self, owner: Uuid, group: &mut Group) {
         if self.shared.settings.durability == Durability::Process {
             group.unsynced.push(owner);
         }
     }
 
-    /// A run as it will be once the group is written.
+    /// A run's record as it will be once the group is written.
     fn record(&self, stream: Uuid) -> Result<Option<Record>, JournalError> {
         match self.open.get(&stream) {
             Some(record) => Ok(Some(record.clone())),

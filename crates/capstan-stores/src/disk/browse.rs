@@ -1,4 +1,4 @@
-//! Looking through runs of several tenants, newest first.
+//! Searches the runs of several tenants, newest first.
 
 use std::collections::HashSet;
 
@@ -7,20 +7,20 @@ use capstan_journal::{ErrorKind, JournalError, NameKind, Query, Run, RunPage};
 use uuid::Uuid;
 
 use super::index::{Index, Stream};
-use super::names::{Clue, Name};
+use super::names::{GlobalKey, Name};
 use super::shared::Shared;
 use super::view;
 
-/// Places that are looked up at once, so that nobody waits long for the index.
+/// The most streams that are looked up at once, so that no other thread waits long for the index.
 const WINDOW: usize = 128;
 
-/// What the index itself can tell of a query.
-struct Sieve {
+/// The part of a query that the index can answer without reading records.
+struct Prefilter {
     way: Way,
     tenants: Option<HashSet<Name>>,
 }
 
-/// Along what the streams are met: all that is wanted lies there.
+/// The order of the search. It includes every matching stream.
 #[derive(Clone, Copy)]
 enum Way {
     All,
@@ -28,21 +28,23 @@ enum Way {
     Named(Name),
 }
 
-impl Sieve {
+impl Prefilter {
     fn new(shared: &Shared, query: &Query) -> Self {
         let names = &shared.names;
         let only = query.tenants.as_ref().and_then(|tenants| match tenants.as_slice() {
             [one] => Some(one.as_str()),
             _ => None,
         });
-        let clue = |clue, word: &Option<String>| word.as_deref().map(|word| names.clue(clue, word));
-        // The rarest first.
-        let way = clue(Clue::RequestId, &query.request_id)
-            .or_else(|| clue(Clue::TraceId, &query.trace_id))
+        let global_key = |global_key, word: &Option<String>| {
+            word.as_deref().map(|word| names.global_key(global_key, word))
+        };
+        // Choose the condition with the fewest results.
+        let way = global_key(GlobalKey::RequestId, &query.request_id)
+            .or_else(|| global_key(GlobalKey::TraceId, &query.trace_id))
             .or_else(|| Some(names.of(only?, NameKind::Session, query.session.as_deref()?)))
             .map(Way::Named)
             .or_else(|| query.is_of_open().then_some(Way::Open))
-            .or_else(|| clue(Clue::Fault, &query.fault).map(Way::Named))
+            .or_else(|| global_key(GlobalKey::Fault, &query.fault).map(Way::Named))
             .or_else(|| only.map(|tenant| Way::Named(names.tenant(tenant))))
             .unwrap_or(Way::All);
         let tenants = query.tenants.as_ref();
@@ -51,13 +53,13 @@ impl Sieve {
         Self { way, tenants }
     }
 
-    /// Whether the record is worth a look.
+    /// Whether the record may match, so that it has to be read.
     fn lets_through(&self, query: &Query, stream: &Stream) -> bool {
         self.tenants.as_ref().is_none_or(|tenants| tenants.contains(&stream.tenant))
             && query.status.is_none_or(|status| status.state() == stream.state)
     }
 
-    /// The next streams, and whether each is worth a look.
+    /// The next streams, and whether their records have to be read.
     fn window(
         &self,
         index: &Index,
@@ -86,7 +88,7 @@ impl Sieve {
 }
 
 pub(crate) fn page(shared: &Shared, query: &Query) -> Result<RunPage, JournalError> {
-    let (sieve, mut pager) = (Sieve::new(shared, query), Pager::new(query));
+    let (sieve, mut pager) = (Prefilter::new(shared, query), Pager::new(query));
     loop {
         let window = sieve.window(&shared.index(), query, pager.last(), pager.room());
         if window.is_empty() {
@@ -103,8 +105,8 @@ pub(crate) fn page(shared: &Shared, query: &Query) -> Result<RunPage, JournalErr
     }
 }
 
-/// A run, unless it went meanwhile. One that is damaged was counted and said; the others can be
-/// listed all the same.
+/// A run, unless it was deleted meanwhile. A damaged one was counted and reported, and the others
+/// can still be listed.
 fn whole(shared: &Shared, stream: Uuid) -> Result<Option<Run>, JournalError> {
     match view::run(shared, stream) {
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),

@@ -1,5 +1,5 @@
-//! Retention: what is due is marked as gone, in small groups between which appends go on. The
-//! cleaner does the rest.
+//! Retention. Marks expired data as deleted, in small groups, so that appends go on in between. The
+//! compactor removes the data.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -14,22 +14,22 @@ use super::names::Name;
 use super::shared::Shared;
 use super::writer::Command;
 
-/// How many streams one group marks.
+/// The most streams that one group marks.
 const STREAMS_AT_ONCE: usize = 64;
-/// How many entries are looked at before writers get their turn.
-const LOOK_AT_ONCE: usize = 4096;
-/// All tenants without a retention of their own. No tenant can be called this.
+/// The most entries that are checked before the lock of the index is released.
+const ENTRIES_AT_ONCE: usize = 4096;
+/// Stands for all tenants without a retention of their own. No tenant can have this name.
 const OTHERS: &str = "\0";
 
-/// What has to go: closed streams and sessions that nobody uses, with what they take.
+/// The expired data: closed streams and unused sessions, with their size.
 #[derive(Default)]
 struct Due {
     streams: Vec<(Uuid, u64)>,
-    /// Each with the moment since when it was not used.
+    /// Each with the time of its last use.
     sessions: Vec<(Uuid, Timestamp, u64)>,
 }
 
-/// Tenants that have a retention of their own, by the name in the index.
+/// Tenants with a retention of their own, by their name in the index.
 struct Tenants<'a>(HashMap<Name, &'a str>);
 
 impl<'a> Tenants<'a> {
@@ -67,12 +67,12 @@ impl DiskStore {
         }
         let rules = retention.clone();
         report.claims = self.view(move |shared| Ok(expire_claims(shared, &rules, now))).await?;
-        self.wake_keeper();
+        self.wake_compactor();
         Ok(report)
     }
 }
 
-/// What has to go, judged oldest first: streams by their end, sessions by their last use.
+/// Selects the expired data, oldest first: streams by their end, sessions by their last use.
 fn due(shared: &Shared, retention: &Retention, now: Timestamp) -> Due {
     let tenants = Tenants::new(shared, retention);
     let mut sizes: HashMap<String, u64> = HashMap::new();
@@ -87,14 +87,14 @@ fn due(shared: &Shared, retention: &Retention, now: Timestamp) -> Due {
     let (mut after_closed, mut after_used) = (start, start);
     loop {
         let index = shared.index();
-        // A session with a run that is open is in use.
+        // A session with an open run is in use.
         let in_use: HashSet<Uuid> = {
             let open = index.open.iter().filter_map(|stream| index.streams.get(stream));
             open.map(|stream| stream.session_id).collect()
         };
         let mut closed = index.closed.range((Excluded(after_closed), Unbounded)).peekable();
         let mut used = index.used.range((Excluded(after_used), Unbounded)).peekable();
-        for _ in 0..LOOK_AT_ONCE {
+        for _ in 0..ENTRIES_AT_ONCE {
             let is_stream = match (closed.peek(), used.peek()) {
                 (None, None) => return due,
                 (Some(closed), Some(used)) => closed.0 <= used.0,
@@ -126,8 +126,8 @@ fn due(shared: &Shared, retention: &Retention, now: Timestamp) -> Due {
     }
 }
 
-/// Claims whose stream went long ago are free again. Their marks go with the segments that hold
-/// them.
+/// Frees the claims of streams that were deleted long ago. Their marks disappear with the segments
+/// that contain them.
 fn expire_claims(shared: &Shared, retention: &Retention, now: Timestamp) -> u64 {
     let mut index = shared.index_mut();
     let oldest = retention.before(now, retention.claim_age);

@@ -1,28 +1,28 @@
-//! The file system as the journal uses it. One narrow door, so that a test can fail any write,
-//! forget what was not synced, and replay what a power cut may leave.
+//! The file system as the journal uses it. Tests replace it, to fail any write, lose what was not
+//! synced, and simulate a power cut.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Folders and names.
+/// Operations on folders and file names.
 pub(crate) trait Files: Send + Sync + 'static {
-    /// A new, empty, private file to write to and read from.
+    /// Creates a new, empty, private file for reading and writing.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn Data>>;
-    /// A file that is there. Never in append mode, in which writes at a place would go to the end.
+    /// Opens an existing file. Not in append mode, in which positioned writes would go to the end.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn Data>>;
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// What may still be written to the folder's file system.
+    /// The free bytes of the folder's file system.
     fn free_bytes(&self, folder: &Path) -> io::Result<u64>;
 }
 
-/// One open file.
+/// An open file.
 pub(crate) trait Data: Send + Sync {
-    /// Fills the buffer from a place.
+    /// Fills the buffer, starting at an offset.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     fn set_len(&self, length: u64) -> io::Result<()>;
@@ -30,15 +30,15 @@ pub(crate) trait Data: Send + Sync {
     fn length(&self) -> io::Result<u64>;
 }
 
-/// Everything from a place on.
+/// Reads a range of a file.
 pub(crate) fn read_range(file: &dyn Data, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
     file.read_at(&mut bytes, offset)?;
     Ok(bytes)
 }
 
-/// A new file in place of what lies there. Nothing is followed: somebody else's file may be behind
-/// the name.
+/// Creates a file in place of an existing one. Follows no link, which may lead to another user's
+/// file.
 pub(crate) fn create_own(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -56,7 +56,7 @@ pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-/// The operating system's.
+/// The file system of the operating system.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SystemFiles;
 

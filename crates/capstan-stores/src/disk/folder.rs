@@ -1,4 +1,4 @@
-//! The folder of a disk journal: private, held by one process, of a format that this build knows.
+//! The folder of a disk journal. It is private, one process holds it, and its format is known.
 //!
 //! ```text
 //! <folder>/lock     locked while a process holds the folder; its pid
@@ -19,37 +19,36 @@ use super::files::{Files, create_own, private};
 use super::manifest::Manifest;
 use crate::Damage;
 
-/// The version of everything in the folder: raised when an older build could misread what this one
-/// writes. A change that keeps reading folders of the version before handles that version in
-/// `format`.
+/// The version of the format. It increases when an older build could misread the folder. A build
+/// that still reads the earlier version handles it in `format`.
 const VERSION: u32 = 1;
-/// What the format file says before the version.
+/// The text before the version in the format file.
 const FORMAT_NAME: &str = "capstan-journal";
 
-/// A folder that this process holds until it is dropped.
+/// A folder, locked by this process until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    // The lock goes with the file handle, also when the process is killed.
+    // The lock ends with the file handle, also when the process is killed.
     _lock: File,
 }
 
 impl Folder {
-    /// Makes the folder if there is none, locks it, checks its format.
+    /// Creates the folder if necessary, locks it, and checks its format.
     pub(crate) fn open(path: &Path, files: &dyn Files) -> Result<Self, JournalError> {
         let fail = |error| failure(path, "open", error);
         create_private(path).map_err(fail)?;
-        // Before anything is written: somebody else's folder stays as it is.
+        // Check this before writing anything, so that a foreign folder stays unchanged.
         if let Format::None = format(path)? {
             refuse_foreign(path)?;
         }
-        // Whatever made it, and whoever opened it since.
+        // Restrict access, even if the folder existed before.
         restrict(path).map_err(fail)?;
         let folder = Self { path: path.to_owned(), _lock: lock(path)? };
         match format(path)? {
             Format::Known => {}
             Format::Damaged(damage) => return Err(damaged(path, &[damage])),
-            // The format comes last: with it the folder is a journal.
+            // The format file comes last: it makes the folder a journal.
             Format::None => {
                 folder.begin_files(files).and_then(|()| folder.write_format()).map_err(fail)?
             }
@@ -57,16 +56,16 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Locks a journal that is there.
+    /// Locks an existing journal.
     pub(crate) fn hold(path: &Path) -> Result<Self, JournalError> {
         if let Format::None = format(path)? {
-            let message = format!("{} is no journal folder", path.display());
+            let message = format!("{} is not a journal folder", path.display());
             return Err(JournalError::new(ErrorKind::Unsupported, message));
         }
         Ok(Self { path: path.to_owned(), _lock: lock(path)? })
     }
 
-    /// What is wrong with the file that says which format it is.
+    /// The damage of the format file, if it is damaged.
     pub(crate) fn damage(&self) -> Result<Option<Damage>, JournalError> {
         Ok(match format(&self.path)? {
             Format::Damaged(damage) => Some(damage),
@@ -74,7 +73,7 @@ impl Folder {
         })
     }
 
-    /// Segments and their record: none.
+    /// Creates an empty set of segments and its manifest.
     fn begin_files(&self, files: &dyn Files) -> io::Result<()> {
         create_private(&self.path.join("log"))?;
         let mut salt = [0; 16];
@@ -89,8 +88,8 @@ impl Folder {
 }
 
 impl Folder {
-    /// The folder's secret, made if there is none yet. One that is damaged is replaced: what it had
-    /// signed is void.
+    /// The folder's secret, created if necessary. A damaged one is replaced, which invalidates
+    /// everything that it has signed.
     pub(crate) fn secret(&self) -> Result<Secret, JournalError> {
         let path = self.path.join("secret");
         let fail = |error| failure(&path, "read", error);
@@ -100,7 +99,7 @@ impl Folder {
                     return Ok(secret);
                 }
                 tracing::warn!(file = %path.display(),
-                "the secret is damaged and made anew: tickets that it signed are void");
+                "the secret was damaged and is replaced; tickets that it has signed are invalid");
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(fail(error)),
@@ -131,7 +130,7 @@ fn lock(folder: &Path) -> Result<File, JournalError> {
 
 fn locked(folder: &Path, file: &mut File) -> JournalError {
     let mut pid = String::new();
-    // Best effort: the holder may be about to write it.
+    // The other process may not have written its pid yet.
     let _ = file.read_to_string(&mut pid);
     let holder = match pid.trim() {
         "" => "another process".to_owned(),
@@ -144,11 +143,11 @@ fn locked(folder: &Path, file: &mut File) -> JournalError {
 enum Format {
     Known,
     None,
-    /// There is a journal, and the file is not what was written.
+    /// There is a journal, and its format file is damaged.
     Damaged(Damage),
 }
 
-/// The folder's format, if it is one that we know.
+/// The folder's format, if this build knows it.
 fn format(folder: &Path) -> Result<Format, JournalError> {
     let path = folder.join("format");
     let damaged =
@@ -157,20 +156,18 @@ fn format(folder: &Path) -> Result<Format, JournalError> {
         Ok(bytes) => match version(&bytes) {
             Some(VERSION) => Ok(Format::Known),
             Some(other) => Err(unknown(folder, &path, &format!("is of version {other}"))),
-            None if has_segments(folder) => {
-                Ok(damaged("the file that tells the format is not what was written"))
-            }
+            None if has_segments(folder) => Ok(damaged("the format file is damaged")),
             None => Err(unknown(folder, &path, "is not a journal's format file")),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound && has_segments(folder) => {
-            Ok(damaged("the file that tells the format is missing"))
+            Ok(damaged("the format file is missing"))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Format::None),
         Err(error) => Err(failure(&path, "read", error)),
     }
 }
 
-/// The version that a format file names, if it is one that any build would write.
+/// The version in a format file, if the file is valid.
 fn version(bytes: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?;
     let version = text.strip_prefix(FORMAT_NAME)?.strip_prefix(' ')?.strip_suffix('\n')?;
@@ -189,7 +186,7 @@ fn unknown(folder: &Path, path: &Path, what: &str) -> JournalError {
     JournalError::new(ErrorKind::Unsupported, message)
 }
 
-/// Whether streams lie here: then it is no folder to begin a journal in.
+/// Whether the folder has segments, so that no new journal may be created in it.
 fn has_segments(folder: &Path) -> bool {
     let is_segment =
         |entry: fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "seg");
@@ -197,21 +194,21 @@ fn has_segments(folder: &Path) -> bool {
         .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(is_segment)))
 }
 
-/// A folder that holds other things is not taken over: somebody mistyped a path.
+/// Refuses a folder with other files: its path may be a typing error.
 fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
     let entries = fs::read_dir(folder).map_err(|error| failure(folder, "read", error))?;
-    // What a process leaves that is killed while it makes one.
+    // The files that remain if a process is killed while it creates a journal.
     let begun = ["lock", "log", "files", "files.new", "format.new"];
     let is_ours = |name: &std::ffi::OsStr| begun.iter().any(|begun| name == *begun);
     if entries.flatten().all(|entry| is_ours(&entry.file_name())) {
         return Ok(());
     }
-    let message = format!("the folder {} holds other things than a journal", folder.display());
+    let message = format!("the folder {} has other files than a journal", folder.display());
     Err(JournalError::new(ErrorKind::Unsupported, message))
 }
 
-/// Under another name first, so that the file is whole or not there. Private by itself, too:
-/// folders get copied.
+/// Writes a file under another name and renames it, so that it is complete or absent. The file
+/// itself is private too, because folders get copied.
 fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let unfinished = folder.join(format!("{name}.new"));
     let mut file = create_own(&unfinished)?;
@@ -227,7 +224,7 @@ fn create_private(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Nothing is followed here either; a file of the name is used as it is, a link is refused.
+/// Opens the lock file. An existing file is used, and a link is refused.
 fn open_lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     private(options.read(true).write(true).truncate(false));
@@ -237,12 +234,13 @@ fn open_lock(path: &Path) -> io::Result<File> {
     }
     let is_file =
         |path: &Path| Ok::<_, io::Error>(fs::symlink_metadata(path)?.file_type().is_file());
-    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a file of its own");
+    let refused =
+        || io::Error::new(io::ErrorKind::InvalidInput, "it is a link, or has a second hard link");
     if !is_file(path)? {
         return Err(refused());
     }
     let file = options.open(path)?;
-    // Once more: it may have been put there in between. Nothing was written yet.
+    // Check once more, because it may have been replaced meanwhile. Nothing is written yet.
     if is_file(path)? && is_same(&file, path)? { Ok(file) } else { Err(refused()) }
 }
 
@@ -250,7 +248,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
 fn is_same(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let (open, named) = (file.metadata()?, fs::symlink_metadata(path)?);
-    // A second name of the file is somebody else's as well.
+    // A file with a second hard link may belong to another user.
     Ok((open.dev(), open.ino()) == (named.dev(), named.ino()) && open.nlink() == 1)
 }
 
@@ -285,7 +283,7 @@ fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Why a journal is not opened, and left as it is.
+/// The error for a damaged journal, which is neither opened nor changed.
 pub(crate) fn damaged(folder: &Path, all: &[Damage]) -> JournalError {
     let first = all.first().map(ToString::to_string).unwrap_or_default();
     let others = match all.len() {

@@ -1,4 +1,4 @@
-//! The footer of a sealed segment: where each frame is, sorted, and the summaries of those that
+//! The footer of a sealed segment: a sorted list of its frames, and the summaries of those that
 //! have one.
 //!
 //! ```text
@@ -16,14 +16,14 @@ pub(crate) const ENTRY: usize = 36;
 pub(crate) const TAIL: usize = 40;
 const MAGIC: [u8; 8] = *b"CAPFOOT\x01";
 
-/// Where a frame is: its head at `offset`, its payload behind that.
+/// The place of a frame: its head is at `offset`, and its payload follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     pub(crate) owner: Uuid,
     pub(crate) kind: Kind,
     pub(crate) seq: u64,
     pub(crate) offset: u32,
-    /// Of the payload.
+    /// The length of the payload.
     pub(crate) length: u32,
 }
 
@@ -50,14 +50,14 @@ impl Entry {
     }
 }
 
-/// Everything a segment holds, as its footer says it.
+/// The contents of a segment, as its footer lists them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// Sorted.
+    /// All frames, sorted.
     pub(crate) entries: Vec<Entry>,
-    /// By the number of the entry, in order.
+    /// Summaries by the number of their entry, in order.
     pub(crate) summaries: Vec<(u32, Vec<u8>)>,
-    /// The last group in it; nothing if it was cleaned.
+    /// The number of its last group; 0 for a compacted segment.
     pub(crate) last_group: u64,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Of a file of this length.
+    /// Reads the tail of a file of this length.
     pub(crate) fn read(bytes: &[u8], file_length: u64) -> Option<Self> {
         let mut from = In::summed(bytes.get(..TAIL)?)?;
         let is_ours = from.take::<8>()? == MAGIC;
@@ -87,12 +87,12 @@ impl Tail {
         (is_ours && end == file_length).then_some(tail)
     }
 
-    /// Of entries and summaries together.
+    /// The length of entries and summaries together.
     pub(crate) fn length(&self) -> u64 {
         u64::from(self.count) * ENTRY as u64 + u64::from(self.summaries)
     }
 
-    /// Reads what comes before the tail.
+    /// Reads the entries and summaries before the tail.
     pub(crate) fn contents(&self, body: &[u8]) -> Option<Contents> {
         if sum(body) != self.sum {
             return None;
@@ -115,7 +115,7 @@ impl Tail {
 }
 
 impl Contents {
-    /// The footer of a segment whose frames end at `offset`.
+    /// Encodes the footer of a segment whose frames end at `offset`.
     pub(crate) fn encode(&self, offset: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.entries.len() * ENTRY + TAIL);
         self.entries.iter().for_each(|entry| entry.encode(&mut bytes));
@@ -139,7 +139,7 @@ impl Contents {
         bytes
     }
 
-    /// Each entry with its summary; empty if it has none.
+    /// All entries with their summaries, which may be empty.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
         let mut summaries = self.summaries.iter().peekable();
         self.entries.iter().zip(0u32..).map(move |(entry, number)| {
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_footer_is_read_as_it_was_written_and_every_flip_is_noticed() {
+    fn footer_round_trips_and_every_bit_flip_is_noticed() {
         let entry = |n: u8| Entry {
             owner: Uuid::from_bytes([n; 16]),
             kind: Kind::Record,

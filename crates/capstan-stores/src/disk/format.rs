@@ -1,4 +1,4 @@
-//! How a segment file is laid out. All integers are little-endian; every sum is the low half of
+//! The layout of a segment file. All integers are little-endian, and each sum is the low half of
 //! xxh3.
 //!
 //! ```text
@@ -9,14 +9,13 @@
 //! payload
 //! ```
 //!
-//! A group is one commit: all of it or nothing. Its number is one more than the last one's, across
-//! segments. Frames are facts that stand for themselves: what a journal holds is all its frames, in
-//! whatever order.
+//! A group is one commit, written completely or not at all. Groups have consecutive numbers across
+//! segments. Each frame is a fact of its own: the journal is the set of all frames, in any order.
 
-/// Ids from here on are the cleaner's. Written ones come one after the other, so that a newer one
-/// than the record of files knows is told from one that was dropped; a cleaned one is part of the
-/// journal only if it is recorded.
-pub(crate) const CLEANED: u32 = 1 << 31;
+/// Compacted segments have ids from here on. The ids of written segments are consecutive, so a
+/// segment that is newer than the manifest differs from one that was removed. A compacted segment
+/// counts only if the manifest lists it.
+pub(crate) const COMPACTED: u32 = 1 << 31;
 
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
@@ -27,32 +26,32 @@ pub(crate) const FRAME_HEAD: usize = 40;
 pub(crate) const GROUP_MAGIC: [u8; 4] = *b"GRP\x01";
 
 const HEADER_MAGIC: [u8; 8] = *b"CAPSTAN\x01";
-/// Of segments and of payloads. What raises one raises the folder's version as well.
+/// The version of segments and payloads. A higher one needs a higher version of the folder too.
 const FORMAT: u16 = 1;
 const VERSION: u8 = 1;
 
-/// What a frame is about. The order is that of a footer's entries.
+/// The kind of a frame. The order is that of a footer's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// A stream's request.
+    /// The body of a stream's request.
     Body = 1,
-    /// Some of a stream's packets; the seq is the last one's.
+    /// Packets of a stream. The number is the `seq` of the last one.
     Packets = 2,
-    /// A run's record; the seq is its revision, and the highest counts.
+    /// A run's record. The number is its revision, and the highest counts.
     Record = 3,
-    /// A turn of a session; the seq is its number.
+    /// A turn of a session, with its number.
     Turn = 4,
     /// A session.
     Session = 5,
-    /// The owner is gone, with everything of it.
+    /// The owner and all of its frames are deleted.
     Gone = 6,
-    /// One turn of the session is gone.
+    /// One turn of the session is deleted.
     TurnGone = 7,
-    /// What was to be erased of the owner is.
+    /// The owner's data is overwritten.
     Erased = 8,
-    /// Tokens that a tenant has used; the owner is its name, the seq its revision, and the highest
-    /// counts.
+    /// A tenant's used tokens. The owner is the tenant's name, the number is the revision, and the
+    /// highest counts.
     Tokens = 9,
 }
 
@@ -73,22 +72,22 @@ impl Kind {
     }
 }
 
-/// Whether the writer made the segment, or the cleaner out of others.
+/// Whether the writer wrote the segment, or compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Written,
-    Cleaned,
+    Compacted,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) id: u32,
     pub(crate) origin: Origin,
-    /// The number of its first group, if it is written.
+    /// The number of its first group; for a written segment.
     pub(crate) first_group: u64,
-    /// During which uptime of the machine it was begun; zeros if nobody can tell.
+    /// The id of the boot in which it was begun; zeros if it is unknown.
     pub(crate) boot: [u8; 16],
-    /// What names are hashed with, the same in every segment of a folder.
+    /// The salt of hashed names, the same in every segment of a folder.
     pub(crate) salt: [u8; 16],
 }
 
@@ -96,9 +95,9 @@ pub(crate) struct Header {
 pub(crate) struct GroupHead {
     pub(crate) count: u32,
     pub(crate) number: u64,
-    /// The last group that was known to be synced when this one was written: it had been promised.
+    /// The last group that was synced when this one was written, so it was acknowledged.
     pub(crate) synced: u64,
-    /// Of all frames together.
+    /// The length of all frames together.
     pub(crate) length: u64,
 }
 
@@ -119,7 +118,7 @@ impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER] {
         let origin = match self.origin {
             Origin::Written => 0,
-            Origin::Cleaned => 1,
+            Origin::Compacted => 1,
         };
         let mut out = Out::<HEADER>::new();
         out.put(&HEADER_MAGIC)
@@ -141,7 +140,7 @@ impl Header {
             salt: from.take()?,
             id: u32::try_from(u64::from_le_bytes(from.take()?)).ok()?,
             first_group: u64::from_le_bytes(from.take()?),
-            origin: if origin == 0 { Origin::Written } else { Origin::Cleaned },
+            origin: if origin == 0 { Origin::Written } else { Origin::Compacted },
         })
     }
 }
@@ -179,7 +178,7 @@ impl FrameHead {
         let mut from = In::summed(bytes.get(..FRAME_HEAD)?)?;
         let length = u32::from_le_bytes(from.take()?);
         let [kind, version, flags, _] = from.take::<4>()?;
-        // A later version or a flag changes what the payload means: better not read than misread.
+        // A later version or a flag changes the meaning of the payload, so it must not be read.
         let kind = Kind::read(kind).filter(|_| version == VERSION && flags == 0)?;
         Some(Self {
             length,
@@ -191,7 +190,7 @@ impl FrameHead {
     }
 }
 
-/// Bytes of a fixed length, whose last four are their sum.
+/// Bytes of a fixed length. The last four are their sum.
 struct Out<const N: usize> {
     bytes: [u8; N],
     at: usize,
@@ -217,11 +216,11 @@ impl<const N: usize> Out<N> {
     }
 }
 
-/// Reads what was put together from fields.
+/// Reads fields from bytes.
 pub(crate) struct In<'a>(pub(crate) &'a [u8]);
 
 impl<'a> In<'a> {
-    /// The bytes without the sum at their end, if it is right.
+    /// The bytes without their sum, if the sum is right.
     pub(crate) fn summed(bytes: &'a [u8]) -> Option<Self> {
         let (head, tail) = bytes.split_last_chunk::<4>()?;
         (sum(head) == u32::from_le_bytes(*tail)).then_some(Self(head))
@@ -244,7 +243,7 @@ impl<'a> In<'a> {
 mod tests {
     use super::*;
 
-    /// Every flipped bit of a head is noticed.
+    /// Checks that every flipped bit of a head is noticed.
     fn assert_summed<const N: usize>(bytes: [u8; N], is_read: impl Fn(&[u8]) -> bool) {
         assert!(is_read(&bytes));
         for bit in 0..N * 8 {
@@ -256,10 +255,10 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_read_as_they_were_written_and_every_flip_is_noticed() {
+    fn heads_round_trip_and_every_bit_flip_is_noticed() {
         let header = Header {
             id: 17,
-            origin: Origin::Cleaned,
+            origin: Origin::Compacted,
             first_group: 9,
             boot: [3; 16],
             salt: [4; 16],

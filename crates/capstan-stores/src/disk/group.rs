@@ -1,4 +1,4 @@
-//! One group in the making: frames that go to disk together, and who waits for them.
+//! A group that is being built: frames that are written together, and their callers.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use super::names::Name;
 use super::record::Record;
 use super::walk;
 
-/// Where the answer to a command goes.
+/// The channel for the answer to a command.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
 
 type Answer = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
 
-/// How a run stood before the group, should the group come to nothing.
+/// The state of a run before the group, in case the group fails.
 pub(crate) enum Undo {
     Counts { stream: Uuid, last_seq: u64, bytes: u64 },
     Whole { stream: Uuid, record: Option<Box<Record>> },
@@ -25,27 +25,27 @@ pub(crate) enum Undo {
 
 #[derive(Default)]
 pub(crate) struct Group {
-    /// Begins with room for the head.
+    /// Begins with space for the head.
     bytes: Vec<u8>,
-    /// With offsets within the group.
+    /// Frames, with offsets within the group.
     entries: Vec<Entry>,
     answers: Vec<Answer>,
     pub(crate) undo: Vec<Undo>,
     pub(crate) has_packets: bool,
-    /// Streams of which nobody is told until the group is synced.
+    /// Streams whose callers are answered after the group is synced.
     pub(crate) unsynced: Vec<Uuid>,
-    /// It is to be synced, though nobody's reading depends on it.
+    /// Whether to sync it although no reader depends on it.
     pub(crate) must_sync: bool,
     /// Claims and sessions that begin in this group.
     pub(crate) claims: HashMap<Name, Uuid>,
     pub(crate) sessions: HashMap<Name, (Uuid, u64)>,
-    /// Sessions that begin in this group, by tenant.
+    /// The number of sessions that begin in this group, by tenant.
     begun: HashMap<Name, u64>,
-    /// What this group adds to a tenant or a session, packets aside.
+    /// The size that this group adds to a tenant or a session, without packets.
     added: HashMap<Name, u64>,
-    /// Tokens that tenants have used once this group is written, and the revision that says so.
+    /// The used tokens of tenants once this group is written, with their revision.
     pub(crate) tokens: HashMap<Name, (u64, Tokens)>,
-    /// Names of streams that go.
+    /// The names of deleted streams.
     pub(crate) forgotten: Vec<(Uuid, Vec<Name>)>,
 }
 
@@ -90,7 +90,7 @@ impl Group {
         self.entries.push(Entry { owner, kind, seq, offset: offset as u32, length });
     }
 
-    /// A session of the tenant begins.
+    /// Counts a new session of the tenant.
     pub(crate) fn begin_session(&mut self, tenant: Name) {
         *self.begun.entry(tenant).or_default() += 1;
     }
@@ -99,7 +99,7 @@ impl Group {
         self.begun.get(tenant).copied().unwrap_or(0)
     }
 
-    /// A tenant or a session takes so much more.
+    /// Adds to the size of a tenant or a session.
     pub(crate) fn weigh(&mut self, owner: Name, bytes: u64) {
         *self.added.entry(owner).or_default() += bytes;
     }
@@ -108,14 +108,14 @@ impl Group {
         self.added.get(owner).copied().unwrap_or(0)
     }
 
-    /// A refusal is told at once, a success when it is true.
+    /// Answers a caller: an error at once, a success when the group is written.
     pub(crate) fn answer<T: Send + 'static>(
         &mut self,
         reply: Reply<T>,
         result: Result<T, JournalError>,
     ) {
         match result {
-            // Whoever asked may be gone: that is no failure.
+            // The caller may be gone, which is no failure.
             Err(error) => drop(reply.send(Err(error))),
             Ok(value) => self
                 .answers
@@ -140,7 +140,7 @@ impl Group {
         std::mem::take(&mut self.bytes)
     }
 
-    /// The frames as they lie in a file where the group begins at `offset`, each with its summary.
+    /// The frames of a group at `offset` of a file, each with its summary.
     pub(crate) fn entries_at(&self, offset: u32) -> impl Iterator<Item = (Entry, &[u8])> {
         self.entries.iter().map(move |entry| {
             (Entry { offset: entry.offset + offset, ..*entry }, walk::summary(&self.bytes, entry))

@@ -1,6 +1,6 @@
-//! Runs and sessions of another journal, taken in as they are there.
+//! Imports runs and sessions of another journal.
 
-use capstan_journal::{JournalError, Kept, KeptSession, NameKind};
+use capstan_journal::{JournalError, NameKind, RunCopy, SessionCopy};
 use serde_json::Map;
 
 use super::apply::put_packets;
@@ -11,8 +11,12 @@ use super::view;
 use super::writer::Writer;
 
 impl Writer {
-    /// False if its stream or its key is there.
-    pub(crate) fn import(&mut self, kept: &Kept, group: &mut Group) -> Result<bool, JournalError> {
+    /// Imports a run; false if its stream or its key exists.
+    pub(crate) fn import(
+        &mut self,
+        kept: &RunCopy,
+        group: &mut Group,
+    ) -> Result<bool, JournalError> {
         let run = kept.counted();
         let stream = run.stream_id;
         let key = self.shared.names.of(&run.tenant, NameKind::Key, &run.key);
@@ -28,7 +32,7 @@ impl Writer {
         let (session_id, _) = self.session(&run.tenant, &run.session, run.created_at, group);
         let record = Record {
             body_bytes: kept.body.len() as u64,
-            // What may lack packets was written in a life that is over.
+            // A run that may lack packets gets another boot id than this one.
             boot: (!kept.is_tail_certain).then(|| "elsewhere".to_owned()),
             session_id,
             turn: kept.turn,
@@ -39,7 +43,7 @@ impl Writer {
         };
         self.put_record(&record, group)?;
         group.put(Kind::Body, stream, 1, &[&kept.body]);
-        // The one gap of a stream lies between blocks.
+        // A gap in the numbers lies between two blocks.
         let (mut total, mut rest) = (0, &kept.frames[..]);
         while let Some(first) = rest.first() {
             let count =
@@ -57,10 +61,10 @@ impl Writer {
         Ok(true)
     }
 
-    /// Turns that are there stay as they are.
+    /// Imports a session. Existing turns stay unchanged.
     pub(crate) fn import_session(
         &mut self,
-        kept: &KeptSession,
+        kept: &SessionCopy,
         group: &mut Group,
     ) -> Result<(), JournalError> {
         let (id, _) = self.session(&kept.tenant, &kept.session, kept.used_at, group);

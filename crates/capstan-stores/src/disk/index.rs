@@ -1,9 +1,7 @@
-//! What the journal holds, in memory: who owns which frames, by what name it is found, and what is
-//! alive.
+//! The index of the journal in memory: the frames of each owner, names, and what is live.
 //!
-//! It is made from frames alone, by [`Index::admit`], in whatever order they come: by the walk at
-//! the opening and by the writer after each group. So what is found after a restart is what was
-//! found before it.
+//! It is built from frames alone, by [`Index::admit`], in any order. The walk at the opening and
+//! the writer both use it. So queries return the same before and after a restart.
 
 mod admit;
 
@@ -22,7 +20,7 @@ use super::record::GoneSummary;
 use super::segment::Segment;
 use crate::packing;
 
-/// Where a frame is.
+/// The place of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) segment: u32,
@@ -31,9 +29,10 @@ pub(crate) struct Location {
 
 pub(crate) struct Held {
     pub(crate) segment: Arc<Segment>,
-    /// What cleaning would have to keep.
+    /// The size of the live data.
     pub(crate) live: u64,
-    /// What it could be at most: for a cleaned segment what it held at first, else its size.
+    /// The most that `live` can be. For a compacted segment it is the first contents, else the
+    /// file's size.
     full: u64,
 }
 
@@ -42,13 +41,13 @@ impl Held {
         Self { segment, live: 0, full: 0 }
     }
 
-    /// Notes what a cleaned segment holds.
+    /// Sets the contents of a compacted segment.
     pub(crate) fn with_contents(mut self, entries: &[Entry]) -> Self {
         self.full = entries.iter().map(|entry| u64::from(weight(entry))).sum();
         self
     }
 
-    /// The share of what cleaning could not get rid of, in percent.
+    /// The share of live data, in percent.
     pub(crate) fn live_percent(&self) -> u64 {
         let full = if self.full > 0 { self.full } else { self.segment.size() };
         self.live.saturating_mul(100) / full.max(1)
@@ -63,15 +62,15 @@ pub(crate) struct Stream {
     pub(crate) state: RunState,
     pub(crate) updated_at: Timestamp,
     pub(crate) closed_at: Option<Timestamp>,
-    /// Of packets and body. While it is open, about.
+    /// The size of packets and body; approximate while the run is open.
     pub(crate) size: u64,
     pub(crate) tenant: Name,
     pub(crate) key: Name,
-    /// The session's name; `session_id` tells two of one name apart.
+    /// The session's name. `session_id` distinguishes two sessions with the same name.
     session: Option<Name>,
     pub(crate) session_id: Uuid,
     pub(crate) turn: u64,
-    /// What follows this packet was lost.
+    /// The packets after this one are lost.
     pub(crate) lost_after: Option<u64>,
 }
 
@@ -81,32 +80,32 @@ pub(crate) struct Session {
     pub(crate) name: Name,
     pub(crate) tenant: Name,
     pub(crate) used_at: Timestamp,
-    /// The number of its last turn, whether or not it is still there.
+    /// The number of its last turn, even if that turn is deleted.
     pub(crate) last_turn: u64,
     pub(crate) turns: u64,
-    /// What its turns take.
+    /// The size of its turns.
     pub(crate) bytes: u64,
     gone_turns: BTreeSet<u64>,
-    /// Turns that were erased already when they were found, and so never counted.
+    /// Turns that were erased when they were found, and never counted.
     erased_turns: BTreeSet<u64>,
-    /// While a journal is opened: turns that were found in cleaned segments, and in which. Whoever
-    /// erased one while it was being copied has named the segment that it was copied from.
+    /// While a journal is opened: turns in compacted segments, with their segment. An erasure
+    /// during the copy names the segment from which the turn was copied.
     copied_turns: BTreeMap<u64, u32>,
     is_known: bool,
 }
 
-/// An owner that is gone. It is remembered as long as some segment holds a frame of it, lest it
-/// rise again, and as long as its claim is kept.
+/// A deleted owner. It is remembered as long as a segment has a frame of it, so that it does not
+/// reappear, and as long as its claim is held.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     pub(crate) summary: Option<GoneSummary>,
     pub(crate) is_erased: bool,
-    /// Frames that say so, by segment.
+    /// The frames that mark it as deleted, by segment.
     own: Vec<(u32, u32)>,
-    /// Segments that still hold something of the owner.
+    /// Segments that still have frames of the owner.
     pub(crate) segments: BTreeSet<u32>,
     is_claim_kept: bool,
-    /// The name of its session, if it was one or belonged to one.
+    /// The name of its session, if it was a session or belonged to one.
     session: Option<Name>,
 }
 
@@ -119,36 +118,35 @@ impl Gone {
 #[derive(Default)]
 pub(crate) struct Index {
     pub(crate) segments: BTreeMap<u32, Held>,
-    /// The cleaned segments that took the place of others since the last group was written: what
-    /// the writer looked up for the group under way may have moved there.
+    /// The compacted segments that replaced others since the last group was written. Frames that
+    /// the writer looked up for the current group may have moved there.
     moved: HashMap<u32, u32>,
     pub(crate) streams: BTreeMap<Uuid, Stream>,
-    /// All names of all streams, claims of streams that are gone included.
+    /// All names of all streams, including the claims of deleted ones.
     pub(crate) names: BTreeSet<(Name, Uuid)>,
     pub(crate) closed: BTreeSet<(Timestamp, Uuid)>,
     pub(crate) open: BTreeSet<Uuid>,
     pub(crate) sessions: HashMap<Uuid, Session>,
     pub(crate) session_ids: HashMap<Name, Uuid>,
     pub(crate) sessions_of: HashMap<Name, u64>,
-    /// Sessions by when they were last used.
+    /// Sessions by the time of their last use.
     pub(crate) used: BTreeSet<(Timestamp, Uuid)>,
-    /// What a tenant's streams take.
+    /// The size of each tenant's streams.
     pub(crate) sizes_of: HashMap<Name, u64>,
-    /// What a tenant's turns take.
+    /// The size of each tenant's turns.
     pub(crate) turns_of: HashMap<Name, u64>,
-    /// Tokens that a tenant has used, and where that is written: one frame a tenant.
+    /// The used tokens of each tenant, and the place of their frame. There is one frame per tenant.
     pub(crate) tokens_of: HashMap<Name, (Location, Tokens)>,
     pub(crate) gone: HashMap<Uuid, Gone>,
-    /// Streams that are gone and whose claim is kept, by when they went.
+    /// Deleted streams whose claim is held, by the time of their deletion.
     pub(crate) gone_at: BTreeSet<(Timestamp, Uuid)>,
 }
 
-/// What is written of most frames beside their payload.
+/// The usual size of a frame beside its payload.
 const HEADS: u32 = 100;
 
-/// What a frame takes once it was cleaned, about: small blocks of packets are merged and packed,
-/// everything else stays as it is. So segments of packets that came one by one are worth cleaning
-/// though nothing in them is dead.
+/// The approximate size of a frame after compaction, which merges and compresses small blocks of
+/// packets. So segments with single packets are worth compacting even without dead data.
 pub(crate) fn weight(entry: &Entry) -> u32 {
     if entry.kind == Kind::Packets && (entry.length as usize) < packing::LEAST {
         return entry.length / 3;
@@ -167,7 +165,7 @@ pub(crate) fn weight(entry: &Entry) -> u32 {
     entry.length.saturating_add(heads)
 }
 
-/// What a tenant has of something was `before`, and is `after`.
+/// Replaces a size in a tenant's sum.
 fn change(sizes: &mut HashMap<Name, u64>, tenant: Name, before: u64, after: u64) {
     let size = sizes.entry(tenant).or_default();
     *size = size.saturating_add(after).saturating_sub(before);
@@ -195,7 +193,7 @@ impl Stream {
         }
     }
 
-    /// Segments with packets after a seq, by where they begin.
+    /// Segments with packets after a `seq`, in their order.
     pub(crate) fn parts_after(&self, after: u64) -> Vec<Part> {
         self.parts.after(after)
     }
@@ -222,8 +220,8 @@ impl Session {
         self.parts.after(after)
     }
 
-    /// Its turns take something else than before. Whose they are is known from when its own frame
-    /// was met.
+    /// Updates the size of its turns. The tenant is known once the session's own frame was
+    /// admitted.
     fn resize(&mut self, before: u64, after: u64, turns_of: &mut HashMap<Name, u64>) {
         self.bytes = self.bytes.saturating_add(after).saturating_sub(before);
         if self.is_known {
@@ -231,7 +229,7 @@ impl Session {
         }
     }
 
-    /// Turns that are gone.
+    /// The deleted turns.
     pub(crate) fn lost_turns(&self) -> impl Iterator<Item = u64> {
         self.gone_turns.iter().copied()
     }
@@ -242,7 +240,7 @@ impl Session {
 }
 
 impl Index {
-    /// Takes a stream out of everything but the accounts of its segments, which forget it, too.
+    /// Removes a stream from everything except the sizes of its segments, which change too.
     fn take_stream(&mut self, owner: Uuid) -> Option<Stream> {
         let stream = self.streams.remove(&owner)?;
         stream.parts.0.iter().for_each(|part| self.lighten(part.segment, part.weight));
@@ -275,7 +273,7 @@ impl Index {
         Some(session)
     }
 
-    /// What expired of a session and still lies in some file, as expiry leaves it.
+    /// Streams of a session that have expired and still are in a file.
     pub(crate) fn leftovers(&self, session: Name) -> Vec<Uuid> {
         let lies = |gone: &Gone| {
             gone.session == Some(session) && !gone.is_erased && !gone.segments.is_empty()
@@ -283,14 +281,14 @@ impl Index {
         self.gone.iter().filter(|(_, gone)| lies(gone)).map(|(owner, _)| *owner).collect()
     }
 
-    /// The names of a stream that is about to go.
+    /// Removes the names of a stream that is about to be deleted.
     pub(crate) fn forget_names(&mut self, owner: Uuid, names: impl IntoIterator<Item = Name>) {
         for name in names {
             self.names.remove(&(name, owner));
         }
     }
 
-    /// The claim of a stream that is gone is free again.
+    /// Frees the claim of a deleted stream.
     pub(crate) fn free_claim(&mut self, owner: Uuid) {
         let Some(gone) = self.gone.get_mut(&owner) else { return };
         gone.is_claim_kept = false;
@@ -303,7 +301,7 @@ impl Index {
         self.forget_if_done(owner);
     }
 
-    /// Nothing is left of it: its mark may go.
+    /// Removes the mark of a deleted owner without frames.
     fn forget_if_done(&mut self, owner: Uuid) {
         let is_done = |gone: &Gone| {
             let must_erase =
@@ -317,7 +315,7 @@ impl Index {
         }
     }
 
-    /// Forgets a segment and these frames of it, which are all.
+    /// Removes a segment and its frames, which must be all of them.
     pub(crate) fn drop_segment(&mut self, id: u32, entries: &[Entry]) {
         self.segments.remove(&id);
         for entry in entries {
@@ -336,7 +334,7 @@ impl Index {
         }
     }
 
-    /// What lay in these segments lies in another one now.
+    /// Records that frames have moved from these segments to another one.
     pub(crate) fn note_moved(&mut self, from: impl Iterator<Item = u32>, to: u32) {
         for from in from {
             self.moved.values_mut().filter(|place| **place == from).for_each(|place| *place = to);
@@ -344,12 +342,12 @@ impl Index {
         }
     }
 
-    /// A group was written: whatever is looked up from now on is found where it lies.
+    /// The group is written: later lookups find frames at their new places.
     pub(crate) fn settle_moved(&mut self) {
         self.moved.clear();
     }
 
-    /// Segments that hold something of a session, be it gone or not.
+    /// Segments with frames of a session, deleted or not.
     pub(crate) fn segments_of_session(&self, session: Uuid) -> Vec<u32> {
         match (self.sessions.get(&session), self.gone.get(&session)) {
             (Some(session), _) => session.parts.0.iter().map(|part| part.segment).collect(),
@@ -358,7 +356,7 @@ impl Index {
         }
     }
 
-    /// A frame of an owner that went while it was being copied: it is in this segment as well now.
+    /// Adds a frame of an owner that was deleted while compaction copied it.
     pub(crate) fn admit_dead(&mut self, segment: u32, entry: &Entry) {
         if let Some(gone) = self.gone.get_mut(&entry.owner) {
             gone.segments.insert(segment);
@@ -369,7 +367,7 @@ impl Index {
         }
     }
 
-    /// A frame was written again, elsewhere.
+    /// Records that a frame was rewritten at another place.
     pub(crate) fn relocate(&mut self, from: Location, to: Location) {
         let is_live = self.is_live(from.segment, &from.entry);
         let weight = if is_live { weight(&from.entry) } else { 0 };
@@ -387,7 +385,7 @@ impl Index {
         };
         if let Some(parts) = parts {
             parts.lighten(from.segment, weight);
-            // What is written again is the end of what the segment held.
+            // Rewritten frames are the last ones of their segment.
             if let Some(part) = parts.0.iter_mut().find(|part| part.segment == from.segment)
                 && let Some(seq) = seq
             {
@@ -408,7 +406,7 @@ impl Index {
         self.weigh(to.segment, weight);
     }
 
-    /// After everything was admitted: what belongs to nobody is forgotten.
+    /// Removes frames without an owner, after all frames were admitted.
     pub(crate) fn settle(&mut self) {
         let Self { sessions, streams, gone, names, used, .. } = self;
         sessions.retain(|_, session| session.is_known);
@@ -421,7 +419,7 @@ impl Index {
         });
     }
 
-    /// To be called when what was kept of a dropped segment has been admitted.
+    /// Call it when the live frames of a removed segment are admitted.
     pub(crate) fn forget_done(&mut self, entries: &[Entry]) {
         for entry in entries {
             self.forget_if_done(entry.owner);
@@ -449,7 +447,7 @@ impl Index {
         }
     }
 
-    /// Whether cleaning has to keep a frame.
+    /// Whether compaction has to copy a frame.
     pub(crate) fn is_live(&self, segment: u32, entry: &Entry) -> bool {
         match entry.kind {
             Kind::Body | Kind::Packets => self.streams.contains_key(&entry.owner),
@@ -470,8 +468,8 @@ impl Index {
         }
     }
 
-    /// Streams of which frames are left but no record: their group never was whole, or their end
-    /// was forgotten too soon.
+    /// Streams with frames but without a record: their group was never complete, or the mark of
+    /// their deletion was removed too soon.
     pub(crate) fn without_record(&self) -> Vec<Uuid> {
         self.streams
             .iter()
@@ -480,7 +478,7 @@ impl Index {
             .collect()
     }
 
-    /// The stream of a claim: the run, or one that is gone.
+    /// The stream of a claim. It may be deleted.
     pub(crate) fn claimed(&self, key: Name) -> Option<Uuid> {
         self.names
             .range((key, Uuid::nil())..=(key, Uuid::max()))
@@ -488,17 +486,17 @@ impl Index {
             .map(|(_, stream)| *stream)
     }
 
-    /// What is kept of a tenant: streams and turns.
+    /// The size of a tenant's streams and turns.
     pub(crate) fn held_by(&self, tenant: &Name) -> u64 {
         [&self.sizes_of, &self.turns_of].into_iter().filter_map(|sizes| sizes.get(tenant)).sum()
     }
 
-    /// How often it was written what a tenant has used; the owner is the tenant's name.
+    /// The revision of a tenant's used tokens. `owner` is the tenant's name.
     pub(crate) fn tokens_revision(&self, owner: Uuid) -> u64 {
         self.tokens_of.get(owner.as_bytes()).map_or(0, |(place, _)| place.entry.seq)
     }
 
-    /// What all segments take, and what cleaning would have to keep of it.
+    /// The size of all segments, and of their live data.
     pub(crate) fn sizes(&self) -> (u64, u64) {
         let add = |(size, live), held: &Held| (size + held.segment.size(), live + held.live);
         self.segments.values().fold((0, 0), add)

@@ -1,8 +1,8 @@
-//! The end of the log: what was written and not yet synced. The writer adds to it, a thread of its
-//! own syncs it.
+//! The end of the log: groups that are written and not yet synced. The writer adds groups, and a
+//! thread of its own syncs them.
 //!
-//! Groups are kept in memory until they are synced. After a failed sync nobody knows what the disk
-//! has of them, so they are written again, to a new file.
+//! Groups stay in memory until they are synced. After a failed sync it is unknown which of them the
+//! disk has, so they are rewritten to a new file.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -12,12 +12,12 @@ use capstan_journal::backend::failpoint::{self, Point};
 
 use super::segment::Segment;
 
-/// Groups that are synced though nobody waits for them: what is kept in memory stays small.
+/// After this many bytes groups are synced even if no caller waits, so that little stays in memory.
 const SYNC_BYTES: usize = 8 * 1024 * 1024;
-/// More than this is never kept: the writer waits for the disk.
+/// The most unsynced bytes in memory. The writer waits for the disk before it exceeds them.
 const MAX_UNSYNCED: usize = 64 * 1024 * 1024;
 
-/// A group that was written and may be lost.
+/// A written group that a power cut may lose.
 #[derive(Clone)]
 pub(crate) struct Written {
     pub(crate) number: u64,
@@ -31,13 +31,13 @@ struct State {
     unsynced: VecDeque<Written>,
     bytes: usize,
     synced: u64,
-    /// Up to here somebody waits for it.
+    /// The last group whose sync a caller waits for.
     wanted: u64,
     failed: bool,
     is_over: bool,
 }
 
-/// Shared by the writer and the thread that syncs.
+/// The unsynced end of the log. The writer and the sync thread share it.
 #[derive(Default)]
 pub(crate) struct Log {
     state: Mutex<State>,
@@ -56,7 +56,7 @@ impl Log {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last group that is known to be on the disk.
+    /// The last synced group.
     pub(crate) fn synced(&self) -> u64 {
         self.lock().synced
     }
@@ -65,14 +65,14 @@ impl Log {
         self.lock().failed
     }
 
-    /// Nothing is synced now, nobody waits for that, and so a write waits for nothing either:
-    /// neither for the disk, nor for room here.
-    pub(crate) fn is_calm(&self) -> bool {
+    /// Whether no sync is running, wanted or failed. Then a write waits neither for the disk nor
+    /// for memory.
+    pub(crate) fn is_idle(&self) -> bool {
         let state = self.lock();
         !state.failed && state.wanted <= state.synced
     }
 
-    /// Notes a group that was written; waits while too much is unsynced.
+    /// Adds a written group. Waits while too much is unsynced.
     pub(crate) fn add(&self, written: Written, is_wanted: bool) {
         let mut state = self.lock();
         state.bytes += written.bytes.len();
@@ -86,7 +86,7 @@ impl Log {
         }
     }
 
-    /// Takes back the group that was noted last: nobody was told of it.
+    /// Removes the group that was added last. No caller knows of it.
     pub(crate) fn take_back(&self) {
         let mut state = self.lock();
         if let Some(last) = state.unsynced.pop_back() {
@@ -94,7 +94,7 @@ impl Log {
         }
     }
 
-    /// Asks for everything to be synced, some time soon.
+    /// Requests a sync of everything.
     pub(crate) fn want_all(&self) {
         let mut state = self.lock();
         if let Some(last) = state.unsynced.back().map(|written| written.number) {
@@ -108,17 +108,17 @@ impl Log {
         self.news.notify_all();
     }
 
-    /// What has to be written again after a failure.
+    /// The groups to rewrite after a failure.
     pub(crate) fn unsynced(&self) -> Vec<Written> {
         self.lock().unsynced.iter().cloned().collect()
     }
 
-    /// Whether the segment holds groups that may be lost.
+    /// Whether the segment has unsynced groups.
     pub(crate) fn is_unsynced(&self, segment: u32) -> bool {
         self.lock().unsynced.iter().any(|written| written.segment.id == segment)
     }
 
-    /// Everything up to this group is on the disk.
+    /// Records that all groups up to this one are synced.
     pub(crate) fn are_synced(&self, upto: u64) {
         let mut state = self.lock();
         state.synced = state.synced.max(upto);
@@ -130,13 +130,13 @@ impl Log {
         self.news.notify_all();
     }
 
-    /// Everything was written again.
+    /// Records that everything was rewritten.
     pub(crate) fn is_healed(&self) {
         self.lock().failed = false;
         self.news.notify_all();
     }
 
-    /// Syncs what was written so far, right here.
+    /// Syncs everything written so far, in this thread.
     pub(crate) fn sync_now(&self) -> io::Result<u64> {
         let (segments, upto) = {
             let state = self.lock();
@@ -145,7 +145,7 @@ impl Log {
                 state.unsynced.iter().map(|written| (written.segment.id, written.segment.clone()));
             (segments.collect::<BTreeMap<_, _>>(), last.number)
         };
-        // In order: a group is never on the disk without those before it having been promised.
+        // In order: a group may only be synced after the ones before it.
         for segment in segments.values() {
             segment.file()?.sync()?;
         }
@@ -159,7 +159,7 @@ impl Log {
         self.news.notify_all();
     }
 
-    /// Waits until somebody wants something synced; false if there will be nothing more.
+    /// Waits for a request to sync; false if the log has ended.
     pub(crate) fn wait(&self) -> bool {
         let mut state = self.lock();
         loop {
@@ -175,7 +175,7 @@ impl Log {
 }
 
 impl Written {
-    /// Its frames, where they lie in the segment.
+    /// The group's frames, with their places in the segment.
     pub(crate) fn entries(&self) -> Vec<super::footer::Entry> {
         let group = super::walk::read_group(&self.bytes, self.offset.into());
         group
@@ -189,16 +189,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_calm_while_nothing_is_to_be_synced_and_nothing_has_failed() {
+    fn writer_is_idle_without_pending_syncs_or_failures() {
         let log = Log::new(7);
-        assert!(log.is_calm());
+        assert!(log.is_idle());
         log.lock().wanted = 8;
-        assert!(!log.is_calm(), "somebody waits");
+        assert!(!log.is_idle(), "somebody waits");
         log.are_synced(8);
-        assert!(log.is_calm());
+        assert!(log.is_idle());
         log.fail();
-        assert!(!log.is_calm(), "it has failed");
+        assert!(!log.is_idle(), "it has failed");
         log.is_healed();
-        assert!(log.is_calm());
+        assert!(log.is_idle());
     }
 }

@@ -1,9 +1,7 @@
-//! The record of files: which segments make up the journal, and how far it is known to be on the
-//! disk.
+//! The manifest: the segments of the journal, and how far it is known to be synced.
 //!
-//! A text of lines with a sum at the end, always replaced as a whole. A segment that is named here
-//! and not there is damage; one that the cleaner made is part of the journal only once it is named
-//! here.
+//! It is a text with a sum at the end, and is always replaced completely. A missing segment is
+//! damage. A compacted segment is part of the journal only once it is listed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,15 +16,15 @@ const FIRST_LINE: &str = "capstan-journal files 1";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// Segments from this id on are newer than this record.
+    /// Segments from this id on are newer than the manifest.
     pub(crate) next: u32,
-    /// The last group known to be on the disk, and the last that was written: after a kill, it is
-    /// there as well.
+    /// The last group that is synced, and the last one that was written. After a kill the latter
+    /// exists as well.
     pub(crate) synced: u64,
     pub(crate) written: u64,
     pub(crate) boot: [u8; 16],
     pub(crate) salt: [u8; 16],
-    /// The segments, and the length of those that are sealed.
+    /// The segments, with the length of the sealed ones.
     pub(crate) segments: BTreeMap<u32, Option<u64>>,
 }
 
@@ -82,7 +80,7 @@ impl Manifest {
         Some(manifest)
     }
 
-    /// What the folder has: nothing, or bytes that are no such record.
+    /// Loads the manifest of a folder. `None` if there is none, `Err(())` if it is damaged.
     pub(crate) fn load(files: &dyn Files, folder: &Path) -> io::Result<Option<Result<Self, ()>>> {
         let file = match files.open(&folder.join(NAME)) {
             Ok(file) => file,
@@ -94,7 +92,7 @@ impl Manifest {
         Ok(Some(text.and_then(Self::parse).ok_or(())))
     }
 
-    /// Replaces the one that is there, synced.
+    /// Replaces the manifest, synced.
     pub(crate) fn save(&self, files: &dyn Files, folder: &Path) -> io::Result<()> {
         let unfinished = folder.join("files.new");
         let file = files.create(&unfinished)?;
@@ -110,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_of_files_is_read_as_it_was_written_and_every_flip_is_noticed() {
+    fn manifest_round_trips_and_every_bit_flip_is_noticed() {
         let manifest = Manifest {
             next: 9,
             synced: 100,

@@ -1,5 +1,4 @@
-//! Names as the journal files them: keyed hashes, so that no word of a tenant lies anywhere but in
-//! its own record.
+//! Names in the index. They are keyed hashes, so that a tenant's text is only in its own records.
 
 use capstan_journal::NameKind;
 use sha2::{Digest as _, Sha256};
@@ -7,22 +6,22 @@ use sha2::{Digest as _, Sha256};
 /// 128 bits of SHA-256 over salt, kind, tenant and name.
 pub(crate) type Name = [u8; 16];
 
-/// What is asked for without a tenant, by whoever looks after all of them.
+/// Names that a search for runs of all tenants uses.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Clue {
+pub(crate) enum GlobalKey {
     RequestId,
     TraceId,
     Fault,
 }
 
-/// Makes names of one folder.
+/// Hashes the names of one folder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names {
     pub(crate) salt: [u8; 16],
 }
 
 impl Names {
-    /// What a tenant calls something.
+    /// Hashes a name within a tenant.
     pub(crate) fn of(&self, tenant: &str, kind: NameKind, name: &str) -> Name {
         let kind = match kind {
             NameKind::Key => 1,
@@ -34,12 +33,12 @@ impl Names {
         self.hash(kind, tenant, name)
     }
 
-    /// By what runs of any tenant are found.
-    pub(crate) fn clue(&self, clue: Clue, name: &str) -> Name {
-        let kind = match clue {
-            Clue::RequestId => 6,
-            Clue::TraceId => 7,
-            Clue::Fault => 8,
+    /// Hashes a name that is not bound to a tenant.
+    pub(crate) fn global_key(&self, global_key: GlobalKey, name: &str) -> Name {
+        let kind = match global_key {
+            GlobalKey::RequestId => 6,
+            GlobalKey::TraceId => 7,
+            GlobalKey::Fault => 8,
         };
         self.hash(kind, "", name)
     }
@@ -52,7 +51,7 @@ impl Names {
         let mut hash = Sha256::new();
         hash.update(self.salt);
         hash.update([kind]);
-        // With its length, so that no two pairs are the same bytes.
+        // Include the length, so that two different pairs never have the same bytes.
         hash.update((tenant.len() as u64).to_le_bytes());
         hash.update(tenant);
         hash.update(name);
@@ -66,15 +65,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_names_are_the_same() {
+    fn hashed_names_are_unique() {
         let names = Names { salt: [1; 16] };
         let all = [
             names.of("a", NameKind::Key, "bc"),
             names.of("ab", NameKind::Key, "c"),
             names.of("a", NameKind::Session, "bc"),
-            names.clue(Clue::RequestId, "abc"),
-            names.clue(Clue::TraceId, "abc"),
-            names.clue(Clue::Fault, "abc"),
+            names.global_key(GlobalKey::RequestId, "abc"),
+            names.global_key(GlobalKey::TraceId, "abc"),
+            names.global_key(GlobalKey::Fault, "abc"),
             names.tenant("a"),
             names.tenant("abc"),
             Names { salt: [2; 16] }.tenant("a"),

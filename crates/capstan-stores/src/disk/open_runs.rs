@@ -1,4 +1,4 @@
-//! The runs that run or wait, as the writer knows them: their records, and how many there are.
+//! The records of open runs, as the writer knows them, and their number.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::record::Record;
 
-/// Records by stream, counted as they come and go. A run that the group under way closes stays
-/// until it is written, and is not counted.
+/// Records by stream, with their number. A run that the current group closes stays until the group
+/// is written, but is not counted.
 #[derive(Default)]
 pub(crate) struct OpenRuns {
     records: HashMap<Uuid, Record>,
@@ -20,7 +20,7 @@ impl OpenRuns {
         self.records.get(stream)
     }
 
-    /// The run's last packet and its length, which are not counted by.
+    /// The number of the run's last packet, and its size. Changing them changes no count.
     pub(crate) fn counts(&mut self, stream: &Uuid) -> Option<(&mut u64, &mut u64)> {
         let record = self.records.get_mut(stream)?;
         Some((&mut record.run.last_seq, &mut record.run.bytes))

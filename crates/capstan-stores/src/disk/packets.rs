@@ -1,5 +1,5 @@
-//! Packets in blocks: what one frame of kind `Packets` holds. At most 28 KiB, before they are made
-//! shorter; a larger packet is a block of its own.
+//! Encodes packets as blocks, the payload of frames of kind `Packets`. A block has at most 28 KiB
+//! before compression. A larger packet is a block of its own.
 
 use bytes::Bytes;
 use capstan_journal::{Frame, Frames};
@@ -12,12 +12,12 @@ use crate::packing;
 
 const BLOCK_FRAMES: usize = 256;
 pub(crate) const BLOCK_BYTES: usize = 28 * 1024;
-/// Before the packets: how many bytes the stream has up to the block's end, and how many packets
-/// are in it.
+/// The length of a block's head: the size of the stream up to the block's end, and the number of
+/// its packets.
 const FIXED: usize = 12;
-/// Of the count: the packets are packed, and their size comes first.
+/// A bit of the count: the packets are compressed, after their uncompressed size.
 const PACKED: u32 = 1 << 31;
-/// Of the count: the packets are bare, without what stands around every one.
+/// A bit of the count: the packets are bare, without the text that all packets of a stream share.
 const BARE: u32 = 1 << 30;
 
 /// Splits packets that were appended together into blocks.
@@ -35,8 +35,8 @@ pub(crate) fn blocks(frames: &[Frame]) -> impl Iterator<Item = &[Frame]> {
     })
 }
 
-/// A block: length of all packets up to its end, how many are in it, the length of each, their
-/// bytes. Short ones are bare, others packed.
+/// Encodes a block: the size of the stream up to its end, the number of packets, their lengths and
+/// their bytes. A short block is bare, and others are compressed.
 pub(crate) fn encode(stream: Uuid, total: u64, frames: &[Frame], out: &mut Vec<u8>) {
     out.extend(total.to_le_bytes());
     let (at, count) = (out.len(), frames.len() as u32);
@@ -55,14 +55,14 @@ pub(crate) fn encode(stream: Uuid, total: u64, frames: &[Frame], out: &mut Vec<u
     }
 }
 
-/// The packets without what stands around them, if there are few and it is the same for all. Many
-/// are shorter if they are packed.
+/// The packets without their common text, if there are few and all have it. Many packets are
+/// shorter with compression.
 fn bare(stream: Uuid, frames: &[Frame]) -> Option<Vec<&[u8]>> {
     let size: usize = frames.iter().map(|frame| 4 + frame.bytes.len()).sum();
     if size >= packing::LEAST {
         return None;
     }
-    // The numbers that whoever reads the block gives them.
+    // The numbers that a reader of the block will give them.
     let first = frames.last()?.seq.checked_add(1)?.checked_sub(frames.len() as u64)?;
     let wrapping = Wrapping::of(stream);
     frames.iter().zip(first..).map(|(frame, seq)| wrapping.strip(seq, &frame.bytes)).collect()
@@ -74,7 +74,7 @@ fn put(count: u32, packets: &[&[u8]], out: &mut Vec<u8>) {
     packets.iter().for_each(|packet| out.extend_from_slice(packet));
 }
 
-/// A block's packets and the length of all packets up to its end. `None` if it is none.
+/// Decodes a block: its packets, and the size of the stream up to its end. `None` if it is invalid.
 pub(crate) fn read(entry: &Entry, payload: &Bytes) -> Option<(u64, Block)> {
     let head = Head::read(payload)?;
     let packets = payload.slice(payload.len() - head.rest.len()..);
@@ -82,7 +82,7 @@ pub(crate) fn read(entry: &Entry, payload: &Bytes) -> Option<(u64, Block)> {
         Some(size) => packing::unpack(&packets, size)?.into(),
         None => packets,
     };
-    // Each has a length here: what is wrapped around them takes room only if there are so many.
+    // The block has a length for each packet, which bounds the memory for their common text.
     let (lengths, rest) = packets.split_at_checked(head.count.checked_mul(4)?)?;
     let (mut ends, mut end) = (Vec::with_capacity(head.count), 0_u32);
     for length in lengths.as_chunks::<4>().0 {
@@ -97,14 +97,14 @@ pub(crate) fn read(entry: &Entry, payload: &Bytes) -> Option<(u64, Block)> {
     Some((head.total, if head.is_bare { block.wrapped(&Wrapping::of(entry.owner)) } else { block }))
 }
 
-/// Packets that follow each other, in one piece.
+/// Consecutive packets in one buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
     first: u64,
-    /// Where each of them ends.
+    /// The end of each packet.
     ends: Vec<u32>,
     bytes: Bytes,
-    /// There were more, and their bytes are held with these.
+    /// It is a part of a buffer with more packets.
     is_part: bool,
 }
 
@@ -125,12 +125,12 @@ impl Block {
         self.bytes.len()
     }
 
-    /// The last packet's seq, if there is one.
+    /// The `seq` of the last packet.
     pub(crate) fn last(&self) -> Option<u64> {
         (self.first + self.len() as u64).checked_sub(1).filter(|_| !self.is_empty())
     }
 
-    /// Those after a seq.
+    /// The packets after a `seq`.
     pub(crate) fn after(mut self, seq: u64) -> Self {
         let gone = usize::try_from(seq.saturating_add(1).saturating_sub(self.first))
             .unwrap_or(usize::MAX)
@@ -145,18 +145,18 @@ impl Block {
         self
     }
 
-    /// Those up to a seq.
+    /// The packets up to a `seq`.
     pub(crate) fn upto(self, seq: u64) -> Self {
         let kept = seq.saturating_add(1).saturating_sub(self.first);
         self.keep(usize::try_from(kept).unwrap_or(usize::MAX))
     }
 
-    /// How many of the first ones there is room for.
+    /// How many of the first packets fit.
     pub(crate) fn fitting(&self, packets: usize, bytes: usize) -> usize {
         self.ends.partition_point(|end| *end as usize <= bytes).min(packets)
     }
 
-    /// The first so many of them.
+    /// The first packets, this many.
     pub(crate) fn keep(mut self, count: usize) -> Self {
         if count < self.len() {
             self.is_part = true;
@@ -166,7 +166,7 @@ impl Block {
         self
     }
 
-    /// The packets with what stands around each of them.
+    /// Adds the common text to each packet.
     fn wrapped(self, wrapping: &Wrapping) -> Self {
         let (mut ends, mut bytes) = (Vec::with_capacity(self.len()), Vec::new());
         for bare in self.frames() {
@@ -176,7 +176,7 @@ impl Block {
         Self { first: self.first, ends, bytes: bytes.into(), is_part: false }
     }
 
-    /// Each packet by itself.
+    /// The packets as single frames.
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let places = starts.zip(&self.ends);
@@ -187,8 +187,9 @@ impl Block {
     }
 }
 
-/// Blocks one behind the other, as they are handed on: one as it is, several of them copied into
-/// one piece. A part of one is copied as well: whoever has stopped reading would hold all of it.
+/// Collects blocks for a reader. A single block is returned as it is, and several are copied into
+/// one buffer. A part of a block is copied too, because a slow reader would otherwise keep all of
+/// it in memory.
 #[derive(Default)]
 pub(crate) struct Joined {
     last: u64,
@@ -198,7 +199,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// With more than one, there is to be room for so many bytes.
+    /// Adds a block. If there are several, reserves this many bytes.
     pub(crate) fn push(&mut self, block: Block, room: usize) {
         let Some(last) = block.last() else { return };
         self.last = last;
@@ -217,7 +218,7 @@ impl Joined {
         self.ends.extend(block.ends.iter().map(|end| from + end));
     }
 
-    /// The packets and the last one's seq, if there are any.
+    /// The packets and the `seq` of the last one, if there are any.
     pub(crate) fn done(self) -> Option<(Frames, u64)> {
         let bytes = if self.whole.is_empty() { self.only } else { self.whole.into() };
         let frames = Frames::joined(bytes, self.ends).filter(|frames| !frames.is_empty())?;
@@ -225,12 +226,12 @@ impl Joined {
     }
 }
 
-/// How many packets a block holds.
+/// The number of packets in a block.
 pub(crate) fn count(payload: &[u8]) -> u64 {
     Head::read(payload).map_or(0, |head| head.count as u64)
 }
 
-/// How long a block is, or was before it was made shorter; about, if it is bare.
+/// The size of a block before compression; approximate if it is bare.
 pub(crate) fn size(entry: &Entry, payload: &[u8]) -> usize {
     let Some(head) = Head::read(payload) else { return payload.len() };
     let packets = head.packed.unwrap_or(head.rest.len());
@@ -242,7 +243,7 @@ struct Head<'a> {
     total: u64,
     count: usize,
     is_bare: bool,
-    /// The size that the rest had before.
+    /// The size before compression.
     packed: Option<usize>,
     rest: &'a [u8],
 }
@@ -280,7 +281,7 @@ mod tests {
         sizes.iter().zip(7..).map(|(size, seq)| Frame::new(seq, vec![b'x'; *size])).collect()
     }
 
-    /// Packets as the gateway writes them.
+    /// Packets in the gateway's form.
     fn packets(seqs: std::ops::Range<u64>, text: &str) -> Vec<Frame> {
         let frame = |seq| {
             let (t, payload) =
@@ -302,7 +303,7 @@ mod tests {
         Entry { owner: STREAM, kind: Kind::Packets, seq, offset: 0, length: 0 }
     }
 
-    /// It comes back whole or not at all.
+    /// Checks that a block decodes completely or not at all.
     fn assert_read(payload: &Bytes, total: u64, written: &[Frame]) {
         let last = written.last().unwrap().seq;
         let (so_far, block) = read(&at(last), payload).unwrap();
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_gives_back_its_packets_and_the_length_so_far() {
+    fn block_returns_its_packets_and_their_length() {
         let written = frames(&[3, 0, 5]);
         let payload = block(100, &written);
         assert!(count(&payload) == 3 && size(&at(9), &payload) == payload.len());
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_resemble_each_other_are_packed() {
+    fn similar_packets_are_compressed() {
         let written = frames(&[150; 100]);
         let payload = block(100, &written);
         assert!(payload.len() < 1000 && count(&payload) == 100);
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn few_packets_of_a_stream_are_kept_without_what_all_of_them_have() {
+    fn few_packets_are_stored_without_common_text() {
         for (seqs, most) in [(7..9, 150), (1234..1236, 150)] {
             let written = packets(seqs.clone(), "word ");
             let plain: usize = written.iter().map(|frame| 4 + frame.bytes.len()).sum();
@@ -348,10 +349,9 @@ mod tests {
         }
     }
 
-    /// The bits, the order and the text around a packet: what is on somebody's disk is read by
-    /// these for ever.
+    /// The format of a block is fixed: journals on disk are read by these rules forever.
     #[test]
-    fn a_block_of_a_bare_packet_is_these_bytes() {
+    fn bare_packet_block_has_known_bytes() {
         let bare = br#"DELTA","t":"2026-11-18T11:06:40.000001Z","p":"word ""#;
         let head =
             [&300_u64.to_le_bytes()[..], &[1, 0, 0, 0x40], &[bare.len() as u8, 0, 0, 0]].concat();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_another_spelling_are_kept_as_they_are() {
+    fn packets_of_another_form_are_stored_unchanged() {
         let [ours] = &packets(7..8, "word ")[..] else { panic!("one") };
         let text = std::str::from_utf8(&ours.bytes).unwrap();
         for other in [
@@ -381,15 +381,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_packet_says_of_itself_never_changes() {
+    fn packet_header_form_never_changes() {
         let gap = [packets(7..8, "word ").remove(0), packets(70..71, "word ").remove(0)];
         let (_, found) = read(&at(70), &block(100, &gap)).unwrap();
         assert!(found.frames().zip(&gap).all(|(found, written)| found.bytes == written.bytes));
     }
 
-    /// Whoever writes such bytes may lie about every number in them.
+    /// Every number in a damaged block may be wrong.
     #[test]
-    fn a_block_that_promises_more_than_it_has_is_none() {
+    fn block_with_wrong_lengths_is_refused() {
         let payload = block(100, &packets(7..9, "word "));
         for lie in [3_u32, 1 << 20, (1 << 30) - 1] {
             for bits in [BARE, PACKED, BARE | PACKED, 0] {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_cut_where_it_is_asked_to_be() {
+    fn block_is_cut_at_a_cursor() {
         let written = frames(&[3, 0, 5, 2]);
         let (_, block) = read(&at(10), &block(100, &written)).unwrap();
         for from in 0..12 {
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_are_joined_are_their_packets_in_one_piece() {
+    fn joined_blocks_return_all_packets() {
         let written = frames(&[3, 0, 5, 2, 8]);
         let mut joined = Joined::default();
         assert!(Joined::default().done().is_none());
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_block_does_not_hold_the_rest_of_it() {
+    fn part_of_a_block_does_not_keep_the_rest_in_memory() {
         let (_, whole) = read(&at(10), &block(100, &frames(&[3, 0, 5, 2]))).unwrap();
         let held = whole.bytes.as_ptr_range();
         for (part, is_held) in
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_bounded_and_together_are_what_was_appended() {
+    fn blocks_are_bounded_and_complete() {
         for sizes in [
             vec![],
             vec![BLOCK_BYTES * 3],

@@ -1,12 +1,12 @@
-//! Which segments hold something of an owner.
+//! The segments that have frames of an owner.
 
-/// What an owner has in one segment.
+/// An owner's frames in one segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) segment: u32,
-    /// What cleaning would have to keep of it.
+    /// The size of its live data.
     pub(crate) weight: u32,
-    /// The range of its packets, or turns; nothing if `first` is above `last`.
+    /// The range of its packets or turns; empty if `first` is above `last`.
     pub(crate) first: u64,
     pub(crate) last: u64,
 }

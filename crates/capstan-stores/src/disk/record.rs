@@ -1,5 +1,5 @@
-//! What frames hold besides packets. Each payload begins with a summary without words, which
-//! footers repeat: a journal is opened without looking at records.
+//! Payloads other than packets. Each begins with a summary that contains no text. Footers repeat
+//! the summaries, so that a journal opens without reading records.
 
 use std::collections::BTreeSet;
 
@@ -13,59 +13,58 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::format::In;
-use super::names::{Clue, Name, Names};
+use super::names::{GlobalKey, Name, Names};
 
-/// A run as it is stored. `last_seq` and `bytes` are right unless it runs: then its last packets
-/// know.
+/// A run's record. `last_seq` and `bytes` are correct unless it is running: then its last packets
+/// have the numbers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) run: Run,
     pub(crate) body_bytes: u64,
-    /// During which uptime of which machine it was written; `None` if packets are synced or nobody
-    /// can tell.
+    /// The boot in which it was written; `None` if packets are synced, or the boot is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) boot: Option<String>,
-    /// The session's own id: another session of the same name is another one.
+    /// The session's id. A new session of the same name has another one.
     #[serde(default)]
     pub(crate) session_id: Uuid,
-    /// The number of the turn that the run left; 0 if it left none.
+    /// The number of the run's turn; 0 if it has none.
     #[serde(default)]
     pub(crate) turn: u64,
-    /// The stream whose questions the claim answered.
+    /// The stream whose questions the claim has answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answers: Option<Uuid>,
-    /// How often it was written.
+    /// The revision of the record.
     #[serde(default)]
     pub(crate) revision: u64,
-    /// What a later build has added.
+    /// Members that a later build has added.
     #[serde(flatten)]
     pub(crate) more: Map<String, Value>,
 }
 
-/// What the index needs to know of a record.
+/// The part of a record that the index needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunSummary {
     pub(crate) state: RunState,
     pub(crate) updated_at: Timestamp,
     pub(crate) closed_at: Option<Timestamp>,
-    /// Bytes of packets and body.
+    /// The size of packets and body.
     pub(crate) size: u64,
     pub(crate) session_id: Uuid,
     pub(crate) turn: u64,
     pub(crate) lost_after: Option<u64>,
     pub(crate) tenant: Name,
     pub(crate) key: Name,
-    /// By what else the run is found, its session first.
+    /// The other names of the run, its session first.
     pub(crate) others: Vec<Name>,
 }
 
-/// What is left of an owner that is gone.
+/// The mark of a deleted owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GoneSummary {
     pub(crate) at: Timestamp,
-    /// Somebody wanted it gone: its bytes are to be overwritten.
+    /// It was purged on request, so its bytes are overwritten.
     pub(crate) is_purged: bool,
-    /// The claim that is kept; nothing for sessions and for claims that were taken back.
+    /// The claim that is still held; `None` for sessions and withdrawn claims.
     pub(crate) claim: Option<Name>,
     pub(crate) tenant: Name,
 }
@@ -78,12 +77,12 @@ pub(crate) struct SessionSummary {
 }
 
 impl Record {
-    /// What the stream takes.
+    /// The size of the stream.
     pub(crate) fn size(&self) -> u64 {
         self.run.bytes.saturating_add(self.body_bytes)
     }
 
-    /// Summary and record, as a frame holds them.
+    /// Encodes summary and record as a payload.
     pub(crate) fn encode(&self, names: &Names) -> Result<(Vec<u8>, Vec<u8>), JournalError> {
         Ok((self.summary(names).encode(), json(self)?))
     }
@@ -99,11 +98,13 @@ impl Record {
         for id in distinct(request_ids_of(run)) {
             others.extend([
                 names.of(&run.tenant, NameKind::RequestId, id),
-                names.clue(Clue::RequestId, id),
+                names.global_key(GlobalKey::RequestId, id),
             ]);
         }
-        others.extend(distinct(trace_ids_of(run)).map(|id| names.clue(Clue::TraceId, id)));
-        others.extend(distinct(faults_of(run)).map(|code| names.clue(Clue::Fault, code)));
+        others
+            .extend(distinct(trace_ids_of(run)).map(|id| names.global_key(GlobalKey::TraceId, id)));
+        others
+            .extend(distinct(faults_of(run)).map(|code| names.global_key(GlobalKey::Fault, code)));
         others.extend(run.chat.as_deref().map(|chat| names.of(&run.tenant, NameKind::Chat, chat)));
         if run.body_hash != [0; 32] {
             others.push(names.of(&run.tenant, NameKind::BodyHash, &run.body_hash_text()));
@@ -215,7 +216,7 @@ impl SessionSummary {
     }
 }
 
-/// Tokens as a summary, which is all there is of them.
+/// Encodes used tokens as a summary, which is the whole payload.
 pub(crate) fn tokens_summary(tokens: &Tokens) -> Vec<u8> {
     let mut bytes = vec![0, 0];
     for spent in [tokens.minute, tokens.day] {
@@ -234,7 +235,7 @@ pub(crate) fn read_tokens(summary: &[u8]) -> Option<Tokens> {
     Some(Tokens { minute: spent()?, day: spent()? })
 }
 
-/// A time or a number as a summary: what a turn and a lost turn begin with.
+/// Encodes a time or a number as a summary, for turns and deleted turns.
 pub(crate) fn number_summary(number: u64) -> Vec<u8> {
     let mut bytes = vec![0, 0];
     bytes.extend(number.to_le_bytes());
@@ -245,7 +246,7 @@ pub(crate) fn read_number(summary: &[u8]) -> Option<u64> {
     In(summary).take().map(u64::from_le_bytes)
 }
 
-/// Each word once.
+/// Each text once.
 fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
     words.collect::<BTreeSet<_>>().into_iter()
 }
@@ -259,7 +260,7 @@ fn with_length(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A payload's summary, and what follows it.
+/// Splits a payload into its summary and the rest.
 pub(crate) fn split_summary(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = payload.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))
@@ -271,15 +272,14 @@ pub(crate) fn json(value: &impl Serialize) -> Result<Vec<u8>, JournalError> {
     })
 }
 
-/// A turn as it is stored, but for its number, which the writer alone knows. To write down what was
-/// said may take long, and whoever else has something to store would wait for it: so that is done
-/// before the writer is asked.
+/// An encoded turn without its number, which only the writer knows. Encoding a long turn takes
+/// time, so it is done before the writer is called.
 pub(crate) struct WrittenTurn {
     pub(crate) closed_at: Timestamp,
     json: Vec<u8>,
 }
 
-/// How one without a number begins.
+/// The beginning of an encoded turn without a number.
 const UNNUMBERED: &[u8] = br#"{"number":0"#;
 
 impl WrittenTurn {
@@ -289,7 +289,7 @@ impl WrittenTurn {
         Ok(Self { closed_at: turn.closed_at, json })
     }
 
-    /// Its text with this number: the beginning, and the rest.
+    /// The turn's text with this number, in two parts.
     pub(crate) fn numbered(&self, number: u64) -> (Vec<u8>, &[u8]) {
         let begin = format!(r#"{{"number":{number}"#).into_bytes();
         (begin, self.json.get(UNNUMBERED.len()..).unwrap_or_default())
@@ -302,7 +302,7 @@ mod tests {
     use capstan_journal::{Attempt, Claim};
 
     #[test]
-    fn a_turn_that_is_written_before_it_has_a_number_is_the_turn_with_its_number() {
+    fn turn_encoded_without_number_equals_numbered_turn() {
         let more = Map::from_iter([("later".to_owned(), Value::from(1))]);
         let (closed_at, said) = (Timestamp::from_micros(7), Value::from("a \"turn\""));
         let turn = StoredTurn { more, ..StoredTurn::new(Uuid::from_u128(3), closed_at, 2, said) };
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn summaries_are_read_as_they_were_written() {
+    fn summaries_round_trip() {
         let names = Names { salt: [7; 16] };
         let mut claim = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now());
         (claim.chat, claim.request_id, claim.body_hash) =

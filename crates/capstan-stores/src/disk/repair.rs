@@ -1,5 +1,5 @@
-//! Checking a folder, and mending one that is damaged: what is whole is kept, what is not is said
-//! to be lost, and what is dropped is put aside.
+//! Checks a folder, and repairs a damaged one. A repair keeps intact data, reports losses, and
+//! moves damaged files aside.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,43 +11,43 @@ use capstan_journal::{JournalError, RunState};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use uuid::Uuid;
 
+use super::compactor::ASIDE;
 use super::files::{Files, SystemFiles, read_range};
 use super::folder::Folder;
 use super::footer::Entry;
-use super::format::CLEANED;
+use super::format::COMPACTED;
 use super::format::{FRAME_HEAD, Header, Kind};
 use super::index::Index;
-use super::keeper::ASIDE;
 use super::packets;
 use super::record::{Record, split_summary};
 use super::scan::{self, Scan};
 use super::segment::{Payload, Segment};
 use super::shared::{Settings, io_failure, segment_id};
-use super::{DiskStore, boot_id, clean, walk};
+use super::{DiskStore, boot_id, compact, walk};
 use crate::{Damage, Durability, Report};
 
-/// Reads a folder and says what is in it; `is_deep` reads every packet. Nothing is changed.
+/// Checks a folder without changing it. If `is_deep`, reads every packet.
 pub fn check(folder: &Path, is_deep: bool) -> Result<Report, JournalError> {
     let (held, files) = hold(folder)?;
     let scan = scan::scan(&files, folder, boot())?;
     let mut report = report_of(&scan);
     report.damage.extend(held.damage()?);
     if is_deep {
-        let losses = look_deep(&scan.index).map_err(|error| io_failure("read", folder, error))?;
+        let losses = check_deep(&scan.index).map_err(|error| io_failure("read", folder, error))?;
         report.lost_streams = losses.lost.keys().copied().collect();
         report.damage.extend(losses.damage);
     }
     Ok(report)
 }
 
-/// Mends a damaged folder: keeps what is whole, marks runs of which something is missing, and puts
-/// damaged files into `damaged` beside the others.
+/// Repairs a damaged folder: keeps intact data, marks runs with losses, and moves damaged files to
+/// the folder `damaged`.
 pub fn repair(folder: &Path) -> Result<Report, JournalError> {
     let (held, files) = hold(folder)?;
     let fail = |error| io_failure("repair", folder, error);
     let first = scan::scan(&files, folder, boot())?;
     let mut report = report_of(&first);
-    let deep = look_deep(&first.index).map_err(fail)?;
+    let deep = check_deep(&first.index).map_err(fail)?;
     report.damage.extend(deep.damage.iter().cloned());
     let format = held.damage()?;
     if !report.damage.is_empty() {
@@ -58,14 +58,14 @@ pub fn repair(folder: &Path) -> Result<Report, JournalError> {
         held.write_format().map_err(fail)?;
         report.damage.push(damage);
     }
-    let (has_gaps, mut hurt) = (first.has_gaps, first.hurt);
-    hurt.extend(deep.hurt);
+    let (has_gaps, mut damaged_owners) = (first.has_gaps, first.damaged_owners);
+    damaged_owners.extend(deep.damaged_owners);
     drop(first.index);
     let second = scan::scan(&files, folder, boot())?;
-    let mut losses = look_deep(&second.index).map_err(fail)?;
-    // What a run under way wrote last, its end included, may have been in what is lost: it must not
-    // be continued.
-    let may_have_gone_on = |id: &&Uuid| has_gaps || hurt.contains(*id);
+    let mut losses = check_deep(&second.index).map_err(fail)?;
+    // The lost data may contain the last packets of a running run, and its end. It must not be
+    // continued.
+    let may_have_gone_on = |id: &&Uuid| has_gaps || damaged_owners.contains(*id);
     for id in second.index.open.iter().filter(may_have_gone_on) {
         let Some(stream) =
             second.index.streams.get(id).filter(|stream| stream.lost_after.is_none())
@@ -112,14 +112,14 @@ fn report_of(scan: &Scan) -> Report {
 #[derive(Default)]
 struct Losses {
     damage: Vec<Damage>,
-    /// Runs of which something is missing, and up to which packet they are whole.
+    /// Runs with losses, and their last intact packet.
     lost: BTreeMap<Uuid, u64>,
-    /// Of whom frames are damaged.
-    hurt: BTreeSet<Uuid>,
+    /// Owners of damaged frames.
+    damaged_owners: BTreeSet<Uuid>,
 }
 
-/// Reads every frame that is needed.
-fn look_deep(index: &Index) -> io::Result<Losses> {
+/// Reads every live frame.
+fn check_deep(index: &Index) -> io::Result<Losses> {
     let mut losses = Losses::default();
     let mut packets: BTreeMap<Uuid, Vec<(u64, u64, bool)>> = BTreeMap::new();
     let mut lasts = BTreeMap::new();
@@ -129,7 +129,7 @@ fn look_deep(index: &Index) -> io::Result<Losses> {
         if let Some(broken) = walk::walk(&read_range(&*file, 0, file.length()?)?).broken
             && broken.offset < segment.size()
         {
-            let what = "the head of a group is not what was written".to_owned();
+            let what = "the head of a group is damaged".to_owned();
             losses.damage.push(Damage { file: segment.path.clone(), offset: broken.offset, what });
         }
         for entry in segment.entries()? {
@@ -142,7 +142,7 @@ fn look_deep(index: &Index) -> io::Result<Losses> {
                 matches!(&payload, Payload::Whole(payload) if is_readable(&entry, payload));
             if !is_whole {
                 losses.damage.push(damage(segment, &entry));
-                losses.hurt.insert(entry.owner);
+                losses.damaged_owners.insert(entry.owner);
             }
             if !is_live {
                 continue;
@@ -176,7 +176,7 @@ fn look_deep(index: &Index) -> io::Result<Losses> {
         blocks.sort_unstable();
         let is_missing = found.body.is_none();
         let last = blocks.last().map_or(0, |(_, last, _)| *last);
-        // While a run is under way its last packet is what the journal says.
+        // For a running run the index has the last packet.
         let is_short = lasts.get(stream).is_some_and(|recorded| *recorded > last);
         if let Some(upto) =
             whole_up_to(&blocks).or(is_missing.then_some(0)).or(is_short.then_some(last))
@@ -188,7 +188,7 @@ fn look_deep(index: &Index) -> io::Result<Losses> {
     Ok(losses)
 }
 
-/// Up to which packet a stream is whole, if it is not whole to its end.
+/// The last packet before a gap or damage; `None` if the stream is intact.
 fn whole_up_to(blocks: &[(u64, u64, bool)]) -> Option<u64> {
     let mut last = 0;
     for (first, end, is_whole) in blocks {
@@ -213,11 +213,11 @@ fn is_readable(entry: &Entry, payload: &bytes::Bytes) -> bool {
 }
 
 fn damage(segment: &Segment, entry: &Entry) -> Damage {
-    let what = format!("{:?} {} of {} is not what was written", entry.kind, entry.seq, entry.owner);
+    let what = format!("{:?} {} of {} is damaged", entry.kind, entry.seq, entry.owner);
     Damage { file: segment.path.clone(), offset: entry.offset.into(), what }
 }
 
-/// Makes new segments of what is whole in the damaged ones, and puts these aside.
+/// Writes the intact frames of damaged segments to new segments, and moves the old ones aside.
 fn rebuild(
     files: &Arc<dyn Files>,
     folder: &Path,
@@ -228,7 +228,7 @@ fn rebuild(
     fs::create_dir_all(&aside)?;
     fs::create_dir_all(&log)?;
     let mut manifest = scan.manifest.clone();
-    let mut next = scan.next_cleaned;
+    let mut next = scan.next_compacted;
     let mut moved = Vec::new();
     manifest.segments.clear();
     let mut names = files.list(&log)?;
@@ -244,7 +244,7 @@ fn rebuild(
             manifest.salt = header.salt;
         }
         let groups = walk::salvage(&bytes);
-        if id < CLEANED {
+        if id < COMPACTED {
             manifest.next = manifest.next.max(id + 1);
             manifest.synced =
                 groups.iter().map(|group| group.number).chain([manifest.synced]).max().unwrap_or(0);
@@ -254,7 +254,7 @@ fn rebuild(
             manifest.segments.insert(id, Some(bytes.len() as u64));
             continue;
         }
-        // A segment whose list of contents is whole is read by that, another one by its groups.
+        // If the footer of a segment is intact, use it. Otherwise walk its groups.
         let mut whole: BTreeSet<Entry> = BTreeSet::new();
         whole.extend(
             groups
@@ -273,14 +273,15 @@ fn rebuild(
         let whole: Vec<_> =
             whole.into_iter().map(|entry| (entry, payload(&bytes, &entry))).collect();
         if !whole.is_empty() {
-            let (new, length) = clean::write_frames(&**files, folder, next, manifest.salt, whole)?;
+            let (new, length) =
+                compact::write_frames(&**files, folder, next, manifest.salt, whole)?;
             manifest.segments.insert(new, Some(length));
             next += 1;
         }
         moved.push((path, aside.join(&name)));
     }
     manifest.written = manifest.synced;
-    // The new files count from here on.
+    // From here on the new files count.
     manifest.save(&**files, folder)?;
     for (from, to) in moved {
         fs::rename(from, to)?;

@@ -1,5 +1,5 @@
-//! Numbers by the hour, a file an hour beside the segments. They are no part of what the journal
-//! promises: each file is written anew as a whole, and one that cannot be read counts for nothing.
+//! Statistics, one file per hour beside the segments. They are not part of the journal's promises.
+//! Each file is replaced completely, and a damaged one is ignored.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -12,10 +12,10 @@ use capstan_journal::{JournalError, Rollup};
 use super::files::create_own;
 use super::shared::io_failure;
 
-/// The numbers of one folder.
+/// The statistics of one folder.
 pub(crate) struct Rollups {
     folder: PathBuf,
-    /// One writes at a time.
+    /// Only one thread writes at a time.
     writing: Mutex<()>,
 }
 
@@ -34,7 +34,7 @@ impl Rollups {
         rows.into_iter().filter(|row| row.hour == hour).collect()
     }
 
-    /// The hours that are there, in order.
+    /// The stored hours, in order.
     fn hours(&self) -> Vec<i64> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok);
         let hour =
@@ -44,7 +44,7 @@ impl Rollups {
         hours
     }
 
-    /// Adds to what there is.
+    /// Adds to the stored statistics.
     pub(crate) fn add(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut hours: Vec<i64> = rollups.iter().map(|row| row.hour).collect();

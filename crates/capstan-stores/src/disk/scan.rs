@@ -1,8 +1,7 @@
-//! What is in a folder, without changing anything: everything that an opening, a check and a repair
-//! go by.
+//! Scans a folder without changing it, for an opening, a check or a repair.
 //!
-//! What a crash may leave, a torn tail, is told apart from damage. Damage is whatever had been
-//! promised and is not there: it never is cut away.
+//! A torn tail, which a crash may leave, is not damage. Missing data that was acknowledged is
+//! damage, and is never cut off.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 
 use super::files::{Files, read_range};
 use super::footer::{Contents, Entry, TAIL, Tail};
-use super::format::CLEANED;
+use super::format::COMPACTED;
 use super::format::{HEADER, Header, Kind, Origin};
 use super::index::{Held, Index, Location};
 use super::manifest::Manifest;
@@ -23,11 +22,11 @@ use crate::Damage;
 use capstan_journal::JournalError;
 use uuid::Uuid;
 
-/// A file of which only a part counts.
+/// A file whose end has to be cut off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Torn {
     pub(crate) path: PathBuf,
-    /// What is kept of it; nothing if it goes.
+    /// The length to keep; 0 to remove the file.
     pub(crate) keep: u64,
     pub(crate) dropped: u64,
 }
@@ -37,27 +36,27 @@ pub(crate) struct Scan {
     pub(crate) manifest: Manifest,
     pub(crate) index: Index,
     pub(crate) torn: Vec<Torn>,
-    /// Files that a crash left and that belong to nothing.
+    /// Files that a crash left, and that belong to nothing.
     pub(crate) leftovers: Vec<PathBuf>,
     pub(crate) damage: Vec<Damage>,
-    /// Something is lost, and nobody can tell of which streams it was.
+    /// Data is lost, and its streams are unknown.
     pub(crate) has_gaps: bool,
-    /// Of whom frames are damaged.
-    pub(crate) hurt: BTreeSet<Uuid>,
+    /// Owners of damaged frames.
+    pub(crate) damaged_owners: BTreeSet<Uuid>,
     /// Segments without a footer.
     pub(crate) unsealed: Vec<Arc<Segment>>,
     pub(crate) last_group: u64,
     pub(crate) next_segment: u32,
-    pub(crate) next_cleaned: u32,
-    /// Frames that are not what was written, to be judged when all is known.
+    pub(crate) next_compacted: u32,
+    /// Frames with a wrong sum. They are judged when everything is known.
     suspects: Vec<(PathBuf, Location)>,
-    /// The last group of any sealed segment: all up to it were synced.
+    /// The last group of all sealed segments. All groups up to it were synced.
     sealed: u64,
-    /// Recorded segments that look as if they never were written to.
+    /// Segments of the manifest that seem never to have been written.
     blank: Vec<PathBuf>,
 }
 
-/// A segment without a footer, walked.
+/// A segment without a footer, read group by group.
 struct Walked {
     id: u32,
     path: PathBuf,
@@ -75,10 +74,8 @@ pub(crate) fn scan(
     let fail = |error| io_failure("read", folder, error);
     match Manifest::load(&**files, folder).map_err(fail)? {
         Some(Ok(manifest)) => scan.manifest = manifest,
-        Some(Err(())) => {
-            scan.damaged(&folder.join("files"), 0, "the record of files cannot be read")
-        }
-        None => scan.damaged(&folder.join("files"), 0, "the record of files is missing"),
+        Some(Err(())) => scan.damaged(&folder.join("files"), 0, "the manifest is damaged"),
+        None => scan.damaged(&folder.join("files"), 0, "the manifest is missing"),
     }
     let log = folder.join("log");
     let names = match files.list(&log) {
@@ -105,7 +102,7 @@ pub(crate) fn scan(
 }
 
 impl Scan {
-    /// Something is damaged that may have held anything.
+    /// Records damage that may concern any stream.
     fn damaged(&mut self, file: &Path, offset: u64, what: &str) {
         self.has_gaps = true;
         self.damaged_frame(file, offset, what);
@@ -115,11 +112,11 @@ impl Scan {
         self.damage.push(Damage { file: file.to_owned(), offset, what: what.to_owned() });
     }
 
-    /// The segments that count; what belongs to nothing and what is missing is noted.
+    /// Selects the segments that count. Records missing segments and leftover files.
     fn sort_out(&mut self, folder: &Path, log: &Path, names: &[String]) -> BTreeSet<u32> {
         let mut ids = BTreeSet::new();
         let is_known = self.damage.is_empty();
-        (self.next_segment, self.next_cleaned) = (1, CLEANED);
+        (self.next_segment, self.next_compacted) = (1, COMPACTED);
         for name in names {
             let Some(id) = segment_id(name) else {
                 if name.ends_with(".new") {
@@ -127,14 +124,15 @@ impl Scan {
                 }
                 continue;
             };
-            let next = if id < CLEANED { &mut self.next_segment } else { &mut self.next_cleaned };
+            let next =
+                if id < COMPACTED { &mut self.next_segment } else { &mut self.next_compacted };
             *next = (*next).max(id + 1);
             let is_listed = self.manifest.segments.contains_key(&id);
-            let is_newer = id < CLEANED && id >= self.manifest.next;
+            let is_newer = id < COMPACTED && id >= self.manifest.next;
             if is_listed || is_newer || !is_known {
                 ids.insert(id);
             } else {
-                // Dropped on purpose, or cleaned and never come into force.
+                // It was removed on purpose, or is a compacted segment that was never listed.
                 self.leftovers.push(log.join(name));
             }
         }
@@ -164,7 +162,7 @@ impl Scan {
         Ok(headers)
     }
 
-    /// Loads a sealed segment; one without a footer is walked and given back.
+    /// Loads a sealed segment. Walks one without a footer, and returns it.
     fn load(
         &mut self,
         files: &Arc<dyn Files>,
@@ -178,11 +176,11 @@ impl Scan {
         let length = file.length().map_err(fail)?;
         let sealed = self.manifest.segments.get(&id).copied().flatten();
         let Some(header) = header else {
-            // The last file may have been made and not yet written to.
+            // The last file may have been created and not written yet.
             let is_new =
-                id >= self.manifest.next.saturating_sub(1) && id < CLEANED && sealed.is_none();
+                id >= self.manifest.next.saturating_sub(1) && id < COMPACTED && sealed.is_none();
             if !is_new || !is_blank(&*file, length).map_err(fail)? {
-                self.damaged(&path, 0, "the head of the file cannot be read");
+                self.damaged(&path, 0, "the header of the file is damaged");
                 return Ok(None);
             }
             if self.manifest.segments.contains_key(&id) {
@@ -194,7 +192,7 @@ impl Scan {
         if let Some(expected) = sealed
             && expected != length
         {
-            let what = format!("the file is {length} bytes long, it was {expected}");
+            let what = format!("the file is {length} bytes long instead of {expected}");
             self.damaged(&path, length, &what);
             return Ok(None);
         }
@@ -209,13 +207,13 @@ impl Scan {
             None => None,
         };
         if let (Some(tail), Some(contents)) = (tail, contents) {
-            let is_cleaned = header.origin == Origin::Cleaned;
+            let is_compacted = header.origin == Origin::Compacted;
             self.sealed = self.sealed.max(contents.last_group);
             let segment = Segment::sealed(
                 id,
                 path,
                 files.clone(),
-                is_cleaned,
+                is_compacted,
                 &contents,
                 tail.offset,
                 length,
@@ -223,12 +221,8 @@ impl Scan {
             self.admit(Arc::new(segment), &contents);
             return Ok(None);
         }
-        if sealed.is_some() || header.origin == Origin::Cleaned {
-            self.damaged(
-                &path,
-                length,
-                "the list of contents at the end of the file cannot be read",
-            );
+        if sealed.is_some() || header.origin == Origin::Compacted {
+            self.damaged(&path, length, "the footer of the file is damaged");
             return Ok(None);
         }
         let bytes = read_range(&*file, 0, length).map_err(fail)?;
@@ -238,9 +232,9 @@ impl Scan {
 
     fn admit(&mut self, segment: Arc<Segment>, contents: &Contents) {
         let id = segment.id;
-        let is_cleaned = segment.is_cleaned;
+        let is_compacted = segment.is_compacted;
         let held = Held::new(segment);
-        let held = if is_cleaned { held.with_contents(&contents.entries) } else { held };
+        let held = if is_compacted { held.with_contents(&contents.entries) } else { held };
         self.index.segments.insert(id, held);
         for (entry, summary) in contents.each() {
             let has_revisions = matches!(entry.kind, Kind::Record | Kind::Tokens);
@@ -268,7 +262,7 @@ impl Scan {
         }
     }
 
-    /// Decides where the log ends: which groups are missing, and whether they had been promised.
+    /// Decides where the log ends, and whether missing groups had been acknowledged.
     fn judge(
         &mut self,
         files: &Arc<dyn Files>,
@@ -281,26 +275,25 @@ impl Scan {
         self.last_group = self.sealed;
         for one in walked {
             if is_over {
-                // Behind a tail that was lost everything is lost: none of it had been promised.
+                // Nothing after a lost tail had been acknowledged.
                 self.torn.push(Torn { path: one.path, keep: 0, dropped: one.bytes.len() as u64 });
                 continue;
             }
-            // Segments are sealed in order, so none has been dropped between this one and the next.
-            let next = headers.range(one.id + 1..CLEANED).find_map(|(_, header)| *header);
+            // Segments are sealed in order, so none was removed between this one and the next.
+            let next = headers.range(one.id + 1..COMPACTED).find_map(|(_, header)| *header);
             is_over = self.judge_one(files, one, next, promised, boot);
         }
         let is_same_boot = boot != [0; 16] && self.manifest.boot == boot;
         for path in std::mem::take(&mut self.blank) {
-            // It was recorded when its head had been written, which only a power cut can undo.
+            // It was listed after its head was written, and only a power cut can undo that.
             if is_same_boot || self.last_group < promised {
-                self.damaged(&path, 0, "the file is empty, and it was not");
+                self.damaged(&path, 0, "the file is empty, and it was not before");
             }
         }
         self.last_group = self.last_group.max(promised);
     }
 
-    /// The last group of which anything says that it was on the disk, or, without a restart of the
-    /// machine, written.
+    /// The last group that was certainly synced, or, without a reboot, written.
     fn promised(&self, walked: &[Walked], boot: [u8; 16]) -> u64 {
         let groups = walked.iter().flat_map(|one| one.walk.groups.iter().map(|group| group.synced));
         let after = walked.iter().filter_map(|one| one.walk.broken.as_ref());
@@ -310,7 +303,7 @@ impl Scan {
         groups.chain(after).chain([self.manifest.synced, self.sealed, written]).max().unwrap_or(0)
     }
 
-    /// True if the log ends here, whatever follows.
+    /// True if the log ends here, even if more follows.
     fn judge_one(
         &mut self,
         files: &Arc<dyn Files>,
@@ -321,7 +314,7 @@ impl Scan {
     ) -> bool {
         let first = one.header.first_group;
         if let Some(next) = next {
-            // What was written again elsewhere, after a sync that failed, does not count here.
+            // Groups that were rewritten to another segment after a failed sync do not count here.
             if let Some(at) =
                 one.walk.groups.iter().position(|group| group.number >= next.first_group)
             {
@@ -332,7 +325,7 @@ impl Scan {
         }
         for (group, expected) in one.walk.groups.iter().zip(first..) {
             if group.number != expected {
-                let what = format!("group {} stands where {expected} should", group.number);
+                let what = format!("found group {} instead of {expected}", group.number);
                 self.damaged(&one.path, group.offset, &what);
                 return false;
             }
@@ -354,9 +347,7 @@ impl Scan {
             missing <= promised || is_same_boot && (is_complete || has_later || is_short)
         };
         if is_damage && (is_short || one.walk.broken.is_some()) {
-            let what = format!(
-                "group {missing} is missing or not what was written, and it had been promised"
-            );
+            let what = format!("group {missing} is missing or damaged, and it was acknowledged");
             self.damaged(&one.path, one.walk.end, &what);
             return false;
         }
@@ -389,7 +380,7 @@ impl Scan {
         self.unsealed.push(segment);
     }
 
-    /// A frame that is not what was written is damage, unless it was erased or is no longer needed.
+    /// A frame with a wrong sum is damage, unless it was erased or is not needed.
     fn judge_suspects(&mut self) {
         for (path, Location { entry, .. }) in std::mem::take(&mut self.suspects) {
             let Entry { owner, kind, seq, offset, .. } = entry;
@@ -400,19 +391,19 @@ impl Scan {
                 && (kind != Kind::Tokens || self.index.tokens_revision(owner) < seq)
                 && (kind != Kind::Record || self.index.streams.get(&owner).is_none_or(is_newest));
             if is_needed {
-                self.hurt.insert(owner);
-                let what = format!("{kind:?} {seq} of {owner} is not what was written");
+                self.damaged_owners.insert(owner);
+                let what = format!("{kind:?} {seq} of {owner} is damaged");
                 self.damaged_frame(&path, offset.into(), &what);
             }
         }
         for stream in self.index.without_record() {
             if self.damage.is_empty() {
-                tracing::warn!(%stream, "packets without a run in the journal");
+                tracing::warn!(%stream, "the journal has packets without a run");
             }
         }
     }
 
-    /// What is needed to go on with a run has to be whole: its record, and its last packets.
+    /// The record and the last packets of an open run must be intact.
     fn judge_open(&mut self) -> io::Result<()> {
         let mut damaged = Vec::new();
         for stream in self.index.open.iter().filter_map(|id| self.index.streams.get(id)) {
@@ -436,9 +427,8 @@ impl Scan {
             }
         }
         for (path, Entry { owner, kind, seq, offset, .. }) in damaged {
-            self.hurt.insert(owner);
-            let what =
-                format!("{kind:?} {seq} of {owner}, which is under way, is not what was written");
+            self.damaged_owners.insert(owner);
+            let what = format!("{kind:?} {seq} of the open run {owner} is damaged");
             self.damaged_frame(&path, offset.into(), &what);
         }
         Ok(())
@@ -449,8 +439,7 @@ impl Scan {
     }
 }
 
-/// Whether a file without a head was never written to: it is empty, or the disk has only its
-/// length.
+/// Whether a file without a head was never written: it is empty, or only its length was stored.
 fn is_blank(file: &dyn super::files::Data, length: u64) -> io::Result<bool> {
     let head = read_range(file, 0, length.min(HEADER as u64))?;
     Ok(length < HEADER as u64 || head.iter().all(|byte| *byte == 0))

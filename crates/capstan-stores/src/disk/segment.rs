@@ -1,4 +1,4 @@
-//! One segment file: finding frames in it, reading them, overwriting them.
+//! A segment file: finds, reads and overwrites its frames.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -13,16 +13,16 @@ use super::files::{Data, Files, read_range};
 use super::footer::{Contents, ENTRY, Entry};
 use super::format::{FRAME_HEAD, FrameHead, Kind, sum};
 
-/// Every so many entries of a footer one is kept in memory, so that a look-up is one read.
+/// One in this many entries of a footer is kept in memory, so that a lookup is one read.
 const FENCE: usize = 64;
-/// So many sealed segments are kept open: recovery and those who resume read a few of them over and
-/// over.
+/// The most sealed segments that are kept open. Recovery and resuming readers read a few of them
+/// repeatedly.
 const MOST_OPEN: usize = 32;
 
 pub(crate) struct Segment {
     pub(crate) id: u32,
     pub(crate) path: PathBuf,
-    pub(crate) is_cleaned: bool,
+    pub(crate) is_compacted: bool,
     files: Arc<dyn Files>,
     state: Arc<RwLock<State>>,
     size: AtomicU64,
@@ -32,7 +32,7 @@ pub(crate) struct Segment {
 
 struct State {
     table: Table,
-    /// Of a segment that is written to, and of the sealed ones that were read last.
+    /// Present for a segment that is written to, and for the sealed ones that were read last.
     handle: Option<Arc<dyn Data>>,
 }
 
@@ -44,7 +44,7 @@ struct Slot {
 }
 
 enum Table {
-    /// Everything, in the order of writing, which is the order of seqs.
+    /// All frames, in the order of writing, which is the order of their numbers.
     Open(HashMap<(Uuid, Kind), Vec<Slot>>),
     Sealed {
         fence: Vec<(Uuid, Kind, u64)>,
@@ -53,15 +53,15 @@ enum Table {
     },
 }
 
-/// What a read of one frame brings.
+/// The result of reading a frame.
 pub(crate) enum Payload {
     Whole(Bytes),
-    /// It is not what was written there.
+    /// The frame is damaged.
     Damaged,
 }
 
 impl Segment {
-    /// One that is written to.
+    /// Opens a segment for writing.
     pub(crate) fn open(
         id: u32,
         path: PathBuf,
@@ -73,7 +73,7 @@ impl Segment {
         Self {
             id,
             path,
-            is_cleaned: false,
+            is_compacted: false,
             files,
             state: Arc::new(RwLock::new(state)),
             size: AtomicU64::new(size),
@@ -82,12 +82,12 @@ impl Segment {
         }
     }
 
-    /// One whose footer lies at `offset`.
+    /// Opens a sealed segment whose footer is at `offset`.
     pub(crate) fn sealed(
         id: u32,
         path: PathBuf,
         files: Arc<dyn Files>,
-        is_cleaned: bool,
+        is_compacted: bool,
         contents: &Contents,
         offset: u64,
         size: u64,
@@ -96,7 +96,7 @@ impl Segment {
         Self {
             id,
             path,
-            is_cleaned,
+            is_compacted,
             files,
             state: Arc::new(RwLock::new(state)),
             size: AtomicU64::new(size),
@@ -113,7 +113,7 @@ impl Segment {
         self.size.store(size, Ordering::Relaxed);
     }
 
-    /// The last group in it.
+    /// The number of its last group.
     pub(crate) fn last_group(&self) -> u64 {
         self.last_group.load(Ordering::Relaxed)
     }
@@ -122,7 +122,7 @@ impl Segment {
         self.last_group.store(number, Ordering::Relaxed);
     }
 
-    /// Something in it is not what was written: it is not cleaned.
+    /// Records that a frame is damaged. Such a segment is not compacted.
     pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }
@@ -135,7 +135,7 @@ impl Segment {
         matches!(self.read().table, Table::Sealed { .. })
     }
 
-    /// The file, for one use.
+    /// The file, opened if necessary.
     pub(crate) fn file(&self) -> io::Result<Arc<dyn Data>> {
         if let Some(handle) = &self.read().handle {
             return Ok(handle.clone());
@@ -154,7 +154,7 @@ impl Segment {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in frames that were written.
+    /// Adds frames that were written.
     pub(crate) fn push(&self, entries: impl IntoIterator<Item = Entry>) {
         if let Table::Open(table) = &mut self.write().table {
             for Entry { owner, kind, seq, offset, length } in entries {
@@ -163,7 +163,7 @@ impl Segment {
         }
     }
 
-    /// Forgets the frames from an offset on; those that there were.
+    /// Removes the frames from an offset on, and returns them.
     pub(crate) fn cut(&self, from: u32) -> Vec<Entry> {
         let mut cut = Vec::new();
         if let Table::Open(table) = &mut self.write().table {
@@ -178,7 +178,7 @@ impl Segment {
         cut
     }
 
-    /// From here on the footer is asked.
+    /// From now on lookups read the footer.
     pub(crate) fn seal(&self, contents: &Contents, offset: u64, size: u64) {
         let mut state = self.write();
         state.table = Table::sealed(contents, offset);
@@ -187,7 +187,7 @@ impl Segment {
         self.set_size(size);
     }
 
-    /// Frames of an owner, with seqs above `after`, in order; at most `limit`.
+    /// Frames of an owner with numbers above `after`, in order, at most `limit`.
     pub(crate) fn find(
         &self,
         owner: Uuid,
@@ -257,13 +257,13 @@ impl Segment {
         read_entries(&*self.file()?, offset, 0, count)
     }
 
-    /// A frame's payload, if it is what was written.
+    /// Reads a frame's payload and checks it.
     pub(crate) fn payload(&self, file: &dyn Data, entry: &Entry) -> io::Result<Payload> {
         let whole =
             read_range(file, entry.offset.into(), FRAME_HEAD as u64 + u64::from(entry.length));
         let bytes = match whole {
             Ok(bytes) => Bytes::from(bytes),
-            // Something has cut the file.
+            // The file is shorter than it should be.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Ok(Payload::Damaged);
             }
@@ -295,11 +295,10 @@ impl Segment {
     }
 }
 
-/// The sealed segments whose files are open, the one opened last at the end. A segment that is
-/// dropped closes its own.
+/// The sealed segments with open files, the latest at the end. A dropped segment closes its own.
 static OPEN: Mutex<VecDeque<Weak<RwLock<State>>>> = Mutex::new(VecDeque::new());
 
-/// Their number has no limit, that of open files has: whichever was opened first is closed.
+/// Keeps a segment open, and closes the oldest one if there are too many.
 fn keep_open(state: &Arc<RwLock<State>>) {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.push_back(Arc::downgrade(state));

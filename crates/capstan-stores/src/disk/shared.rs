@@ -1,4 +1,4 @@
-//! What the threads of a disk store share.
+//! The state that the threads of a disk store share.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::files::{Data, Files};
 use super::folder::Folder;
-use super::format::{CLEANED, HEADER, Header, Origin};
+use super::format::{COMPACTED, HEADER, Header, Origin};
 use super::index::{Held, Index};
 use super::log::Log;
 use super::manifest::Manifest;
@@ -20,19 +20,19 @@ use super::segment::Segment;
 use super::syncs::Syncs;
 use crate::Durability;
 
-/// How a disk store works. Tests make things small.
+/// The settings of a disk store. Tests use small values.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
     pub(crate) durability: Durability,
-    /// A segment is full when it is as long.
+    /// The length at which a segment is full.
     pub(crate) segment_bytes: u64,
-    /// So much more than 1.3 times what is live may lie on the disk before it is cleaned.
+    /// Compaction starts when the files exceed 1.3 times the live data by this much.
     pub(crate) slack_bytes: u64,
-    /// New runs are refused when less than this is free.
+    /// New runs are refused while less disk space is free.
     pub(crate) min_free_bytes: u64,
-    /// During which uptime of the machine it runs; zeros if nobody can tell.
+    /// The id of this boot of the machine; zeros if it is unknown.
     pub(crate) boot: [u8; 16],
-    /// The first wait before a journal that failed is tried again, in milliseconds; it doubles.
+    /// The wait before the first retry after a failure, in milliseconds. It doubles.
     pub(crate) retry_ms: u64,
 }
 
@@ -40,8 +40,8 @@ pub(crate) const MB: u64 = 1024 * 1024;
 
 impl Settings {
     pub(crate) fn new(durability: Durability) -> Self {
-        // A process that dies on purpose has small segments, so that it soon comes to do everything
-        // there is to do.
+        // With a failpoint, segments are small, so that the process soon does everything there is
+        // to do.
         let unit = if failpoint::is_chosen() { MB / 512 } else { MB };
         Self {
             durability,
@@ -64,29 +64,30 @@ pub(crate) struct Shared {
     pub(crate) log: Log,
     pub(crate) syncs: Syncs,
     pub(crate) health: watch::Sender<Health>,
-    /// The disk is nearly full.
+    /// Whether the disk is nearly full.
     pub(crate) is_low: AtomicBool,
-    /// The last group that was written.
+    /// The number of the last written group.
     pub(crate) written: AtomicU64,
-    /// How many frames were found damaged.
+    /// The number of damaged frames that reads have found.
     pub(crate) damaged: AtomicU64,
     next_segment: AtomicU32,
-    next_cleaned: AtomicU32,
+    next_compacted: AtomicU32,
     index: RwLock<Index>,
-    /// The next segment's file, made ahead of time: making one takes a sync of the folder.
+    /// The file of the next segment. It is created in advance, because that takes a sync of the
+    /// folder.
     spare: Mutex<Spare>,
-    /// Files that nothing needs any more and that are still there.
-    doomed: Mutex<Vec<PathBuf>>,
-    // Last: the folder is given back when nobody writes to it any more.
+    /// Unneeded files that still exist.
+    unneeded: Mutex<Vec<PathBuf>>,
+    // The last member: the folder is released when nothing writes to it any more.
     _held: Folder,
 }
 
-/// What was found in a folder.
+/// The contents of a folder at its opening.
 pub(crate) struct Opened {
     pub(crate) index: Index,
     pub(crate) names: Names,
     pub(crate) next_segment: u32,
-    pub(crate) next_cleaned: u32,
+    pub(crate) next_compacted: u32,
     pub(crate) last_group: u64,
 }
 
@@ -110,10 +111,10 @@ impl Shared {
             written: AtomicU64::new(opened.last_group),
             damaged: AtomicU64::new(0),
             next_segment: AtomicU32::new(opened.next_segment),
-            next_cleaned: AtomicU32::new(opened.next_cleaned),
+            next_compacted: AtomicU32::new(opened.next_compacted),
             index: RwLock::new(opened.index),
             spare: Mutex::new(None),
-            doomed: Mutex::default(),
+            unneeded: Mutex::default(),
             _held: held,
         }
     }
@@ -126,12 +127,12 @@ impl Shared {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The cleaner's segments have numbers of their own: see [`CLEANED`].
-    pub(crate) fn next_cleaned_id(&self) -> u32 {
-        self.next_cleaned.fetch_add(1, Ordering::Relaxed)
+    /// The id of the next compacted segment. These have their own range: see [`COMPACTED`].
+    pub(crate) fn next_compacted_id(&self) -> u32 {
+        self.next_compacted.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Makes the file of the segment to come, unless it is there.
+    /// Creates the file of the next segment, unless it exists.
     pub(crate) fn make_spare(&self) -> io::Result<()> {
         self.with_spare(&mut self.lock_spare()).map(drop)
     }
@@ -140,13 +141,13 @@ impl Shared {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file that was made ahead of time.
+    /// The file that was created in advance.
     #[cfg(test)]
     pub(crate) fn spare_path(&self) -> Option<PathBuf> {
         self.lock_spare().as_ref().map(|(id, _)| segment_path(&self.folder, *id))
     }
 
-    /// Made under the lock: segments are used in the order of their ids.
+    /// Created under the lock, so that segments are used in the order of their ids.
     fn with_spare(&self, spare: &mut Spare) -> io::Result<(u32, Arc<dyn Data>)> {
         if let Some(spare) = spare {
             return Ok(spare.clone());
@@ -157,7 +158,8 @@ impl Shared {
         Ok(spare.insert((id, file)).clone())
     }
 
-    /// A segment to write to, whose first group will be this one. It is in the index.
+    /// Begins a segment, adds it to the index, and returns it. `first_group` is the number of its
+    /// first group.
     pub(crate) fn begin_segment(&self, first_group: u64) -> io::Result<Arc<Segment>> {
         let mut spare = self.lock_spare();
         let (id, file) = self.with_spare(&mut spare)?;
@@ -172,7 +174,7 @@ impl Shared {
         Ok(segment)
     }
 
-    /// The spare that was not used.
+    /// Removes the file that was created in advance and not used.
     pub(crate) fn drop_spare(&self) {
         if let Some((id, file)) = self.lock_spare().take() {
             drop(file);
@@ -180,50 +182,50 @@ impl Shared {
         }
     }
 
-    /// Removes files that the record of files never named; those that cannot be removed now are
-    /// doomed.
+    /// Removes files that were never in the manifest. Those that cannot be removed now are kept in
+    /// the list of unneeded files.
     pub(crate) fn remove_unknown(&self, files: impl IntoIterator<Item = PathBuf>) {
         let is_left = |path: &PathBuf| {
             self.files.remove(path).is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
         };
-        self.doom(files.into_iter().filter(is_left));
+        self.mark_unneeded(files.into_iter().filter(is_left));
     }
 
-    /// These are part of the journal no longer.
-    pub(crate) fn doom(&self, files: impl IntoIterator<Item = PathBuf>) {
-        self.lock_doomed().extend(files);
+    /// Adds files to the list of unneeded files.
+    pub(crate) fn mark_unneeded(&self, files: impl IntoIterator<Item = PathBuf>) {
+        self.lock_unneeded().extend(files);
     }
 
-    fn lock_doomed(&self) -> MutexGuard<'_, Vec<PathBuf>> {
-        self.doomed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_unneeded(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.unneeded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes what is doomed. The record of files forgets it first: a file that it names must be
-    /// there. What cannot be removed now is tried again.
-    pub(crate) fn remove_doomed(&self) -> io::Result<()> {
-        let mut doomed = self.lock_doomed();
-        if doomed.is_empty() {
+    /// Removes unneeded files. They leave the manifest first, because every file in the manifest
+    /// must exist. Failed removals are retried.
+    pub(crate) fn remove_unneeded(&self) -> io::Result<()> {
+        let mut unneeded = self.lock_unneeded();
+        if unneeded.is_empty() {
             return Ok(());
         }
         self.save_manifest()?;
         failpoint::hit(Point::BeforeUnlink);
-        while let Some(path) = doomed.last() {
+        while let Some(path) = unneeded.last() {
             match self.files.remove(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => drop(doomed.pop()),
+                _ => drop(unneeded.pop()),
             }
         }
         Ok(())
     }
 
-    /// Writes down which files there are.
+    /// Saves the manifest: the list of files.
     pub(crate) fn save_manifest(&self) -> io::Result<()> {
         let written = self.written.load(Ordering::Relaxed);
         let synced = self.log.synced();
         let index = self.index();
         let length = |held: &Held| held.segment.is_sealed().then(|| held.segment.size());
         let segments = index.segments.iter().map(|(id, held)| (*id, length(held))).collect();
-        let next = index.segments.range(..CLEANED).next_back().map_or(1, |(last, _)| last + 1);
+        let next = index.segments.range(..COMPACTED).next_back().map_or(1, |(last, _)| last + 1);
         drop(index);
         let Settings { boot, .. } = self.settings;
         let manifest = Manifest { next, synced, written, boot, salt: self.names.salt, segments };
@@ -232,29 +234,29 @@ impl Shared {
 }
 
 pub(crate) fn segment_path(folder: &Path, id: u32) -> PathBuf {
-    let name = match id.checked_sub(CLEANED) {
+    let name = match id.checked_sub(COMPACTED) {
         None => format!("{id:08}.seg"),
         Some(number) => format!("c{number:07}.seg"),
     };
     folder.join("log").join(name)
 }
 
-/// The id in a file's name.
+/// The segment id in a file's name.
 pub(crate) fn segment_id(name: &str) -> Option<u32> {
     let name = name.strip_suffix(".seg")?;
     match name.strip_prefix('c') {
-        Some(number) => number.parse::<u32>().ok()?.checked_add(CLEANED),
-        None => name.parse().ok().filter(|id| *id < CLEANED),
+        Some(number) => number.parse::<u32>().ok()?.checked_add(COMPACTED),
+        None => name.parse().ok().filter(|id| *id < COMPACTED),
     }
 }
 
-/// An operation on a file failed.
+/// The error for a failed operation on a file.
 pub(crate) fn io_failure(what: &str, path: &Path, error: io::Error) -> JournalError {
     let message = format!("cannot {what} {}: {error}", path.display());
     JournalError::new(ErrorKind::Unavailable, message).caused_by(error)
 }
 
-/// What was read is not what was written.
+/// The error for damaged data.
 pub(crate) fn corrupt(path: &Path, offset: u64, what: &str) -> JournalError {
     let message = format!("the journal is damaged: {} at offset {offset}: {what}", path.display());
     JournalError::new(ErrorKind::Corrupt, message)

@@ -1,4 +1,4 @@
-//! The disk store as a [`Store`]: commands to the writer, reads off the runtime's threads.
+//! The disk store as a [`Store`]. It sends commands to the writer, and reads in background threads.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_journal::backend::rules;
 use capstan_journal::{
-    Catalog, Claim, Claimed, Cluster, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept,
-    KeptSession, Layer, NameKind, Named, Piece, Query, Quota, Records, Result, Retention, Rollup,
-    Run, RunPage, RunState, Secret, Sessions, Stats, Store, StoredTurn, Transfer, Transition,
-    TurnRange, Usage,
+    Catalog, Claim, Claimed, Cluster, ErrorKind, Expired, Found, Frame, Health, JournalError,
+    Layer, NameKind, Named, Piece, Query, Quota, Records, Result, Retention, Rollup, Run, RunCopy,
+    RunPage, RunState, Secret, SessionCopy, Sessions, Stats, Store, StoredTurn, Transfer,
+    Transition, TurnRange, Usage,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::{oneshot, watch};
@@ -22,9 +22,9 @@ use super::task::Task;
 use super::writer::Command;
 use super::{DiskStore, LARGE_READ, browse, closed, names, view};
 
-/// Runs whose records are read in no time.
+/// The most runs whose records are read without a large share.
 const SHORT_LIST: usize = 16;
-/// Bytes of a turn that are written down in no time.
+/// The most bytes of a turn that are encoded in the runtime's thread.
 const SHORT_TURN: usize = 64 * 1024;
 
 impl Layer for DiskStore {}
@@ -37,7 +37,7 @@ impl Records for DiskStore {
         let claimed = self.ask(|reply| Command::Claim(Box::new(claim), *quota, reply)).await?;
         let settled = self.shared.syncs.settled(claimed.run.stream_id).await;
         if let (Err(_), true, Some(commands)) = (&settled, claimed.is_new, &self.commands) {
-            // The caller is told that it failed, so nothing must come of it.
+            // The caller gets an error, so the claim must not take effect.
             let _ = commands.send(Command::Withdraw { stream }).await;
         }
         settled.map(|()| claimed)
@@ -95,7 +95,7 @@ impl Records for DiskStore {
         let boot = self.boot.clone();
         self.view(move |shared| {
             let Some(record) = view::record(shared, stream)? else { return Ok(true) };
-            // A transition syncs all that was written before it.
+            // A transition also syncs everything that was written before it.
             let is_synced = record.run.state != RunState::Running || record.boot.is_none();
             Ok(record.run.lost_after.is_none() && (is_synced || record.boot == boot))
         })
@@ -171,7 +171,7 @@ impl Sessions for DiskStore {
 
     async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool> {
         let name = self.shared.names.of(tenant, NameKind::Session, session);
-        // What had expired of it was not overwritten.
+        // The session's expired streams were not overwritten before.
         let leftovers = self.shared.index().leftovers(name);
         if !leftovers.is_empty() {
             self.erase(leftovers, None).await?;
@@ -245,8 +245,6 @@ impl Catalog for DiskStore {
     }
 }
 
-impl Cluster for DiskStore {}
-
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl Store for DiskStore {
@@ -289,6 +287,10 @@ impl Store for DiskStore {
         }
     }
 
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        None
+    }
+
     fn transfer(&self) -> Option<&dyn Transfer> {
         Some(self)
     }
@@ -311,28 +313,28 @@ impl Transfer for DiskStore {
         .await
     }
 
-    async fn import(&self, kept: Kept) -> Result<bool> {
+    async fn import(&self, kept: RunCopy) -> Result<bool> {
         self.ask(|reply| Command::Import(Box::new(kept), reply)).await
     }
 
-    async fn import_session(&self, kept: KeptSession) -> Result<()> {
+    async fn import_session(&self, kept: SessionCopy) -> Result<()> {
         self.ask(|reply| Command::ImportSession(Box::new(kept), reply)).await
     }
 }
 
-/// Writes a turn down; a large one off the runtime's threads.
+/// Encodes a turn, a large one in a background thread.
 async fn written(turn: StoredTurn) -> Result<WrittenTurn, JournalError> {
     if turn.said_bytes() <= SHORT_TURN {
         return WrittenTurn::new(turn);
     }
     let outcome = tokio::task::spawn_blocking(move || WrittenTurn::new(turn)).await;
     outcome.map_err(|error| {
-        JournalError::new(ErrorKind::Unavailable, "a turn was not written down").caused_by(error)
+        JournalError::new(ErrorKind::Unavailable, "a turn could not be encoded").caused_by(error)
     })?
 }
 
 impl DiskStore {
-    /// Whose stream it is, by the name in the index.
+    /// The tenant of a stream, by its name in the index.
     fn owner_of(&self, stream: Uuid) -> Option<names::Name> {
         self.shared.index().streams.get(&stream).map(|stream| stream.tenant)
     }
@@ -353,7 +355,7 @@ impl DiskStore {
         Ok(runs)
     }
 
-    /// Open runs in a state, not changed since `before`.
+    /// Open runs in this state that have not changed since `before`.
     async fn open_in(
         &self,
         state: RunState,

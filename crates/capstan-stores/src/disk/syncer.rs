@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use super::shared::Shared;
 
-/// Syncs whenever somebody waits for it, all that was written at once.
+/// Starts a thread that syncs all written groups whenever a caller waits for a sync.
 pub(crate) fn spawn(
     shared: Arc<Shared>,
     on_failure: impl Fn(io::Error) + Send + 'static,

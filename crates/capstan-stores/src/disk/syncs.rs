@@ -1,8 +1,9 @@
-//! Who waits for a sync. Claims and ends of streams are synced before anybody is told, but by a
-//! thread of their own: packets of other streams, which need no sync, must not wait for the disk.
+//! Waits for syncs. A claim or an end of a stream is synced before its caller gets an answer. A
+//! thread of its own does it, so that packets of other streams, which need no sync, do not wait for
+//! the disk.
 //!
-//! A group can be read at once, so whoever has read of a stream waits here until its last claim or
-//! end is synced.
+//! A group can be read before its sync. So a reader of a stream waits here until the stream's last
+//! claim or end is synced.
 
 use std::collections::HashMap;
 
@@ -12,18 +13,19 @@ use uuid::Uuid;
 
 #[derive(Debug, Default)]
 struct State {
-    /// Streams whose last claim or end is not synced, and the group that holds it.
+    /// Streams whose last claim or end is not synced, with the number of its group.
     unsynced: HashMap<Uuid, u64>,
-    /// Nothing can be synced now.
+    /// The failure, if syncs fail at the moment.
     failed: Option<JournalError>,
 }
 
-/// Shared by the writer, the thread that syncs, and everyone who reads.
+/// The pending syncs. The writer, the sync thread and all readers share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Syncs(watch::Sender<State>);
 
 impl Syncs {
-    /// To be said before the group can be read.
+    /// Records that these streams wait for the sync of a group. Call it before the group can be
+    /// read.
     pub(crate) fn expect(&self, streams: &[Uuid], group: u64) {
         if streams.is_empty() {
             return;
@@ -34,11 +36,10 @@ impl Syncs {
         });
     }
 
-    /// Returns when nothing that was written about the stream can be undone by a power cut, its
-    /// packets aside.
+    /// Waits until a power cut can undo nothing that was written about the stream, except its
+    /// packets.
     ///
-    /// To be awaited after the read: what was read may have been written after the read was asked
-    /// for.
+    /// Await it after the read: the data may have been written after the read began.
     pub(crate) async fn settled(&self, stream: Uuid) -> Result<(), JournalError> {
         let is_unsynced = |state: &State| state.unsynced.contains_key(&stream);
         if !is_unsynced(&self.0.borrow()) {
@@ -52,7 +53,7 @@ impl Syncs {
         }
     }
 
-    /// Why nothing can be synced now.
+    /// The failure, if syncs fail at the moment.
     pub(crate) fn failure(&self) -> Option<JournalError> {
         self.0.borrow().failed.clone()
     }
@@ -77,7 +78,7 @@ mod tests {
     use capstan_journal::ErrorKind;
 
     #[tokio::test]
-    async fn who_has_read_of_a_stream_waits_until_its_last_group_is_synced() {
+    async fn reader_waits_for_the_sync_of_its_group() {
         let (syncs, stream) = (Syncs::default(), Uuid::now_v7());
         syncs.expect(&[stream], 1);
         let waiting = tokio::spawn({
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_could_not_be_synced_is_not_told_until_it_is() {
+    async fn unsynced_writes_are_not_acknowledged() {
         let (syncs, stream) = (Syncs::default(), Uuid::now_v7());
         syncs.expect(&[stream], 1);
         syncs.fail(JournalError::new(ErrorKind::Unavailable, "no space"));

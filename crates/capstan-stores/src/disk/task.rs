@@ -1,4 +1,4 @@
-//! What the thread that keeps house can be asked for.
+//! The tasks of the compactor thread.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use uuid::Uuid;
 
 use super::segment::Segment;
 
-/// What the keeper can be asked for.
+/// A task of the compactor.
 pub(crate) enum Task {
-    /// The segment is full.
+    /// Seals a full segment.
     Seal(Arc<Segment>),
-    /// Overwrites what is left of owners that are gone, and this turn of a session, by its number:
-    /// where they lie is looked up when it is done, since they may be copied until then.
+    /// Overwrites everything of deleted owners, and one turn of a session by its number. Their
+    /// places are looked up when the task runs, because compaction may move them until then.
     Erase {
         owners: Vec<Uuid>,
         turn: Option<(Uuid, u64)>,
         reply: oneshot::Sender<Result<(), JournalError>>,
     },
-    /// Something may be worth cleaning.
-    Look,
-    /// The journal failed: have it tried again.
+    /// Checks whether compaction is worthwhile.
+    Check,
+    /// Makes the writer retry after a failure.
     Retry,
-    /// Everything is synced: write it down.
+    /// Saves the manifest, because everything is synced.
     Save(oneshot::Sender<Result<(), JournalError>>),
     Stop,
 }

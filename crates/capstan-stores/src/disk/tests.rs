@@ -1,8 +1,8 @@
-//! The disk store against a disk that fails, forgets and flips. Segments are tiny, so that a few
-//! runs make many of them.
+//! Tests of the disk store with a disk that fails, loses data and flips bits. Segments are tiny, so
+//! that a few runs make many of them.
 
 mod at_once;
-mod clean;
+mod compaction;
 mod damage;
 mod faults;
 mod power;
@@ -52,9 +52,9 @@ fn open_on(folder: &Path, durability: Durability, files: Arc<dyn Files>) -> Disk
 }
 
 impl DiskStore {
-    /// Returns when the keeper has done all that there was to do.
+    /// Waits until the compactor has nothing more to do.
     async fn housekeep(&self) {
-        // Sealing may have to wait for a sync that the first round asks for.
+        // Sealing may wait for a sync that the first round starts.
         for _ in 0..3 {
             let (reply, answer) = oneshot::channel();
             self.tasks.send(Task::Save(reply)).unwrap();
@@ -64,12 +64,12 @@ impl DiskStore {
     }
 }
 
-/// How thorough the long tests are: `make soak` says more.
+/// The number of seeds of the long tests; `make soak` uses more.
 fn seeds() -> u64 {
     std::env::var("CAPSTAN_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(50)
 }
 
-/// A generator that a test can start anywhere.
+/// A random generator with a seed.
 struct Random(u64);
 
 impl Random {
@@ -81,8 +81,8 @@ impl Random {
     }
 }
 
-/// What every packet of a stream says; letters that an id has not, so that it lies on the disk as
-/// it is.
+/// The text of a stream's packets. Ids do not contain its letters, so a search of the disk is
+/// certain.
 fn word(stream: Uuid) -> String {
     let letter = |digit: u8| char::from(b'g' + digit);
     stream.as_bytes().iter().flat_map(|byte| [byte >> 4, byte & 15]).map(letter).collect()
@@ -92,7 +92,7 @@ fn frame(stream: Uuid, seq: u64) -> Frame {
     packet(stream, seq, format!("{} {}", word(stream), "x".repeat((seq * 37 % 200) as usize)))
 }
 
-/// As the gateway writes it.
+/// A packet in the gateway's form.
 fn packet(stream_id: Uuid, seq: u64, text: String) -> Frame {
     let (t, payload) = (Timestamp::from_micros(1_795_000_000_000_001), Payload::Delta(text));
     let mut bytes = Vec::new();
@@ -124,7 +124,7 @@ fn turn(stream: Uuid) -> StoredTurn {
     )
 }
 
-/// What was acknowledged of a stream.
+/// The acknowledged writes of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Acknowledged {
     last: u64,
@@ -134,7 +134,7 @@ struct Acknowledged {
 
 type All = BTreeMap<Uuid, Acknowledged>;
 
-/// One whole run; each step is told when it was acknowledged.
+/// Executes a complete run. Reports each step when it is acknowledged.
 async fn run_once(
     store: &DiskStore,
     packets: u64,
@@ -165,7 +165,7 @@ async fn run_once(
     Ok(id)
 }
 
-/// Everything that was acknowledged is there, whole, and nothing else than was written.
+/// Checks that all acknowledged data is there and intact, and nothing else.
 async fn assert_kept(store: &DiskStore, all: &All) {
     for (&id, known) in all {
         if known.is_purged {
@@ -190,7 +190,7 @@ async fn assert_kept(store: &DiskStore, all: &All) {
     let turns = store.turns(TurnRange::all("t", "session")).await.unwrap();
     assert!(turns.windows(2).all(|pair| pair[0].number < pair[1].number));
     assert_eq!(store.turn_count("t", "session").await.unwrap(), turns.len() as u64);
-    // What claims are measured by says the same.
+    // The usage for quotas agrees.
     let usage = store.usage("t", "session").await.unwrap();
     let open = store.open_runs().await.unwrap().len() as u64;
     let lengths = turns.iter().map(|turn| record::json(turn).unwrap().len() as u64 + 10);
@@ -232,7 +232,7 @@ fn all_files(folder: &Path) -> Vec<std::path::PathBuf> {
 
 fn holds(folder: &Path, word: &str) -> bool {
     let holds = |file: &std::path::PathBuf| {
-        // The keeper may have dropped it meanwhile.
+        // The compactor may have removed it meanwhile.
         let bytes = std::fs::read(file).unwrap_or_default();
         memchr::memmem::find(&bytes, word.as_bytes()).is_some()
     };
@@ -264,7 +264,7 @@ async fn is_certain_after(durability: Durability, state: RunState, boot: [u8; 16
 }
 
 #[tokio::test]
-async fn only_a_restart_of_the_machine_makes_an_unsynced_tail_uncertain() {
+async fn only_a_reboot_makes_an_unsynced_tail_uncertain() {
     for (durability, state, boot, is_certain) in [
         (Durability::Process, RunState::Running, BOOT, true),
         (Durability::Process, RunState::Running, [2; 16], false),

@@ -1,6 +1,6 @@
-//! Reading. Places are looked up in the index, bytes are read without holding it; whoever finds
-//! something else than was written there asks the index again, since the cleaner may have moved it
-//! or a purge erased it.
+//! Reads. Places are looked up in the index, and the bytes are read without its lock. If they are
+//! not what was written, the place is looked up again: compaction may have moved the frame, or a
+//! purge erased it.
 
 use std::io;
 use std::sync::Arc;
@@ -23,38 +23,38 @@ use super::record::{Record, split_summary};
 use super::segment::{Payload, Segment};
 use super::shared::{Shared, corrupt, io_failure};
 
-/// How often the index is asked again before it is called damage.
+/// How often a place is looked up before the frame counts as damaged.
 const TRIES: usize = 4;
-/// Entries that are looked up at once.
+/// The most entries that are looked up at once.
 const WINDOW: usize = 64;
 
-/// What an attempt to read found.
-enum Look<T> {
+/// The result of one attempt to read.
+enum Attempt<T> {
     Found(T),
-    /// Not what was written, or not there: has it moved?
+    /// The frame is damaged or missing. It may have been moved.
     Moved(JournalError),
 }
 
-/// Tries until what is found is what was written. Damage is counted and said.
-fn look<T>(
+/// Retries a read until its result is intact. Damage is counted and reported.
+fn retry_read<T>(
     shared: &Shared,
-    mut read: impl FnMut() -> Result<Look<T>, JournalError>,
+    mut read: impl FnMut() -> Result<Attempt<T>, JournalError>,
 ) -> Result<T, JournalError> {
     let mut last = None;
     for _ in 0..TRIES {
         match read()? {
-            Look::Found(found) => return Ok(found),
-            Look::Moved(error) => last = Some(error),
+            Attempt::Found(found) => return Ok(found),
+            Attempt::Moved(error) => last = Some(error),
         }
     }
-    let error = last.unwrap_or_else(|| corrupt(&shared.folder, 0, "nothing can be read"));
+    let error = last.unwrap_or_else(|| corrupt(&shared.folder, 0, "the data cannot be read"));
     shared.damaged.fetch_add(1, Ordering::Relaxed);
-    tracing::error!(%error, "damage was met in the journal; `capstan journal check` tells more");
+    tracing::error!(%error, "the journal has damaged data; run `capstan journal check`");
     Err(error)
 }
 
 /// Reads one frame.
-fn payload(segment: &Segment, entry: &Entry) -> Result<Look<Bytes>, JournalError> {
+fn payload(segment: &Segment, entry: &Entry) -> Result<Attempt<Bytes>, JournalError> {
     let file = match segment.file() {
         Ok(file) => file,
         Err(error) => return missing(segment, error),
@@ -66,49 +66,49 @@ fn payload_of(
     segment: &Segment,
     file: &dyn super::files::Data,
     entry: &Entry,
-) -> Result<Look<Bytes>, JournalError> {
+) -> Result<Attempt<Bytes>, JournalError> {
     match segment.payload(file, entry) {
-        Ok(Payload::Whole(bytes)) => Ok(Look::Found(bytes)),
-        Ok(Payload::Damaged) => Ok(Look::Moved(damaged(segment, entry))),
+        Ok(Payload::Whole(bytes)) => Ok(Attempt::Found(bytes)),
+        Ok(Payload::Damaged) => Ok(Attempt::Moved(damaged(segment, entry))),
         Err(error) => Err(io_failure("read", &segment.path, error)),
     }
 }
 
 fn damaged(segment: &Segment, entry: &Entry) -> JournalError {
-    let what = format!("{:?} {} of {} is not what was written", entry.kind, entry.seq, entry.owner);
+    let what = format!("{:?} {} of {} is damaged", entry.kind, entry.seq, entry.owner);
     corrupt(&segment.path, entry.offset.into(), &what)
 }
 
-fn missing<T>(segment: &Segment, error: io::Error) -> Result<Look<T>, JournalError> {
+fn missing<T>(segment: &Segment, error: io::Error) -> Result<Attempt<T>, JournalError> {
     use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     if [NotFound, InvalidData, UnexpectedEof].contains(&error.kind()) {
-        return Ok(Look::Moved(corrupt(&segment.path, 0, &error.to_string())));
+        return Ok(Attempt::Moved(corrupt(&segment.path, 0, &error.to_string())));
     }
     Err(io_failure("read", &segment.path, error))
 }
 
 fn no_segment(shared: &Shared, owner: Uuid) -> JournalError {
-    corrupt(&shared.folder, 0, &format!("a file with something of {owner} is missing"))
+    corrupt(&shared.folder, 0, &format!("a file with data of {owner} is missing"))
 }
 
 fn segment_of(index: &Index, id: u32) -> Option<Arc<Segment>> {
     index.segments.get(&id).map(|held| held.segment.clone())
 }
 
-/// A run's record as it is stored.
+/// Reads a run's record.
 pub(crate) fn record(shared: &Shared, stream: Uuid) -> Result<Option<Record>, JournalError> {
-    let mut record: Record = match look(shared, || {
+    let mut record: Record = match retry_read(shared, || {
         let place = {
             let index = shared.index();
             let place = index.streams.get(&stream).and_then(|stream| stream.record);
             place.and_then(|place| Some((segment_of(&index, place.segment)?, place.entry)))
         };
-        let Some((segment, entry)) = place else { return Ok(Look::Found(None)) };
+        let Some((segment, entry)) = place else { return Ok(Attempt::Found(None)) };
         Ok(match payload(&segment, &entry)? {
-            Look::Moved(error) => Look::Moved(error),
-            Look::Found(bytes) => match Record::read(&bytes) {
-                Some(record) => Look::Found(Some(record)),
-                None => Look::Moved(damaged(&segment, &entry)),
+            Attempt::Moved(error) => Attempt::Moved(error),
+            Attempt::Found(bytes) => match Record::read(&bytes) {
+                Some(record) => Attempt::Found(Some(record)),
+                None => Attempt::Moved(damaged(&segment, &entry)),
             },
         })
     })? {
@@ -123,9 +123,9 @@ pub(crate) fn record(shared: &Shared, stream: Uuid) -> Result<Option<Record>, Jo
     Ok(Some(record))
 }
 
-/// The last seq of a stream, and the length of all its packets.
+/// The last `seq` of a stream, and the size of all its packets.
 fn last_packets(shared: &Shared, stream: Uuid) -> Result<Option<(u64, u64)>, JournalError> {
-    look(shared, || {
+    retry_read(shared, || {
         let part = {
             let index = shared.index();
             let parts =
@@ -133,25 +133,25 @@ fn last_packets(shared: &Shared, stream: Uuid) -> Result<Option<(u64, u64)>, Jou
             let last = parts.into_iter().max_by_key(|part| part.last);
             last.map(|part| (segment_of(&index, part.segment), part.last))
         };
-        let Some((segment, last)) = part else { return Ok(Look::Found(None)) };
-        let Some(segment) = segment else { return Ok(Look::Moved(no_segment(shared, stream))) };
+        let Some((segment, last)) = part else { return Ok(Attempt::Found(None)) };
+        let Some(segment) = segment else { return Ok(Attempt::Moved(no_segment(shared, stream))) };
         let found = match segment.find(stream, Kind::Packets, last - 1, 1) {
             Ok(found) => found,
             Err(error) => return missing(&segment, error),
         };
         let Some(entry) = found.first() else {
-            return Ok(Look::Moved(corrupt(
+            return Ok(Attempt::Moved(corrupt(
                 &segment.path,
                 0,
                 &format!("packet {last} of {stream} is missing"),
             )));
         };
         Ok(match payload(&segment, entry)? {
-            Look::Found(bytes) => match packets::read(entry, &bytes) {
-                Some((total, _)) => Look::Found(Some((entry.seq, total))),
-                None => Look::Moved(damaged(&segment, entry)),
+            Attempt::Found(bytes) => match packets::read(entry, &bytes) {
+                Some((total, _)) => Attempt::Found(Some((entry.seq, total))),
+                None => Attempt::Moved(damaged(&segment, entry)),
             },
-            Look::Moved(error) => Look::Moved(error),
+            Attempt::Moved(error) => Attempt::Moved(error),
         })
     })
 }
@@ -161,31 +161,31 @@ pub(crate) fn run(shared: &Shared, stream: Uuid) -> Result<Option<Run>, JournalE
 }
 
 pub(crate) fn body(shared: &Shared, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
-    look(shared, || {
+    retry_read(shared, || {
         let place = {
             let index = shared.index();
             let place = index.streams.get(&stream).and_then(|stream| stream.body);
             place.and_then(|place| Some((segment_of(&index, place.segment)?, place.entry)))
         };
-        let Some((segment, entry)) = place else { return Ok(Look::Found(None)) };
+        let Some((segment, entry)) = place else { return Ok(Attempt::Found(None)) };
         Ok(match payload(&segment, &entry)? {
-            Look::Found(bytes) => Look::Found(Some(bytes)),
-            Look::Moved(error) => Look::Moved(error),
+            Attempt::Found(bytes) => Attempt::Found(Some(bytes)),
+            Attempt::Moved(error) => Attempt::Moved(error),
         })
     })
 }
 
 type Places = Vec<(Arc<Segment>, Entry)>;
 
-/// Numbered frames of an owner after a number, in order: some of them, without a gap that is not in
-/// the journal.
+/// Numbered frames of an owner after a number, in order. They have no gaps that the journal does
+/// not have.
 fn numbered(
     shared: &Shared,
     parts: impl Fn(&Index) -> Vec<Part>,
     owner: Uuid,
     kind: Kind,
     after: u64,
-) -> Result<Look<Places>, JournalError> {
+) -> Result<Attempt<Places>, JournalError> {
     let parts: Option<Vec<_>> = {
         let index = shared.index();
         parts(&index)
@@ -193,7 +193,7 @@ fn numbered(
             .map(|part| Some((segment_of(&index, part.segment)?, part)))
             .collect()
     };
-    let Some(parts) = parts else { return Ok(Look::Moved(no_segment(shared, owner))) };
+    let Some(parts) = parts else { return Ok(Attempt::Moved(no_segment(shared, owner))) };
     let (mut found, mut bound) = (Vec::new(), u64::MAX);
     for (segment, part) in parts {
         if part.first > bound {
@@ -210,10 +210,11 @@ fn numbered(
     }
     found.retain(|(_, entry)| entry.seq <= bound);
     found.sort_by_key(|(_, entry)| entry.seq);
-    Ok(Look::Found(found))
+    Ok(Attempt::Found(found))
 }
 
-/// Packets after a seq, each by itself: up to both limits, but at least one if there is one.
+/// Packets after a `seq` as single frames. Stays within both limits, but returns at least one if
+/// there is one.
 pub(crate) fn read(
     shared: &Shared,
     stream: Uuid,
@@ -228,7 +229,7 @@ pub(crate) fn read(
     Ok(found)
 }
 
-/// The same in one piece, and the last one's seq.
+/// The same in one buffer, with the `seq` of the last packet.
 pub(crate) fn read_on(
     shared: &Shared,
     stream: Uuid,
@@ -243,21 +244,21 @@ pub(crate) fn read_on(
     Ok(joined.done())
 }
 
-/// A read under way.
-struct Reading<G> {
-    /// The last packet that was handed out.
+/// A read in progress.
+struct ReadInProgress<G> {
+    /// The last packet that was read.
     cursor: u64,
-    /// Nothing after this one is whole.
+    /// The last intact packet.
     upto: u64,
-    /// Packets and bytes that there is room for.
+    /// The packets and bytes that may still be added.
     room: (usize, usize),
     has_some: bool,
     is_over: bool,
     give: G,
 }
 
-impl<G: FnMut(Block)> Reading<G> {
-    /// Hands out what is wanted of a block; the very first packet in any case.
+impl<G: FnMut(Block)> ReadInProgress<G> {
+    /// Adds the wanted packets of a block. The first packet of a read is always added.
     fn take(&mut self, block: Block) {
         let wanted = block.after(self.cursor).upto(self.upto);
         let fitting = wanted.fitting(self.room.0, self.room.1).max(usize::from(!self.has_some));
@@ -283,16 +284,18 @@ fn read_blocks(
 ) -> Result<(), JournalError> {
     let lost_after = shared.index().streams.get(&stream).and_then(|stream| stream.lost_after);
     if let Some(lost) = lost_after.filter(|lost| after >= *lost) {
-        let what =
-            format!("what follows packet {lost} of {stream} was lost, and a repair has said so");
+        let what = format!(
+            "the packets after {lost} of {stream} are lost, as an earlier repair has reported"
+        );
         return Err(JournalError::new(ErrorKind::Corrupt, what));
     }
     let upto = lost_after.unwrap_or(u64::MAX);
-    let mut reading = Reading { cursor: after, upto, room, has_some: false, is_over: false, give };
+    let mut reading =
+        ReadInProgress { cursor: after, upto, room, has_some: false, is_over: false, give };
     loop {
         let begun = reading.cursor;
-        match look(shared, || read_some(shared, stream, &mut reading)) {
-            // What comes before the damage is whole.
+        match retry_read(shared, || read_some(shared, stream, &mut reading)) {
+            // The packets before the damage are intact.
             Err(_) if reading.has_some => return Ok(()),
             read => read?,
         }
@@ -302,20 +305,20 @@ fn read_blocks(
     }
 }
 
-/// Reads on, as far as the index was asked. What cannot be read behind something that was handed
-/// out is met again at the next read.
+/// Reads further packets up to the looked-up end. Damage after the first packet is left to the next
+/// read.
 fn read_some(
     shared: &Shared,
     stream: Uuid,
-    reading: &mut Reading<impl FnMut(Block)>,
-) -> Result<Look<()>, JournalError> {
+    reading: &mut ReadInProgress<impl FnMut(Block)>,
+) -> Result<Attempt<()>, JournalError> {
     let begun = reading.cursor;
     let parts = |index: &Index| {
         index.streams.get(&stream).map(|stream| stream.parts_after(begun)).unwrap_or_default()
     };
     let entries = match numbered(shared, parts, stream, Kind::Packets, begun)? {
-        Look::Found(entries) => entries,
-        Look::Moved(error) => return Ok(Look::Moved(error)),
+        Attempt::Found(entries) => entries,
+        Attempt::Moved(error) => return Ok(Attempt::Moved(error)),
     };
     let mut open: Option<(u32, Arc<dyn super::files::Data>)> = None;
     for (segment, entry) in entries {
@@ -333,44 +336,44 @@ fn read_some(
             Ok(Payload::Damaged) => None,
             Err(error) => return Err(io_failure("read", &segment.path, error)),
         };
-        // Where the reader begins may be anywhere, also in the one gap that a lost tail leaves.
+        // A reader may begin anywhere, even within the gap of a lost tail.
         let follows =
             |first: u64| last.is_none_or(|last| first == last + 1 || first >= last + LOST_TAIL_GAP);
         match block.filter(|block| follows(block.first())) {
             Some(block) => reading.take(block),
             None if last.is_some() => break,
-            None => return Ok(Look::Moved(damaged(&segment, &entry))),
+            None => return Ok(Attempt::Moved(damaged(&segment, &entry))),
         }
         if reading.is_over {
             break;
         }
         open = Some((segment.id, file));
     }
-    Ok(Look::Found(()))
+    Ok(Attempt::Found(()))
 }
 
-/// Where a turn is.
+/// The place of a turn.
 pub(crate) fn turn_place(
     shared: &Shared,
     session: Uuid,
     number: u64,
 ) -> Result<Option<Location>, JournalError> {
-    look(shared, || {
+    retry_read(shared, || {
         let parts = |index: &Index| {
             let found = index.sessions.get(&session).filter(|session| !session.has_lost(number));
             found.map(|session| session.parts_after(number - 1)).unwrap_or_default()
         };
         Ok(match numbered(shared, parts, session, Kind::Turn, number - 1)? {
-            Look::Found(found) => {
+            Attempt::Found(found) => {
                 let turn = found.into_iter().find(|(_, entry)| entry.seq == number);
-                Look::Found(turn.map(|(segment, entry)| Location { segment: segment.id, entry }))
+                Attempt::Found(turn.map(|(segment, entry)| Location { segment: segment.id, entry }))
             }
-            Look::Moved(error) => Look::Moved(error),
+            Attempt::Moved(error) => Attempt::Moved(error),
         })
     })
 }
 
-/// The turn that a stream left: its session, and its number.
+/// The turn of a stream: its session, and its number.
 pub(crate) fn turn_of(shared: &Shared, stream: Uuid) -> Option<(Uuid, u64)> {
     let index = shared.index();
     let stream = index.streams.get(&stream)?;
@@ -391,8 +394,9 @@ pub(crate) fn turns(
     let (mut turns, mut after, mut room) = (Vec::new(), from.saturating_sub(1), max_bytes);
     while turns.len() < limit {
         let is_first = turns.is_empty();
-        let some =
-            look(shared, || some_turns(shared, id, after, limit - turns.len(), room, is_first))?;
+        let some = retry_read(shared, || {
+            some_turns(shared, id, after, limit - turns.len(), room, is_first)
+        })?;
         let Some(SomeTurns { last, found, is_full, bytes }) = some else { break };
         (after, room) = (last, room.saturating_sub(bytes));
         turns.extend(found);
@@ -403,17 +407,17 @@ pub(crate) fn turns(
     Ok(turns)
 }
 
-/// Some turns.
+/// A part of a session's turns.
 struct SomeTurns {
-    /// The number that they reach to.
+    /// The number of the last one.
     last: u64,
     found: Vec<StoredTurn>,
-    /// There is no room for the next one.
+    /// The next turn does not fit.
     is_full: bool,
     bytes: usize,
 }
 
-/// Some turns after a number, as far as there is room; the very first in any case.
+/// Reads turns after a number, as many as fit. The first one of a read is always included.
 fn some_turns(
     shared: &Shared,
     session: Uuid,
@@ -421,20 +425,20 @@ fn some_turns(
     limit: usize,
     room: usize,
     is_first: bool,
-) -> Result<Look<Option<SomeTurns>>, JournalError> {
+) -> Result<Attempt<Option<SomeTurns>>, JournalError> {
     let parts = |index: &Index| {
         index.sessions.get(&session).map(|session| session.parts_after(after)).unwrap_or_default()
     };
     let mut entries = match numbered(shared, parts, session, Kind::Turn, after)? {
-        Look::Found(entries) => entries,
-        Look::Moved(error) => return Ok(Look::Moved(error)),
+        Attempt::Found(entries) => entries,
+        Attempt::Moved(error) => return Ok(Attempt::Moved(error)),
     };
     let Some(mut last) = entries.last().map(|(_, entry)| entry.seq) else {
-        return Ok(Look::Found(None));
+        return Ok(Attempt::Found(None));
     };
     {
         let index = shared.index();
-        let Some(session) = index.sessions.get(&session) else { return Ok(Look::Found(None)) };
+        let Some(session) = index.sessions.get(&session) else { return Ok(Attempt::Found(None)) };
         entries.retain(|(_, entry)| !session.has_lost(entry.seq));
     }
     let (mut turns, mut taken, mut is_full) = (Vec::new(), 0_usize, false);
@@ -456,18 +460,18 @@ fn some_turns(
             },
         };
         let bytes = match payload_of(&segment, &*file, &entry)? {
-            Look::Found(bytes) => bytes,
-            Look::Moved(error) => return Ok(Look::Moved(error)),
+            Attempt::Found(bytes) => bytes,
+            Attempt::Moved(error) => return Ok(Attempt::Moved(error)),
         };
         open = Some((segment.id, file));
         let turn = split_summary(&bytes).and_then(|(_, json)| serde_json::from_slice(json).ok());
-        let Some(turn) = turn else { return Ok(Look::Moved(damaged(&segment, &entry))) };
+        let Some(turn) = turn else { return Ok(Attempt::Moved(damaged(&segment, &entry))) };
         turns.push(turn);
         if turns.len() == limit {
             last = entry.seq;
         }
     }
-    Ok(Look::Found(Some(SomeTurns { last, found: turns, is_full, bytes: taken })))
+    Ok(Attempt::Found(Some(SomeTurns { last, found: turns, is_full, bytes: taken })))
 }
 
 pub(crate) fn find(
@@ -496,7 +500,7 @@ pub(crate) fn named(
     let mut runs = Vec::with_capacity(streams.len());
     for stream in streams {
         match run(shared, stream) {
-            // Said and counted; the others can be listed all the same.
+            // It was reported and counted. The others can still be listed.
             Err(error) if error.kind() == ErrorKind::Corrupt => {}
             run => runs.extend(run?),
         }
@@ -504,8 +508,8 @@ pub(crate) fn named(
     Ok(runs)
 }
 
-/// What a tenant has, and one session of it, as far as it is written. The writer itself knows
-/// better.
+/// The usage of a tenant and of one session, as far as it is written. Only the writer knows what is
+/// queued.
 pub(crate) fn usage(shared: &Shared, tenant: &str, session: &str) -> Usage {
     let name = shared.names.of(tenant, NameKind::Session, session);
     let tenant = shared.names.tenant(tenant);

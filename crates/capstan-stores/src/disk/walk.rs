@@ -1,14 +1,13 @@
-//! Reading a segment from its start, group by group: how one without a footer is opened, checked
-//! and repaired.
+//! Reads a segment group by group, to open, check or repair one without a footer.
 //!
-//! Heads alone decide whether the chain goes on. Whether a payload is what was written is judged
-//! later, when it is known what was erased on purpose.
+//! Only the heads decide where the groups end. Payloads are checked later, when it is known which
+//! were erased on purpose.
 
 use super::footer::{Entry, TAIL, Tail};
 use super::format::{FRAME_HEAD, FrameHead, GROUP_HEAD, GROUP_MAGIC, GroupHead, HEADER, Kind, sum};
 use super::record::split_summary;
 
-/// One group that is whole as far as its heads tell.
+/// A group whose heads are intact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) number: u64,
@@ -23,13 +22,13 @@ pub(crate) struct Found {
     pub(crate) is_whole: bool,
 }
 
-/// Where the chain of groups ends before the bytes do.
+/// The place at which the groups end before the file does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Break {
     pub(crate) offset: u64,
-    /// All heads and bytes of the group are there, but something in it is not what was written.
+    /// The group has its full length, but something in it is damaged.
     pub(crate) is_complete: bool,
-    /// Whole heads of groups that follow: number and what each says was synced.
+    /// Intact group heads after it: the number, and the last synced group.
     pub(crate) after: Vec<(u64, u64)>,
 }
 
@@ -37,11 +36,11 @@ pub(crate) struct Break {
 pub(crate) struct Walk {
     pub(crate) groups: Vec<Group>,
     pub(crate) broken: Option<Break>,
-    /// Where the groups end.
+    /// The end of the groups.
     pub(crate) end: u64,
 }
 
-/// Walks the bytes of a whole file behind its header.
+/// Reads the groups of a file after its header.
 pub(crate) fn walk(bytes: &[u8]) -> Walk {
     let mut walk = Walk { end: HEADER as u64, ..Walk::default() };
     let limit = footer_start(bytes).unwrap_or(bytes.len());
@@ -66,14 +65,15 @@ fn length(group: &Group) -> u64 {
     group.frames.iter().map(|found| FRAME_HEAD as u64 + u64::from(found.entry.length)).sum()
 }
 
-/// Where the footer begins, if there is one that is whole.
+/// The offset of the footer, if it is intact.
 fn footer_start(bytes: &[u8]) -> Option<usize> {
     let at = bytes.len().checked_sub(TAIL)?;
     let tail = Tail::read(bytes.get(at..)?, bytes.len() as u64)?;
     usize::try_from(tail.offset).ok()
 }
 
-/// The group at the start of `bytes`; else whether all its bytes seem to be there.
+/// Reads the group at the start of `bytes`. The error tells whether all of its bytes seem to be
+/// there.
 pub(crate) fn read_group(bytes: &[u8], offset: u64) -> Result<Group, bool> {
     let head = GroupHead::read(bytes).ok_or(false)?;
     let end = usize::try_from(head.length).ok().and_then(|length| length.checked_add(GROUP_HEAD));
@@ -96,14 +96,14 @@ pub(crate) fn read_group(bytes: &[u8], offset: u64) -> Result<Group, bool> {
     if is_counted { Ok(group) } else { Err(true) }
 }
 
-/// Whole heads of groups anywhere in the bytes.
+/// Intact group heads anywhere in the bytes.
 fn heads_after(bytes: &[u8]) -> Vec<(u64, u64)> {
     let places = memchr::memmem::find_iter(bytes, &GROUP_MAGIC);
     let heads = places.filter_map(|at| GroupHead::read(bytes.get(at..)?));
     heads.map(|head| (head.number, head.synced)).collect()
 }
 
-/// All groups that are whole, wherever they are: what a repair keeps.
+/// All intact groups anywhere in the bytes, for a repair.
 pub(crate) fn salvage(bytes: &[u8]) -> Vec<Group> {
     let (mut groups, mut at) = (Vec::new(), HEADER);
     while let Some(next) = bytes.get(at..).and_then(|rest| memchr::memmem::find(rest, &GROUP_MAGIC))
@@ -130,7 +130,7 @@ pub(crate) fn has_summary(kind: Kind) -> bool {
     }
 }
 
-/// A frame's summary, out of the bytes of the file.
+/// A frame's summary, from the bytes of the file.
 pub(crate) fn summary<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
     let start = entry.offset as usize + FRAME_HEAD;
     let payload =
@@ -138,7 +138,7 @@ pub(crate) fn summary<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
     payload.and_then(split_summary).map_or(&[], |(summary, _)| summary)
 }
 
-/// The summaries of sorted entries: of what has revisions only the last one's.
+/// The summaries of sorted entries. Of several revisions only the last one has a summary.
 pub(crate) fn summaries(
     entries: &[Entry],
     mut read: impl FnMut(&Entry) -> Option<Vec<u8>>,

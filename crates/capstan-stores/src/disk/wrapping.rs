@@ -1,16 +1,16 @@
-//! What stands around every packet of a stream and follows from its stream and its seq: left out
-//! where a packet comes alone.
+//! The common text of a stream's packets, which follows from stream id and `seq`. Single packets
+//! are stored without it.
 //!
-//! This text is a part of the format. A packet that is spelled otherwise is kept as it is, so the
-//! wire may change without a change here; a block of bare packets means this text for ever, and
-//! another one takes a bit of its own.
+//! This text is part of the format. Packets of another form are stored unchanged, so the wire may
+//! change without a change here. A bare block always means this text, and another text needs a bit
+//! of its own.
 
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
 const AFTER: &[u8] = b"}\n\n";
 
-/// That of one stream's packets.
+/// The common text of one stream.
 pub(crate) struct Wrapping([u8; Hyphenated::LENGTH]);
 
 impl Wrapping {
@@ -20,14 +20,14 @@ impl Wrapping {
         Self(text)
     }
 
-    /// A packet without it; `None` if something else stands around it.
+    /// A packet without the common text; `None` if it has another form.
     pub(crate) fn strip<'a>(&self, seq: u64, packet: &'a [u8]) -> Option<&'a [u8]> {
         let mut digits = itoa::Buffer::new();
         let before = self.before(digits.format(seq));
         before.iter().try_fold(packet, |rest, part| rest.strip_prefix(*part))?.strip_suffix(AFTER)
     }
 
-    /// Puts the packet out again.
+    /// Writes the packet with the common text.
     pub(crate) fn wrap(&self, seq: u64, bare: &[u8], out: &mut Vec<u8>) {
         let mut digits = itoa::Buffer::new();
         let parts = self.before(digits.format(seq)).into_iter().chain([bare, AFTER]);
@@ -35,7 +35,7 @@ impl Wrapping {
         parts.for_each(|part| out.extend_from_slice(part));
     }
 
-    /// How long it is around this packet.
+    /// The length of the common text of this packet.
     pub(crate) fn length(&self, seq: u64) -> usize {
         let mut digits = itoa::Buffer::new();
         self.before(digits.format(seq)).iter().map(|part| part.len()).sum::<usize>() + AFTER.len()
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_what_it_was_when_the_format_was_made() {
+    fn common_text_never_changes() {
         let bare = br#"DELTA","t":"2026-11-18T06:45:43.952316Z","p":"tok1 ""#;
         let packet = b"event: stream.packet\nid: 01a1ed67-7987-7645-aeb4-4175663532e0:17\n\
             data: {\"stream_id\":\"01a1ed67-7987-7645-aeb4-4175663532e0\",\"seq\":17,\
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn every_packet_that_the_gateway_writes_has_it() {
+    fn gateway_packets_use_the_common_form() {
         let event = RawObject::from_serialize(&serde_json::json!({"type": "x"})).unwrap();
         for payload in [
             Payload::Delta("a \"word\"\n".into()),
@@ -104,7 +104,7 @@ mod tests {
                 let bare = wrapping.strip(seq, &text).unwrap();
                 assert!(bare.starts_with(packet.op().as_str().as_bytes()));
                 assert_eq!(wrapped(&wrapping, seq, bare), text);
-                // Of another stream, at another place, or not to its end.
+                // Another stream, another `seq`, and a cut packet.
                 assert_eq!(Wrapping::of(Uuid::nil()).strip(seq, &text), None);
                 assert_eq!(wrapping.strip(seq - 1, &text), None);
                 assert_eq!(wrapping.strip(seq, &text[..text.len() - 1]), None);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_of_nothing_else_has_nothing_in_it_and_less_is_none() {
+    fn bare_packet_without_text_round_trips() {
         let wrapping = Wrapping::of(STREAM);
         let empty = wrapped(&wrapping, 7, b"");
         assert_eq!(wrapping.strip(7, &empty), Some(&b""[..]));

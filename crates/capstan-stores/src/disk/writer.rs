@@ -1,6 +1,6 @@
-//! The one who writes: a thread, which takes all commands that are queued, commits them as one
-//! group and answers each. Whoever has only a few packets and finds it idle writes them in its
-//! place ([`Writer::append_at_once`]).
+//! The writer: a thread that takes all queued commands, commits them as one group, and answers
+//! each. A caller with a few packets writes them itself if the writer is idle
+//! ([`Writer::append_at_once`]).
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, mpsc as std_mpsc};
 use capstan_journal::backend::Rates;
 use capstan_journal::backend::failpoint::{self, Point};
 use capstan_journal::{
-    Claim, Claimed, ErrorKind, Frame, Health, JournalError, Kept, KeptSession, Quota, Run, RunState,
+    Claim, Claimed, ErrorKind, Frame, Health, JournalError, Quota, Run, RunCopy, RunState,
+    SessionCopy,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::mpsc;
@@ -28,16 +29,16 @@ use super::shared::{Shared, io_failure};
 use super::task::Task;
 use crate::Durability;
 
-/// A group is committed when this much is in it, so that the first in line does not wait for ever.
+/// The size at which a group is committed, so that its first command does not wait too long.
 const GROUP_BYTES: usize = 1024 * 1024;
 const GROUP_COMMANDS: usize = 1024;
-/// What is packed and handed to the kernel in no time.
+/// The most bytes of a write in the caller's thread, which takes almost no time.
 pub(crate) const AT_ONCE_BYTES: usize = 4 * 1024;
 
-/// What the writer can be asked for.
+/// A command for the writer.
 pub(crate) enum Command {
     Claim(Box<Claim>, Quota, Reply<Claimed>),
-    /// Takes back a claim whose caller was told that it failed, if nothing came of it.
+    /// Withdraws a claim whose caller got an error, if nothing was appended.
     Withdraw {
         stream: Uuid,
     },
@@ -61,42 +62,42 @@ pub(crate) enum Command {
         now: Timestamp,
         reply: Reply<u64>,
     },
-    /// Does the same to one stream because somebody wants it gone: its turn goes, too, and it is
-    /// synced.
+    /// Deletes one stream on request: with its turn, and synced.
     Purge {
         stream: Uuid,
         now: Timestamp,
         reply: Reply<bool>,
     },
-    /// Deletes a session, unless it was used after the moment that is given. For good if none is.
+    /// Deletes a session, unless it was used after this time. Without a time it is erased on
+    /// request.
     ForgetSession {
         session: Uuid,
         unused_since: Option<Timestamp>,
         now: Timestamp,
         reply: Reply<bool>,
     },
-    /// Notes that these were erased.
+    /// Records that these owners were erased.
     Erased {
         owners: Vec<Uuid>,
     },
-    /// Notes up to which packet damaged runs are whole; those without a record are gone.
+    /// Records the last intact packet of damaged runs. Runs without a record are deleted.
     MarkLost {
         lost: Vec<(Uuid, u64)>,
         unrecorded: Vec<Uuid>,
         reply: Reply<()>,
     },
-    /// Takes in a run of another store.
-    Import(Box<Kept>, Reply<bool>),
-    /// Takes in a session of another store.
-    ImportSession(Box<KeptSession>, Reply<()>),
-    /// Tries to go on after a failure.
+    /// Imports a run of another store.
+    Import(Box<RunCopy>, Reply<bool>),
+    /// Imports a session of another store.
+    ImportSession(Box<SessionCopy>, Reply<()>),
+    /// Retries after a failure.
     Heal,
     Close(Reply<()>),
 }
 
 impl Command {
-    /// Housekeeping looks at what is stored, so it must not share a group with what is not stored
-    /// yet.
+    /// Whether the command needs a group of its own. Maintenance reads stored data, so it must not
+    /// share a group with data that is not stored yet.
     fn is_alone(&self) -> bool {
         match self {
             Self::Claim(..)
@@ -118,14 +119,14 @@ impl Command {
 
 pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
-    /// Written into the records of runs, to tell later whether unsynced packets may be missing.
+    /// The boot id for the records of runs. It tells later whether unsynced packets may be missing.
     pub(crate) boot: Option<String>,
-    /// Streams that run or wait, with their counts, so that an append costs no read.
+    /// Open runs with their counts, so that an append needs no read.
     pub(crate) open: OpenRuns,
-    /// Streams that the group under way closes. They stay in `open` until it is written, for
-    /// commands behind them.
+    /// Streams that the current group closes. They stay in `open` until it is written, for later
+    /// commands of the group.
     pub(crate) closing: Vec<Uuid>,
-    /// How fast tenants claim.
+    /// The claim rates of tenants.
     pub(crate) rates: Rates<Name>,
     tasks: std_mpsc::Sender<Task>,
     segment: Option<Arc<Segment>>,
@@ -154,18 +155,18 @@ impl Writer {
         }
     }
 
-    /// Works until the store is closed or dropped.
+    /// Runs until the store is closed or dropped.
     pub(crate) fn run(
-        desk: &Mutex<Self>,
+        shared_writer: &Mutex<Self>,
         shared: Arc<Shared>,
         mut commands: mpsc::Receiver<Command>,
     ) {
         let mut watch = Watch { shared, is_over: false };
         let mut next = None;
         while let Some(first) = next.take().or_else(|| commands.blocking_recv()) {
-            // Whoever wrote in its place has failed by a mistake: what was left there cannot be
-            // trusted. It is said before anybody is let go.
-            let Ok(mut writer) = desk.lock() else { return drop(watch) };
+            // If a caller has panicked while it wrote, the writer's state cannot be trusted. The
+            // `Watch` reports it before any caller gets an answer.
+            let Ok(mut writer) = shared_writer.lock() else { return drop(watch) };
             next = writer.work(first, &mut commands);
             if writer.is_closed {
                 break;
@@ -174,8 +175,8 @@ impl Writer {
         watch.is_over = true;
     }
 
-    /// Commits a command and those that are queued behind it; what has to wait for the next group
-    /// comes back.
+    /// Commits a command and the queued ones. Returns a command that has to wait for the next
+    /// group.
     fn work(&mut self, first: Command, commands: &mut mpsc::Receiver<Command>) -> Option<Command> {
         let (mut group, mut next) = (Group::new(), None);
         let mut room = if first.is_alone() { 0 } else { GROUP_COMMANDS };
@@ -196,9 +197,9 @@ impl Writer {
         next
     }
 
-    /// Appends a few packets to a run that is open. `None` if it is not as simple as that, or if it
-    /// could take long: a sync, also another's that is under way, a new file, a file that fails.
-    /// Then nothing has happened, and it is the thread's to do.
+    /// Appends a few packets to an open run in the caller's thread. Returns `None`, and changes
+    /// nothing, if the writer thread has to do it: if it may take long, because of a sync, a new
+    /// file or a failing one.
     pub(crate) fn append_at_once(
         &mut self,
         stream: Uuid,
@@ -207,7 +208,7 @@ impl Writer {
     ) -> Option<Result<(), JournalError>> {
         let shared = &self.shared;
         let is_short = frames.iter().map(|frame| frame.bytes.len()).sum::<usize>() <= AT_ONCE_BYTES;
-        let is_simple = shared.settings.durability == Durability::Process && shared.log.is_calm();
+        let is_simple = shared.settings.durability == Durability::Process && shared.log.is_idle();
         let is_open = !self.is_closed && self.open.get(&stream).is_some();
         if !(is_short && is_simple && is_open && self.has_room(2 * AT_ONCE_BYTES as u64)) {
             return None;
@@ -217,7 +218,7 @@ impl Writer {
         Some(appended.and_then(|()| self.write(&mut group)))
     }
 
-    /// Claims that failed while nothing could be written are taken back as soon as something can.
+    /// Withdraws claims that failed while nothing could be written.
     fn withdraw_all(&mut self) {
         if self.withdrawn.is_empty() || self.shared.log.has_failed() {
             return;
@@ -289,12 +290,12 @@ impl Writer {
         }
     }
 
-    /// Whether anything may be written now.
+    /// Whether writes are possible now.
     fn check(&self) -> Result<(), JournalError> {
         if !self.shared.log.has_failed() {
             return Ok(());
         }
-        let message = "the journal cannot write now";
+        let message = "the journal cannot write at the moment";
         Err(self
             .shared
             .syncs
@@ -302,7 +303,7 @@ impl Writer {
             .unwrap_or_else(|| JournalError::new(ErrorKind::Unavailable, message)))
     }
 
-    /// Writes a group and answers who asked.
+    /// Writes a group and answers its callers.
     fn commit(&mut self, mut group: Group) {
         let outcome = self.write(&mut group);
         if outcome.is_err() {
@@ -311,7 +312,7 @@ impl Writer {
         group.give(&outcome);
     }
 
-    /// Writes a group: all of it, or nothing is as it would be.
+    /// Writes a group completely. If it fails, restores the state before it.
     fn write(&mut self, group: &mut Group) -> Result<(), JournalError> {
         let outcome = if group.is_empty() { Ok(()) } else { self.try_write(group) };
         match &outcome {
@@ -349,7 +350,7 @@ impl Writer {
         let written = Written { number, segment: segment.clone(), offset, bytes };
         let is_wanted = group.must_sync || !group.unsynced.is_empty();
         if is_power {
-            // Nobody reads what is not synced: it is published after that.
+            // The group is added to the index after its sync, so no reader sees it unsynced.
             shared.log.add(written, false);
             if let Err(error) = shared.log.sync_now() {
                 shared.log.take_back();
@@ -373,7 +374,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether a group of this size goes into the last segment.
+    /// Whether the last segment has room for a group of this size.
     fn has_room(&self, size: u64) -> bool {
         let full = self.shared.settings.segment_bytes;
         let segment = self.segment.as_ref();
@@ -381,7 +382,7 @@ impl Writer {
             .is_some_and(|segment| segment.size() == HEADER as u64 || segment.size() + size <= full)
     }
 
-    /// The segment for a group of this size; a new one if the last is full.
+    /// The segment for a group of this size: the last one, or a new one if it is full.
     fn segment_for(&mut self, size: u64, first_group: u64) -> io::Result<Arc<Segment>> {
         if let Some(segment) = self.segment.as_ref().filter(|_| self.has_room(size)) {
             return Ok(segment.clone());
@@ -410,7 +411,7 @@ impl Writer {
         }
     }
 
-    /// Goes on after a failed write or sync: what may be lost is written again, to a new file.
+    /// Recovers from a failed write or sync: rewrites what may be lost to a new file.
     fn heal(&mut self) {
         if !self.shared.log.has_failed() {
             return;
@@ -425,10 +426,10 @@ impl Writer {
             }
             Err(error) => {
                 let cause = io_failure("write to", &self.shared.folder.join("log"), error);
-                let message = format!("the journal takes no writes for now: {cause}");
+                let message = format!("the journal cannot write at the moment: {cause}");
                 let was = self.shared.health.send_replace(Health::Unavailable(cause.to_string()));
                 if was == Health::Well {
-                    tracing::error!("{message}; it tries again by itself");
+                    tracing::error!("{message}; it will retry");
                 }
                 let failure = JournalError::new(ErrorKind::Unavailable, message).caused_by(cause);
                 self.shared.syncs.fail(failure);
@@ -463,7 +464,7 @@ impl Writer {
         if let Some(last) = lost.last() {
             self.shared.log.are_synced(last.number);
         }
-        // Sealing cuts off what now lies elsewhere, and what was half written.
+        // Sealing cuts off what was rewritten or half written.
         if let Some(old) = self.segment.replace(segment) {
             let _ = self.tasks.send(Task::Seal(old));
         }
@@ -471,7 +472,7 @@ impl Writer {
     }
 }
 
-/// Says so if the thread ends by a bug: nobody else can write.
+/// Reports the store as broken if the writer thread panics.
 struct Watch {
     shared: Arc<Shared>,
     is_over: bool,
@@ -480,16 +481,14 @@ struct Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if !self.is_over {
-            let why =
-                "the journal's writer has ended by a mistake of its own; only a restart helps"
-                    .to_owned();
+            let why = "the journal's writer has panicked; only a restart can fix it".to_owned();
             tracing::error!("{why}");
             self.shared.health.send_replace(Health::Broken(why));
         }
     }
 }
 
-/// Writes groups to a new segment and syncs it; where each frame was and is.
+/// Writes groups to a new segment and syncs it. Returns the old and new place of each frame.
 fn rewrite_to(segment: &Arc<Segment>, lost: &[Written]) -> io::Result<Vec<(Location, Location)>> {
     let (file, mut places, mut at) = (segment.file()?, Vec::new(), HEADER as u32);
     for group in lost {

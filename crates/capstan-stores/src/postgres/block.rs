@@ -1,41 +1,41 @@
-//! Packets of one append as pieces that fit a page of the database.
+//! Encodes the packets of an append as blocks that fit a page of the database.
 //!
-//! A block is a version and its packets: how many, the length of each, their bytes. Packed, those
-//! of a whole append cost the server a fraction of its time, too.
+//! A block has a version, the number of packets, their lengths and their bytes. Compressed blocks
+//! also save most of the server's time.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use capstan_journal::{ErrorKind, Frame, JournalError};
 
 use crate::packing;
 
-/// What a block may hold so that it stays in its page. A longer packet is a block of its own.
+/// The most bytes of a block, so that it stays in its page. A longer packet is a block of its own.
 const BLOCK_BYTES: usize = 7 * 1024;
-/// What a block may hold before it is packed.
-const PACKED_BYTES: usize = 4 * BLOCK_BYTES;
-/// The first byte.
+/// The most bytes of a block before compression.
+const UNCOMPRESSED_BYTES: usize = 4 * BLOCK_BYTES;
+/// The version byte of an uncompressed block.
 const PLAIN: u8 = 1;
-/// The size of the packets, then they.
+/// The version byte of a compressed block: the uncompressed size follows, then LZ4.
 const PACKED: u8 = 2;
 
-/// Neighbours in a stream: their seqs follow each other, up to `last_seq`.
+/// Consecutive packets of a stream, up to `last_seq`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) last_seq: u64,
-    /// The bytes of all packets of the stream up to here.
+    /// The size of all packets of the stream up to here.
     pub(super) total: u64,
     pub(super) data: Bytes,
 }
 
-/// Cuts frames into blocks. `total` is what the stream held before them.
+/// Encodes frames as blocks. `total` is the size of the stream before them.
 pub(super) fn encode(frames: &[Frame], mut total: u64) -> Vec<Block> {
     let block = |(some, data): (&[Frame], Bytes)| {
         total += size(some) as u64;
         Block { last_seq: some.last().map_or(0, |frame| frame.seq), total, data }
     };
-    cut(frames, PACKED_BYTES).flat_map(packed).map(block).collect()
+    cut(frames, UNCOMPRESSED_BYTES).flat_map(packed).map(block).collect()
 }
 
-/// Neighbours that take no more than this together, or one that takes more.
+/// Splits frames into consecutive groups of at most this size. A longer frame is a group of its own.
 fn cut(mut rest: &[Frame], most: usize) -> impl Iterator<Item = &[Frame]> {
     std::iter::from_fn(move || {
         let first = rest.first()?.seq;
@@ -55,7 +55,7 @@ fn size(frames: &[Frame]) -> usize {
     frames.iter().map(|frame| frame.bytes.len()).sum()
 }
 
-/// One block, if its packets fit a page together.
+/// Encodes frames as one block if it fits a page, and as several otherwise.
 fn packed(frames: &[Frame]) -> Vec<(&[Frame], Bytes)> {
     let data = pack_or_not(frames);
     if data.len() <= BLOCK_BYTES || frames.len() == 1 {
@@ -69,7 +69,7 @@ fn pack_or_not(frames: &[Frame]) -> Bytes {
     pack(&data).unwrap_or(data)
 }
 
-/// Count, lengths, bytes.
+/// Encodes frames without compression.
 fn plain(frames: &[Frame]) -> Bytes {
     let mut data = BytesMut::with_capacity(size(frames) + 8 + 3 * frames.len());
     data.put_u8(PLAIN);
@@ -79,7 +79,7 @@ fn plain(frames: &[Frame]) -> Bytes {
     data.freeze()
 }
 
-/// The same packed, if that is shorter.
+/// Compresses a block, if that makes it shorter.
 fn pack(plain: &[u8]) -> Option<Bytes> {
     let packed = packing::pack(plain)?;
     let mut data = BytesMut::with_capacity(packed.len() + 8);
@@ -95,13 +95,13 @@ fn unpack(data: &[u8]) -> Option<Bytes> {
     packing::unpack(data.get(at..)?, size).map(Bytes::from)
 }
 
-/// The frames of a block.
+/// Decodes the frames of a block.
 pub(super) fn decode(last_seq: u64, data: Bytes) -> Result<Vec<Frame>, JournalError> {
     let plain = if data.first() == Some(&PACKED) { unpack(&data) } else { Some(data) };
     plain.and_then(|plain| split(last_seq, plain)).ok_or_else(|| {
         JournalError::new(
             ErrorKind::Corrupt,
-            format!("a block of packets up to {last_seq} cannot be read"),
+            format!("the block of packets up to {last_seq} is damaged"),
         )
     })
 }
@@ -112,7 +112,7 @@ fn split(last_seq: u64, data: Bytes) -> Option<Vec<Frame>> {
         return None;
     }
     let count = take_number(&data, &mut at)?;
-    // Each has a length of a byte at least.
+    // Each packet's length takes at least one byte.
     if count > data.len() {
         return None;
     }
@@ -161,7 +161,7 @@ mod tests {
         (5..).zip(lengths).map(frame).collect()
     }
 
-    /// Packets as they are, and of no length in particular.
+    /// Packets of realistic form and different lengths.
     fn packets(count: u64) -> Vec<Frame> {
         let text = |seq: u64| {
             format!(
@@ -173,7 +173,7 @@ mod tests {
         (5..5 + count).map(|seq| Frame::new(seq, text(seq))).collect()
     }
 
-    /// Bytes that nothing makes shorter.
+    /// Bytes that cannot be compressed.
     fn noise(length: usize) -> Vec<u8> {
         let next =
             |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_survive_the_round_trip_whatever_their_lengths() {
+    fn frames_of_any_length_survive_the_round_trip() {
         for lengths in [
             &[][..],
             &[0],
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_one_append_take_a_fraction_of_their_size_and_fewer_blocks() {
+    fn blocks_are_compressed() {
         let all = packets(1000);
         let blocks = encode(&all, 0);
         let stored: usize = blocks.iter().map(|block| block.data.len()).sum();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_makes_shorter_stays_as_it_is_and_in_its_page() {
+    fn incompressible_packets_stay_plain_and_in_their_page() {
         let all: Vec<_> = (5..45)
             .zip(noise(40_000).chunks(1000))
             .map(|(seq, some)| Frame::new(seq, some.to_vec()))
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_is_said_to_be_damaged() {
+    fn damaged_blocks_are_errors() {
         let whole = encode(&frames(&[3, 4]), 0).remove(0).data;
         let packed = encode(&packets(20), 0).remove(0);
         assert_eq!(packed.data[0], PACKED);
@@ -263,7 +263,7 @@ mod tests {
             assert!(decode(6, whole.slice(..length)).is_err(), "{length} bytes of it");
         }
         let longer = Bytes::from([&whole[..], b"x"].concat());
-        // Of an unknown version; of more packets than bytes; of a size that no packed bytes have.
+        // An unknown version, more packets than bytes, and an impossible uncompressed size.
         for wrong in [
             longer,
             Bytes::from_static(&[3, 0]),
@@ -272,6 +272,6 @@ mod tests {
         ] {
             assert_eq!(decode(6, wrong).unwrap_err().kind(), ErrorKind::Corrupt);
         }
-        assert!(decode(1, whole).is_err(), "two packets do not fit before the second");
+        assert!(decode(1, whole).is_err(), "a block of two packets cannot end at seq 1");
     }
 }

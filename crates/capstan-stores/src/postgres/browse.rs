@@ -1,47 +1,47 @@
-//! Looking through runs of several tenants, newest first: a window of rows at a time, filtered by
-//! the database.
+//! Searches the runs of several tenants, newest first. Each statement searches a window of rows, and
+//! the database filters them.
 
 use capstan_journal::backend::Pager;
 use capstan_journal::{JournalError, Query, Run, RunPage, Status};
 use uuid::Uuid;
 
-use super::link::Failure;
+use super::connection::Failure;
 use super::rows::{self, column, is_name};
 use super::store::as_limit;
 use super::{PostgresStore, closed};
 
-/// Rows that one statement looks at: the time is looked at between two.
+/// The rows that one statement searches. The clock is checked between two statements.
 const WINDOW: usize = 1000;
 
-/// What narrows the window itself, where an index leads to it.
+/// The search, with a condition for the window itself where an index supports it.
 macro_rules! page {
     ($narrow:literal) => {
         concat!(
-            "with seen as materialized (select r.stream, r.tenant, r.session, r.state, r.attempt, \
-             r.turns_before, r.answered_by, ",
-            "r.record, r.last_seq, r.bytes, r.owner from capstan.runs r where r.stream >= $1 and \
-             r.stream < $2 ",
+            "with seen as materialized (select r.stream, r.tenant, r.session, r.state, r.attempt, ",
+            "r.turns_before, r.answered_by, r.record, r.last_seq, r.bytes, r.owner ",
+            "from capstan.runs r where r.stream >= $1 and r.stream < $2 ",
             "and ($3::text[] is null or r.tenant = any($3)) and ",
             $narrow,
-            " order by r.stream desc limit $5), found as (select * from seen r where ($6::text is \
-             null or r.record ->> 'agent' = $6) ",
-            "and ($7::text is null or r.session = $7) and ($8::text is null or $8 = \
-             any(capstan.faults_1(r.record))) ",
-            "and ($9::int is null or case when r.state < 3 then r.state when r.record ->> 'fault' \
-             is not null then 3 ",
-            "when r.record ->> 'reason' = 'cancelled' then 4 when r.attempt > 1 then 6 else 5 end \
-             = $9) ",
+            " order by r.stream desc limit $5), ",
+            "found as (select * from seen r ",
+            "where ($6::text is null or r.record ->> 'agent' = $6) ",
+            "and ($7::text is null or r.session = $7) ",
+            "and ($8::text is null or $8 = any(capstan.fault_codes(r.record))) ",
+            "and ($9::int is null or case when r.state < 3 then r.state ",
+            "when r.record ->> 'fault' is not null then 3 ",
+            "when r.record ->> 'reason' = 'cancelled' then 4 ",
+            "when r.attempt > 1 then 6 else 5 end = $9) ",
             "order by r.stream desc limit $10) ",
             "select r.stream, r.state, r.attempt, r.turns_before, r.answered_by, r.record::text, ",
-            "greatest(r.last_seq, coalesce(b.last_seq, 0)), greatest(r.bytes, coalesce(b.total, \
-             0)), s.count, s.last, ",
+            "greatest(r.last_seq, coalesce(b.last_seq, 0)), ",
+            "greatest(r.bytes, coalesce(b.total, 0)), s.count, s.last, ",
             "(select p.name from capstan.replicas p where p.id = r.owner) ",
-            "from (select count(*) as count, (select stream from seen order by stream limit 1) as \
-             last from seen) s ",
-            "left join found r on true left join lateral (select b.last_seq, b.total from \
-             capstan.blocks b ",
-            "where b.stream = r.stream order by b.last_seq desc limit 1) b on r.state = 1 order \
-             by r.stream desc"
+            "from (select count(*) as count, ",
+            "(select stream from seen order by stream limit 1) as last from seen) s ",
+            "left join found r on true ",
+            "left join lateral (select b.last_seq, b.total from capstan.blocks b ",
+            "where b.stream = r.stream order by b.last_seq desc limit 1) b on r.state = 1 ",
+            "order by r.stream desc"
         )
     };
 }
@@ -49,12 +49,16 @@ macro_rules! page {
 const ALL: &str = page!("$4::text is null");
 const OPEN: &str = page!("$4::text is null and r.state < 3");
 const BY_REQUEST: &str = page!("r.request_ids @> array[$4::text]");
-const BY_TRACE: &str =
-    page!("capstan.traces_1(r.record) @> array[$4::text] and capstan.traces_1(r.record) <> '{}'");
-const BY_FAULT: &str =
-    page!("capstan.faults_1(r.record) @> array[$4::text] and capstan.faults_1(r.record) <> '{}'");
+const BY_TRACE: &str = page!(
+    "capstan.trace_ids(r.record) @> array[$4::text] \
+     and capstan.trace_ids(r.record) <> '{}'"
+);
+const BY_FAULT: &str = page!(
+    "capstan.fault_codes(r.record) @> array[$4::text] \
+     and capstan.fault_codes(r.record) <> '{}'"
+);
 
-/// The statement that looks at the least, and the word it looks for.
+/// The statement that reads the fewest rows, and the value that it searches for.
 fn narrowest(query: &Query) -> (&'static str, Option<&str>) {
     if let Some(id) = query.request_id.as_deref() {
         return (BY_REQUEST, Some(id));
@@ -79,7 +83,7 @@ fn number(status: Status) -> i32 {
     }
 }
 
-/// A run, and who works on it.
+/// A run with the name of its owner.
 fn owned(row: &tokio_postgres::Row) -> Result<Run, JournalError> {
     let owner = column::<Option<String>>(row, 10).map_err(Failure::into_error)?;
     rows::run(row).map(|run| Run { owner, ..run })
@@ -87,12 +91,12 @@ fn owned(row: &tokio_postgres::Row) -> Result<Run, JournalError> {
 
 impl PostgresStore {
     pub(super) async fn browse(&self, query: &Query) -> Result<RunPage, JournalError> {
-        let words =
+        let values =
             [&query.agent, &query.session, &query.fault, &query.request_id, &query.trace_id];
-        if words.into_iter().flatten().any(|word| !is_name(word)) {
+        if values.into_iter().flatten().any(|value| !is_name(value)) {
             return Ok(RunPage::default());
         }
-        let _turn = self.shared.browsers.acquire().await.map_err(|_| closed())?;
+        let _permit = self.shared.browsers.acquire().await.map_err(|_| closed())?;
         let (mut pager, from) = (Pager::new(query), query.from.unwrap_or(Uuid::nil()));
         while pager.goes_on() {
             let window = pager.room().min(WINDOW);
@@ -101,7 +105,7 @@ impl PostgresStore {
             if let Some(last) = last {
                 pager.looked_at_many(count, last, runs);
             }
-            // Full before the window's end: more may lie behind.
+            // If the page was full before the end of the window, more runs may follow.
             if count < window && pager.wanted() > 0 {
                 return Ok(pager.page(true));
             }
@@ -109,8 +113,7 @@ impl PostgresStore {
         Ok(pager.page(false))
     }
 
-    /// How many rows were looked at, the last of them, and the runs among them that belong to the
-    /// page.
+    /// Searches a window. Returns the number of rows, the last of them, and the matching runs.
     async fn window(
         &self,
         query: &Query,
@@ -150,7 +153,7 @@ impl PostgresStore {
             column::<Option<Uuid>>(row, 0).is_ok_and(|id| id.is_some())
         };
         let runs = found.iter().filter(is_run).map(owned).collect::<Result<Vec<_>, _>>()?;
-        // Full before the window's end: what lies behind the last one was not looked at.
+        // If the page was full before the end of the window, the rest was not searched.
         let full = runs.last().filter(|_| runs.len() >= pager.wanted()).map(|run| run.stream_id);
         Ok((usize::try_from(count).unwrap_or(0), full.or(last), runs))
     }

@@ -1,5 +1,5 @@
-//! The changes lane: a run waits, goes on or ends, with its last packets and its turn, in one
-//! synced step.
+//! Writes state changes: a run waits, continues or ends. Each change is one synced step with the
+//! last packets and the session's turn.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -10,27 +10,28 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::link::{Failure, FailureKind};
-use super::notice::{Notice, number_of};
-use super::own::Turn;
+use super::connection::{Failure, FailureKind};
+use super::heartbeat;
+use super::owned_runs::WriteGuard;
+use super::peer_message::{PeerMessage, number_of};
 use super::rows::{self, column};
-use super::wire::Wire;
+use super::writer_connection::WriterConnection;
 use super::{Shared, block};
 
-/// What a group may hold.
+/// The most changes of a group, and the most bytes.
 const GROUP: usize = 256;
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
 
-/// A change to be made.
+/// A change to be written.
 pub(super) struct Change {
-    /// By which it is known again if the answer is lost.
+    /// Identifies the change, if it is repeated because its answer was lost.
     pub(super) id: Uuid,
-    /// Of a run that runs here.
-    pub(super) turn: Option<Turn>,
+    /// Present if the run is running in this process.
+    pub(super) guard: Option<WriteGuard>,
     pub(super) before: Run,
     pub(super) after: Run,
     pub(super) frames: Vec<Frame>,
-    pub(super) said: Option<StoredTurn>,
+    pub(super) turn: Option<StoredTurn>,
     pub(super) most_waiting: Option<u64>,
     pub(super) reply: oneshot::Sender<Result<bool, JournalError>>,
 }
@@ -45,12 +46,12 @@ impl Change {
         let answer = match outcome {
             1 => {
                 let standing = (self.after.attempt, self.after.state);
-                shared.own.moved(self.after, me);
-                shared.tell(Notice::Frames { stream, standing, frames: self.frames });
+                shared.owned.set_run(self.after, me);
+                shared.notify(PeerMessage::Frames { stream, standing, frames: self.frames });
                 Ok(true)
             }
-            // Packets before it are missing: they are written again, or the run is given up.
-            2 if self.turn.is_some() => return Some(self),
+            // Earlier packets are missing: they are rewritten, or the run is given up.
+            2 if self.guard.is_some() => return Some(self),
             2 => Err(JournalError::new(
                 ErrorKind::Corrupt,
                 format!("packets of stream {stream} are missing"),
@@ -58,8 +59,8 @@ impl Change {
             3 => Err(Refused::from(Over::Waiting).into()),
             4 => Err(rules::not_found(stream)),
             _ => {
-                if self.turn.is_some() {
-                    shared.own.forget(stream);
+                if self.guard.is_some() {
+                    shared.owned.remove(stream);
                 }
                 Ok(false)
             }
@@ -69,12 +70,12 @@ impl Change {
     }
 }
 
-const CHANGE: &str = "select nr, outcome from capstan.change_1($1, $2, $3, $4, $5, $6, $7, $8, \
- $9, $10, $11, $12, $13, $14, $15, \
-    $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)";
+const CHANGE: &str = "select nr, outcome from capstan.change_runs(\
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
+    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)";
 
 pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Change>) {
-    let mut wire = Wire::new(shared, "");
+    let mut writer = WriterConnection::new(shared, "");
     let mut queue = VecDeque::new();
     loop {
         if queue.is_empty() {
@@ -88,15 +89,15 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Change>) {
         }
         let mut group = gather(&mut queue);
         while !group.is_empty() {
-            if let Err(failure) = step(&mut wire, &mut group).await {
-                wire.failed(&failure).await;
+            if let Err(failure) = step(&mut writer, &mut group).await {
+                writer.failed(&failure).await;
             }
         }
     }
 }
 
-/// A group in the order in which locks are taken. A run is in it once: a statement sees each row as
-/// it was before.
+/// Forms a group, in the order in which the statement takes its locks. It has at most one change
+/// for each run, because a statement does not see its own writes.
 fn gather(queue: &mut VecDeque<Change>) -> Vec<Change> {
     let (mut group, mut later, mut streams, mut size) =
         (Vec::new(), VecDeque::new(), HashSet::new(), 0);
@@ -113,30 +114,31 @@ fn gather(queue: &mut VecDeque<Change>) -> Vec<Change> {
     group
 }
 
-async fn step(wire: &mut Wire, group: &mut Vec<Change>) -> Result<(), Failure> {
-    let shared = Arc::clone(&wire.shared);
+async fn step(writer: &mut WriterConnection, group: &mut Vec<Change>) -> Result<(), Failure> {
+    let shared = Arc::clone(&writer.shared);
     let me = shared.me();
-    // What runs elsewhere by now is not ours to change.
-    let is_ours =
-        |job: &Change| job.turn.as_ref().is_none_or(|turn| shared.own.is_under(me, &turn.own));
+    // Another process may own the run by now.
+    let is_ours = |job: &Change| {
+        job.guard.as_ref().is_none_or(|guard| shared.owned.is_under(me, &guard.owned))
+    };
     let (ours, others): (Vec<_>, Vec<_>) = group.drain(..).partition(is_ours);
     others.into_iter().for_each(|job| drop(job.reply.send(Ok(false))));
     *group = ours;
-    if group.is_empty() || !shared.is_seated() {
+    if group.is_empty() || !shared.has_lease() {
         return if group.is_empty() {
             Ok(())
         } else {
-            Err(Failure::again("this process has no lease"))
+            Err(Failure::retryable("this process has no lease"))
         };
     }
-    match change(wire, group, me, shared.is_synced).await {
+    match change(writer, group, me, shared.is_synced).await {
         Ok(rows) => {
-            wire.rest();
+            writer.succeeded();
             let outcomes =
                 rows.iter().map(|row| column::<i32>(row, 1)).collect::<Result<Vec<_>, _>>()?;
             if outcomes.first().is_none_or(|outcome| *outcome == 9) {
                 if me == shared.me() {
-                    shared.lose_seat("another process has fenced this one");
+                    shared.lose_lease(heartbeat::FENCED);
                 }
                 return Ok(());
             }
@@ -149,10 +151,10 @@ async fn step(wire: &mut Wire, group: &mut Vec<Change>) -> Result<(), Failure> {
             if group.is_empty() {
                 return Ok(());
             }
-            shared.unsettled.notify_one();
-            Err(Failure::again("packets that the server had lost are yet to be written again"))
+            shared.reconcile.notify_one();
+            Err(Failure::retryable("packets that PostgreSQL has lost are not rewritten yet"))
         }
-        Err(failure) if matches!(failure.kind, FailureKind::Never | FailureKind::Exists) => {
+        Err(failure) if matches!(failure.kind, FailureKind::Permanent | FailureKind::Exists) => {
             tracing::error!(%failure, "PostgreSQL refuses a change of a run");
             let error = failure.into_error();
             group.drain(..).for_each(|job| drop(job.reply.send(Err(error.clone()))));
@@ -163,7 +165,7 @@ async fn step(wire: &mut Wire, group: &mut Vec<Change>) -> Result<(), Failure> {
 }
 
 async fn change(
-    wire: &mut Wire,
+    writer: &mut WriterConnection,
     group: &[Change],
     me: Uuid,
     is_synced: bool,
@@ -173,9 +175,9 @@ async fn change(
     }
     let state = |state: RunState| i32::from(number_of(state));
     let records = group.iter().map(|job| rows::record(&job.after)).collect::<Result<Vec<_>, _>>();
-    let records = records.map_err(|error| Failure::odd(&error.to_string()))?;
-    let said: Vec<Option<String>> =
-        each(group, |job| job.said.as_ref().and_then(|said| serde_json::to_string(said).ok()));
+    let records = records.map_err(|error| Failure::unexpected(&error.to_string()))?;
+    let turn: Vec<Option<String>> =
+        each(group, |job| job.turn.as_ref().and_then(|turn| serde_json::to_string(turn).ok()));
     let blocks: Vec<_> = group
         .iter()
         .flat_map(|job| {
@@ -186,7 +188,8 @@ async fn change(
         })
         .collect();
     let data: Vec<&[u8]> = blocks.iter().map(|(_, block)| &*block.data).collect();
-    wire.link()
+    writer
+        .connection()
         .await?
         .query(
             CHANGE,
@@ -210,8 +213,8 @@ async fn change(
                     job.after.asked.as_ref().is_some_and(|asked| asked.answered_by.is_none())
                 }),
                 &each(group, |job| rows::request_ids(&job.after)),
-                &said,
-                &each(group, |job| job.said.as_ref().map(|said| said.closed_at.as_micros())),
+                &turn,
+                &each(group, |job| job.turn.as_ref().map(|turn| turn.closed_at.as_micros())),
                 &each(group, |job| {
                     job.most_waiting.map(|most| i64::try_from(most).unwrap_or(i64::MAX))
                 }),

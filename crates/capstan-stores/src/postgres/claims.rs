@@ -1,4 +1,4 @@
-//! The claims lane: claims in groups, measured and written in one synced step.
+//! Writes claims: checks the quotas of a group of claims and writes them in one synced step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,58 +10,59 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::Shared;
-use super::link::{Failure, FailureKind};
-use super::readers::Mark;
+use super::connection::{Failure, FailureKind};
+use super::heartbeat;
+use super::readers::ReaderUpdate;
 use super::rows::{self, column};
-use super::wire::Wire;
+use super::writer_connection::WriterConnection;
 
-/// What a group may hold.
+/// The most claims of a group, and the most bytes.
 const GROUP: usize = 256;
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
-/// How often it is looked whether there is a seat again.
-const UNSEATED: Duration = Duration::from_millis(50);
+/// How often this process checks whether it has a lease again.
+const LEASE_CHECK: Duration = Duration::from_millis(50);
 
-/// A claim to be made.
+/// A claim to be written.
 pub(super) struct ClaimJob {
     pub(super) claim: Box<Claim>,
     pub(super) quota: Quota,
-    /// It met itself: an earlier try whose answer was lost was still under way.
-    pub(super) has_met_itself: bool,
-    pub(super) reply: oneshot::Sender<Result<Claiming, JournalError>>,
+    /// It was sent a second time, because its first try was still running in the server.
+    pub(super) was_repeated: bool,
+    pub(super) reply: oneshot::Sender<Result<ClaimAnswer, JournalError>>,
 }
 
-/// What became of it.
+/// The result of a claim.
 // The large variant is the usual one.
 #[allow(clippy::large_enum_variant)]
-pub(super) enum Claiming {
+pub(super) enum ClaimAnswer {
     New(Run),
-    /// The key is another stream's.
-    Held(Uuid),
+    /// Another stream has the key.
+    InUse(Uuid),
 }
 
-/// Who reads what it claims is a row of the same step: no other process finds the run before it.
-const CLAIM: &str = "with c as materialized (select nr, outcome, stream_id, turns, over_what, \
- wait_us from capstan.claim_1($1, $2, \
-    $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
-    $23)), \
-    r as (insert into capstan.readers select stream_id, $1, null from c where outcome = 1 and \
-    ($24::bool[])[nr] \
+/// Also records the reader of a new run, so that no other process finds the run without its reader.
+const CLAIM: &str = "with c as materialized (\
+    select nr, outcome, stream_id, turns, over_what, wait_us from capstan.claim_runs(\
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+    $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)), \
+    r as (insert into capstan.readers select stream_id, $1, null from c \
+    where outcome = 1 and ($24::bool[])[nr] \
     on conflict (stream, replica) do update set left_at = null) \
     select nr, outcome, stream_id, turns, over_what, wait_us from c order by nr";
 
 pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<ClaimJob>) {
-    let mut wire = Wire::new(shared, "");
+    let mut writer = WriterConnection::new(shared, "");
     while let Some(first) = jobs.recv().await {
         let mut group = gather(first, &mut jobs);
         while !group.is_empty() {
-            if let Err(failure) = step(&mut wire, &mut group).await {
-                wire.failed(&failure).await;
+            if let Err(failure) = step(&mut writer, &mut group).await {
+                writer.failed(&failure).await;
             }
         }
     }
 }
 
-/// A group in the order in which locks are taken.
+/// Forms a group, in the order in which the statement takes its locks.
 fn gather(first: ClaimJob, jobs: &mut mpsc::Receiver<ClaimJob>) -> Vec<ClaimJob> {
     let mut size = first.claim.body.len();
     let mut group = vec![first];
@@ -76,28 +77,28 @@ fn gather(first: ClaimJob, jobs: &mut mpsc::Receiver<ClaimJob>) -> Vec<ClaimJob>
     group
 }
 
-async fn step(wire: &mut Wire, group: &mut Vec<ClaimJob>) -> Result<(), Failure> {
-    let shared = Arc::clone(&wire.shared);
-    if !shared.is_seated() {
-        tokio::time::sleep(UNSEATED).await;
+async fn step(writer: &mut WriterConnection, group: &mut Vec<ClaimJob>) -> Result<(), Failure> {
+    let shared = Arc::clone(&writer.shared);
+    if !shared.has_lease() {
+        tokio::time::sleep(LEASE_CHECK).await;
         return Ok(());
     }
     let me = shared.me();
-    match claim(wire, group, me, shared.is_synced).await {
+    match claim(writer, group, me, shared.is_synced).await {
         Ok(rows) => {
-            wire.rest();
+            writer.succeeded();
             let is_fenced = rows.first().map_or(Ok(9), |row| column::<i32>(row, 1))? == 9;
             if is_fenced {
-                // It is claimed under the next seat.
+                // The claims are repeated under the next lease.
                 if me == shared.me() {
-                    shared.lose_seat("another process has fenced this one");
+                    shared.lose_lease(heartbeat::FENCED);
                 }
                 return Ok(());
             }
             failpoint::hit(Point::AfterClaim);
             answer(&shared, me, group, &rows)
         }
-        Err(failure) if matches!(failure.kind, FailureKind::Never | FailureKind::Exists) => {
+        Err(failure) if matches!(failure.kind, FailureKind::Permanent | FailureKind::Exists) => {
             tracing::error!(%failure, "PostgreSQL refuses a claim");
             let error = failure.into_error();
             group.drain(..).for_each(|job| drop(job.reply.send(Err(error.clone()))));
@@ -108,7 +109,7 @@ async fn step(wire: &mut Wire, group: &mut Vec<ClaimJob>) -> Result<(), Failure>
 }
 
 async fn claim(
-    wire: &mut Wire,
+    writer: &mut WriterConnection,
     group: &[ClaimJob],
     me: Uuid,
     is_synced: bool,
@@ -124,12 +125,13 @@ async fn claim(
     };
     let runs: Vec<Run> = each(group, Claim::to_run);
     let records = runs.iter().map(rows::record).collect::<Result<Vec<_>, _>>();
-    let records = records.map_err(|error| Failure::odd(&error.to_string()))?;
+    let records = records.map_err(|error| Failure::unexpected(&error.to_string()))?;
     let per_minute: Vec<Option<i32>> = group
         .iter()
         .map(|job| job.quota.per_minute.map(|most| most.get().try_into().unwrap_or(i32::MAX)))
         .collect();
-    wire.link()
+    writer
+        .connection()
         .await?
         .query(
             CLAIM,
@@ -172,8 +174,8 @@ fn answer(
     let outcomes = rows.iter().map(Outcome::read).collect::<Result<Vec<_>, _>>()?;
     let mut again = Vec::new();
     for (mut job, outcome) in group.drain(..).zip(outcomes) {
-        if outcome.is_itself(&job) {
-            job.has_met_itself = true;
+        if outcome.is_repeated(&job) {
+            job.was_repeated = true;
             again.push(job);
         } else {
             let _ = job.reply.send(outcome.into_answer(shared, me, &job.claim));
@@ -202,10 +204,10 @@ impl Outcome {
         })
     }
 
-    /// Whether the key is held by this very claim, as far as it can be told at once: asked again,
-    /// the server knows more.
-    fn is_itself(&self, job: &ClaimJob) -> bool {
-        self.outcome == 0 && self.stream == job.claim.stream_id && !job.has_met_itself
+    /// Whether the key belongs to this claim itself, from an earlier try whose answer was lost. A
+    /// second try then gets a certain answer.
+    fn is_repeated(&self, job: &ClaimJob) -> bool {
+        self.outcome == 0 && self.stream == job.claim.stream_id && !job.was_repeated
     }
 
     fn into_answer(
@@ -213,16 +215,16 @@ impl Outcome {
         shared: &Shared,
         me: Uuid,
         claim: &Claim,
-    ) -> Result<Claiming, JournalError> {
+    ) -> Result<ClaimAnswer, JournalError> {
         match self.outcome {
-            0 => Ok(Claiming::Held(self.stream)),
+            0 => Ok(ClaimAnswer::InUse(self.stream)),
             1 => {
                 let run = Run { turns_before: self.turns.cast_unsigned(), ..claim.to_run() };
-                shared.own.add(run.clone(), me);
+                shared.owned.add(run.clone(), me);
                 if claim.is_read {
-                    let _ = shared.marks.send(Mark::Claimed(run.stream_id, me));
+                    let _ = shared.reader_updates.send(ReaderUpdate::Claimed(run.stream_id, me));
                 }
-                Ok(Claiming::New(run))
+                Ok(ClaimAnswer::New(run))
             }
             2 => Err(JournalError::new(ErrorKind::Answered, "the interrupt is no longer open")),
             _ => Err(self.refused().into()),

@@ -1,11 +1,11 @@
-//! Why a statement failed, and what may have become of it.
+//! Why a statement failed, and whether it may have taken effect.
 
 use std::error::Error as _;
 
 use capstan_journal::{ErrorKind, JournalError};
 use tokio_postgres::error::SqlState;
 
-/// Why a statement was not carried out, or is not known to have been.
+/// The failure of a statement, which may have run all the same.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) kind: FailureKind,
@@ -14,48 +14,50 @@ pub(super) struct Failure {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailureKind {
-    /// The connection is gone: it may have been carried out or not.
+    /// The connection is lost. The statement may have run.
     Unknown,
-    /// No answer has come for too long: it may have been carried out or not, or be under way.
-    Silent,
-    /// It was not carried out, and may be tried again.
-    Again,
-    /// What it would have inserted is there.
+    /// The server did not answer in time. The statement may have run, or may still run.
+    TimedOut,
+    /// The statement did not run, and may be retried.
+    Retryable,
+    /// The rows to be inserted exist already.
     Exists,
-    /// It was not carried out, and never will be.
-    Never,
+    /// The statement did not run, and a retry would fail as well.
+    Permanent,
 }
 
 impl FailureKind {
-    /// Whether the connection is of no use any more, and what was asked may have been done.
-    pub(super) fn is_unsure(self) -> bool {
-        matches!(self, Self::Unknown | Self::Silent)
+    /// Whether the statement may have run. Its connection cannot be used any more.
+    pub(super) fn is_uncertain(self) -> bool {
+        matches!(self, Self::Unknown | Self::TimedOut)
     }
 }
 
 impl Failure {
-    pub(super) fn odd(message: &str) -> Self {
-        Self { kind: FailureKind::Never, message: message.to_owned() }
+    /// A bug or a damaged database.
+    pub(super) fn unexpected(message: &str) -> Self {
+        Self { kind: FailureKind::Permanent, message: message.to_owned() }
     }
 
-    /// Something that mends itself.
-    pub(super) fn again(message: &str) -> Self {
-        Self { kind: FailureKind::Again, message: message.to_owned() }
+    /// A condition that ends without intervention.
+    pub(super) fn retryable(message: &str) -> Self {
+        Self { kind: FailureKind::Retryable, message: message.to_owned() }
     }
 
-    /// Somebody else's patience is over.
-    pub(super) fn silent() -> Self {
-        Self { kind: FailureKind::Silent, message: "it does not answer".into() }
+    /// The server did not answer within the caller's timeout.
+    pub(super) fn timed_out() -> Self {
+        Self { kind: FailureKind::TimedOut, message: "the server does not answer".into() }
     }
 
-    /// For a caller outside. The server's words may hold data, so they are for the log.
+    /// The error for callers of the store. The server's message may contain data, so it belongs
+    /// into the log and nowhere else.
     pub(super) fn into_error(self) -> JournalError {
         let kind = match self.kind {
             FailureKind::Unknown
-            | FailureKind::Silent
-            | FailureKind::Again
+            | FailureKind::TimedOut
+            | FailureKind::Retryable
             | FailureKind::Exists => ErrorKind::Unavailable,
-            FailureKind::Never => ErrorKind::Unsupported,
+            FailureKind::Permanent => ErrorKind::Unsupported,
         };
         JournalError::new(kind, format!("PostgreSQL: {}", self.message))
     }
@@ -69,16 +71,16 @@ impl std::fmt::Display for Failure {
 
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Self {
-        let Some(told) = error.as_db_error() else {
-            // Down to the operating system's own words.
+        let Some(reported) = error.as_db_error() else {
+            // Includes the operating system's message.
             let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
             let is_ours = error.to_string().starts_with("error serializing");
-            let kind = if is_ours { FailureKind::Never } else { FailureKind::Unknown };
+            let kind = if is_ours { FailureKind::Permanent } else { FailureKind::Unknown };
             return Self { kind, message: format!("{error}{cause}") };
         };
         Self {
-            kind: kind_of(told.code()),
-            message: format!("{} ({})", told.message(), told.code().code()),
+            kind: kind_of(reported.code()),
+            message: format!("{} ({})", reported.message(), reported.code().code()),
         }
     }
 }
@@ -88,10 +90,10 @@ fn kind_of(code: &SqlState) -> FailureKind {
         return FailureKind::Exists;
     }
     match code.code().get(..2).unwrap_or_default() {
-        // The server is stopping, or has lost the connection: it may have committed.
+        // The server is stopping, or has lost the connection. The statement may have committed.
         "57" | "08" => FailureKind::Unknown,
-        // Data that it cannot take, statements that it does not know, what it does not allow.
-        "22" | "23" | "42" | "0A" | "28" | "3D" | "3F" | "54" => FailureKind::Never,
-        _ => FailureKind::Again,
+        // Invalid data, unknown statements, missing permissions.
+        "22" | "23" | "42" | "0A" | "28" | "3D" | "3F" | "54" => FailureKind::Permanent,
+        _ => FailureKind::Retryable,
     }
 }

@@ -1,4 +1,4 @@
-//! The frames lane: appends in groups, one statement each. Nothing in it updates a row.
+//! Writes frames: appends in groups, with one statement each. It inserts rows and updates none.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,22 +12,23 @@ use uuid::Uuid;
 
 use super::Shared;
 use super::block::{self, Block};
-use super::link::{Failure, FailureKind, Link};
-use super::notice::Notice;
-use super::own::{OwnRun, Turn};
+use super::connection::{Connection, Failure, FailureKind};
+use super::heartbeat;
+use super::owned_runs::{OwnedRun, WriteGuard};
+use super::peer_message::PeerMessage;
 use super::rows::column;
-use super::wire::Wire;
+use super::writer_connection::WriterConnection;
 
-/// What a group may hold.
+/// The most appends of a group, and the most bytes.
 const GROUP: usize = 1024;
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
 
-/// Frames to be written by whoever has the turn of their run.
+/// Frames to be written, with the right to write to their run.
 pub(super) struct Append {
-    pub(super) turn: Turn,
+    pub(super) guard: WriteGuard,
     pub(super) attempt: u32,
     pub(super) frames: Vec<Frame>,
-    /// The same, as they are stored.
+    /// The same frames, encoded for the table.
     pub(super) blocks: Vec<Block>,
     pub(super) reply: oneshot::Sender<Result<(), JournalError>>,
 }
@@ -42,85 +43,89 @@ impl Append {
     }
 
     fn blocks(&self) -> impl Iterator<Item = (Uuid, &Block)> {
-        let stream = self.turn.own.stream;
+        let stream = self.guard.owned.stream;
         self.blocks.iter().map(move |block| (stream, block))
     }
 
     fn done(self, shared: &Shared) {
-        let own = Arc::clone(&self.turn.own);
-        own.wrote(&self.frames, shared.is_synced);
-        // The turn goes first: whoever is told may write on at once.
-        drop(self.turn);
+        let owned = Arc::clone(&self.guard.owned);
+        owned.wrote(&self.frames, shared.is_synced);
+        // Release the guard first: the caller may write again as soon as it has the answer.
+        drop(self.guard);
         let _ = self.reply.send(Ok(()));
-        if own.is_awaited() || !shared.hears.load(Ordering::Relaxed) {
+        if owned.is_awaited() || !shared.is_listening.load(Ordering::Relaxed) {
             let standing = (self.attempt, RunState::Running);
-            shared.tell(Notice::Frames { stream: own.stream, standing, frames: self.frames });
+            shared.notify(PeerMessage::Frames {
+                stream: owned.stream,
+                standing,
+                frames: self.frames,
+            });
         }
     }
 
     fn refuse(self) {
-        let _ = self.reply.send(Err(fenced(self.turn.own.stream)));
+        let _ = self.reply.send(Err(fenced(self.guard.owned.stream)));
     }
 }
 
 pub(super) fn fenced(stream: Uuid) -> JournalError {
-    JournalError::new(ErrorKind::Fenced, format!("stream {stream} is no longer this process's"))
+    JournalError::new(
+        ErrorKind::Fenced,
+        format!("this process does not own stream {stream} any more"),
+    )
 }
 
-const WRITE: &str = "with me as materialized (select 1 from capstan.lanes where replica = $1 and \
- lane = 0 and not fenced \
+const WRITE: &str = "with me as materialized (select 1 from capstan.writers \
+    where replica = $1 and writer = 0 and not fenced \
     and (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint = $2 for share) \
-    insert into capstan.blocks select b.* from me, unnest($3::uuid[], $4::bigint[], $5::bigint[], \
-    $6::bytea[]) b";
-/// With a mistake planted: whoever is fenced can write.
-const WRITE_UNFENCED: &str = "insert into capstan.blocks select b.* from unnest($3::uuid[], \
- $4::bigint[], $5::bigint[], $6::bytea[]) b \
+    insert into capstan.blocks select b.* from me, \
+    unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bytea[]) b";
+/// For a planted bug: a fenced process can write.
+const WRITE_UNFENCED: &str = "insert into capstan.blocks \
+    select b.* from unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bytea[]) b \
     where $1::uuid is not null and $2::bigint is not null";
 const STARTED: &str = "select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint";
-const IS_FREE: &str = "select not fenced from capstan.lanes where replica = $1 and lane = 0";
-const SETTLE: &str = "select r.stream, coalesce((select b.last_seq from capstan.blocks b where \
- b.stream = r.stream \
-    order by b.last_seq desc limit 1), 0) from capstan.runs r where r.stream = any($2) and \
-    r.owner = $1 and r.state = 1";
-const LOSE: &str = "update capstan.runs set owner = null, life = 'lost' where stream = $2 and \
- owner = $1 and state = 1";
-
-/// Ends that were acknowledged and lost with the server: there the runs still run, and nobody knows
-/// of them any more. What was written since this server began is not among them.
-const ABANDON: &str = "update capstan.runs set owner = null, life = 'lost' where owner = $1 and \
- state = 1 \
-    and stream <> all($2) and not capstan.is_alive_1(life)";
+const MAY_WRITE: &str = "select not fenced from capstan.writers where replica = $1 and writer = 0";
+const LAST_SEQS: &str = "select r.stream, coalesce((select b.last_seq from capstan.blocks b \
+    where b.stream = r.stream order by b.last_seq desc limit 1), 0) \
+    from capstan.runs r where r.stream = any($2) and r.owner = $1 and r.state = 1";
+const MARK_LOST: &str = "update capstan.runs set owner = null, incarnation = 'lost' \
+    where stream = $2 and owner = $1 and state = 1";
+/// Marks runs as lost that ended here, while the server has lost their end and still has them as
+/// running. Runs that were written since the server started are not among them.
+const MARK_ENDED_LOST: &str = "update capstan.runs set owner = null, incarnation = 'lost' \
+    where owner = $1 and state = 1 and stream <> all($2) and not capstan.survives(incarnation)";
 
 pub(super) async fn run(shared: Arc<Shared>, jobs: mpsc::Receiver<Append>) {
     let set_up = if shared.is_synced { "" } else { "set synchronous_commit = off" };
-    let wire = Wire::new(Arc::clone(&shared), set_up);
-    Lane {
+    let writer = WriterConnection::new(Arc::clone(&shared), set_up);
+    FrameWriter {
         shared,
-        wire,
+        writer,
         jobs,
         started: 0,
         group: Vec::new(),
-        is_unsure: false,
-        is_unsettled: true,
+        is_uncertain: false,
+        must_reconcile: true,
     }
     .run()
     .await;
 }
 
-struct Lane {
+struct FrameWriter {
     shared: Arc<Shared>,
-    wire: Wire,
+    writer: WriterConnection,
     jobs: mpsc::Receiver<Append>,
-    /// When the server was started that has what this process knows it to have.
+    /// The start time of the server with which this process was reconciled.
     started: i64,
     group: Vec<Append>,
-    /// The group may have been written by an earlier try.
-    is_unsure: bool,
-    /// What the server has is to be compared before anything more is written.
-    is_unsettled: bool,
+    /// An earlier try may have written the group.
+    is_uncertain: bool,
+    /// Compare with the server's state before the next write.
+    must_reconcile: bool,
 }
 
-impl Lane {
+impl FrameWriter {
     async fn run(mut self) {
         loop {
             let shared = Arc::clone(&self.shared);
@@ -129,12 +134,12 @@ impl Lane {
                     Some(job) => self.gather(job),
                     None => return,
                 },
-                () = shared.unsettled.notified() => self.is_unsettled = true,
+                () = shared.reconcile.notified() => self.must_reconcile = true,
             }
-            while !self.group.is_empty() || self.is_unsettled {
+            while !self.group.is_empty() || self.must_reconcile {
                 if let Err(failure) = self.step().await {
-                    self.is_unsure |= failure.kind.is_unsure();
-                    self.wire.failed(&failure).await;
+                    self.is_uncertain |= failure.kind.is_uncertain();
+                    self.writer.failed(&failure).await;
                 }
             }
         }
@@ -154,138 +159,142 @@ impl Lane {
 
     async fn step(&mut self) -> Result<(), Failure> {
         let me = self.shared.me();
-        self.refuse_what_is_not_ours(me);
-        self.is_unsettled |= self.wire.is_down();
-        if self.is_unsettled {
-            self.settle(me).await?;
-            self.refuse_what_is_not_ours(me);
+        self.refuse_lost_runs(me);
+        self.must_reconcile |= self.writer.is_down();
+        if self.must_reconcile {
+            self.reconcile(me).await?;
+            self.refuse_lost_runs(me);
         }
         if self.group.is_empty() {
             return Ok(());
         }
         let blocks: Vec<_> = self.group.iter().flat_map(Append::blocks).collect();
         if planted_bug::is(Bug::EarlyNotice) {
-            self.group
-                .iter()
-                .for_each(|job| self.shared.tell(job.turn.own.notice(job.frames.clone())));
-            // The server takes its time, so that the notice is there first, whoever holds the
-            // clock.
-            self.wire.link().await?.batch("select pg_sleep(0.02)").await?;
+            self.group.iter().for_each(|job| {
+                self.shared.notify(job.guard.owned.frames_message(job.frames.clone()))
+            });
+            // Delay the write in the server, so that the message is first even with a paused clock.
+            self.writer.connection().await?.batch("select pg_sleep(0.02)").await?;
         }
-        let link = self.wire.link().await?;
-        match write(link, me, self.started, &blocks).await {
+        let connection = self.writer.connection().await?;
+        match write(connection, me, self.started, &blocks).await {
             Ok(true) => self.done(),
-            Ok(false) => self.look_at_lane(me).await?,
-            // The connection that was lost had done it after all.
-            Err(failure) if failure.kind == FailureKind::Exists && self.is_unsure => self.done(),
-            Err(failure) if matches!(failure.kind, FailureKind::Exists | FailureKind::Never) => {
+            Ok(false) => self.check_lease(me).await?,
+            // The try on the lost connection had succeeded after all.
+            Err(failure) if failure.kind == FailureKind::Exists && self.is_uncertain => self.done(),
+            Err(failure)
+                if matches!(failure.kind, FailureKind::Exists | FailureKind::Permanent) =>
+            {
                 tracing::error!(%failure, "PostgreSQL refuses packets");
                 let error = failure.into_error();
                 self.group.drain(..).for_each(|job| drop(job.reply.send(Err(error.clone()))));
             }
             Err(failure) => return Err(failure),
         }
-        self.wire.rest();
+        self.writer.succeeded();
         Ok(())
     }
 
     fn done(&mut self) {
         failpoint::hit(Point::AfterAppend);
-        self.is_unsure = false;
+        self.is_uncertain = false;
         self.group.drain(..).for_each(|job| job.done(&self.shared));
     }
 
-    fn refuse_what_is_not_ours(&mut self, me: Uuid) {
+    /// Refuses the appends of runs that this process does not own any more.
+    fn refuse_lost_runs(&mut self, me: Uuid) {
         let (ours, others) =
-            self.group.drain(..).partition(|job| self.shared.own.is_under(me, &job.turn.own));
+            self.group.drain(..).partition(|job| self.shared.owned.is_under(me, &job.guard.owned));
         self.group = ours;
         Vec::<Append>::into_iter(others).for_each(Append::refuse);
-        self.is_unsure &= !self.group.is_empty();
+        self.is_uncertain &= !self.group.is_empty();
     }
 
-    /// Nothing was written: the lease has ended, or the server is another than this process knew.
-    async fn look_at_lane(&mut self, me: Uuid) -> Result<(), Failure> {
-        let rows = self.wire.link().await?.query(IS_FREE, &[&me]).await?;
-        let is_free = rows.first().map_or(Ok(false), |row| column(row, 0))?;
-        if is_free {
-            self.is_unsettled = true;
+    /// Nothing was written: the lease has ended, or the server has restarted.
+    async fn check_lease(&mut self, me: Uuid) -> Result<(), Failure> {
+        let rows = self.writer.connection().await?.query(MAY_WRITE, &[&me]).await?;
+        let may_write = rows.first().map_or(Ok(false), |row| column(row, 0))?;
+        if may_write {
+            self.must_reconcile = true;
         } else if me == self.shared.me() {
-            self.shared.lose_seat("another process has fenced this one");
+            self.shared.lose_lease(heartbeat::FENCED);
         }
         Ok(())
     }
 
-    /// Compares what this process knows to be written with what the server has, and writes again
-    /// what is missing there.
-    async fn settle(&mut self, me: Uuid) -> Result<(), Failure> {
+    /// Compares what this process has acknowledged with what the server has, and rewrites what is
+    /// missing there.
+    async fn reconcile(&mut self, me: Uuid) -> Result<(), Failure> {
         let shared = Arc::clone(&self.shared);
-        // What is acknowledged before the look must be found by it.
-        let own: Vec<_> = shared.own.all().into_iter().map(|own| (own.last_seq(), own)).collect();
-        let streams: Vec<Uuid> = own.iter().map(|(_, own)| own.stream).collect();
-        let link = self.wire.link().await?;
-        let started: i64 = column(&link.one(STARTED, &[]).await?, 0)?;
+        // Take the numbers before the query, which then must find at least these.
+        let owned: Vec<_> =
+            shared.owned.all().into_iter().map(|owned| (owned.last_seq(), owned)).collect();
+        let streams: Vec<Uuid> = owned.iter().map(|(_, owned)| owned.stream).collect();
+        let connection = self.writer.connection().await?;
+        let started: i64 = column(&connection.one(STARTED, &[]).await?, 0)?;
         let mut found: HashMap<Uuid, u64> = HashMap::new();
-        for row in link.query(SETTLE, &[&me, &streams]).await? {
+        for row in connection.query(LAST_SEQS, &[&me, &streams]).await? {
             found.insert(column(&row, 0)?, column::<i64>(&row, 1)?.try_into().unwrap_or(0));
         }
-        for (acknowledged, own) in own {
-            match found.get(&own.stream) {
+        for (acknowledged, owned) in owned {
+            match found.get(&owned.stream) {
                 Some(last) if *last < acknowledged && !planted_bug::is(Bug::NoSettle) => {
-                    restore(&shared, link, me, started, &own, *last).await?
+                    restore(&shared, connection, me, started, &owned, *last).await?
                 }
                 Some(_) => {}
-                // Its claim was lost with the server, or it has moved on.
-                None => shared.own.forget(own.stream),
+                // The server has lost its claim, or the run has changed hands.
+                None => shared.owned.remove(owned.stream),
             }
         }
-        if link.execute(ABANDON, &[&me, &streams]).await? > 0 {
-            tracing::error!("the server has lost the ends of runs; they are ended as lost");
+        if connection.execute(MARK_ENDED_LOST, &[&me, &streams]).await? > 0 {
+            tracing::error!("PostgreSQL has lost the ends of runs; these runs end as lost");
         }
-        (self.started, self.is_unsettled) = (started, false);
+        (self.started, self.must_reconcile) = (started, false);
         let is_written = |job: &Append| {
-            found.get(&job.turn.own.stream).is_some_and(|last| *last >= job.last_seq())
+            found.get(&job.guard.owned.stream).is_some_and(|last| *last >= job.last_seq())
         };
-        // A group is written as a whole or not at all.
-        if self.is_unsure && self.group.iter().any(is_written) {
+        // A group is written completely or not at all.
+        if self.is_uncertain && self.group.iter().any(is_written) {
             self.done();
         }
         Ok(())
     }
 }
 
-/// Writes what a server has lost; if that is no longer known, the run is left to be ended as lost.
+/// Rewrites frames that the server has lost. If they are not in memory any more, marks the run as
+/// lost.
 async fn restore(
     shared: &Shared,
-    link: &Link,
+    connection: &Connection,
     me: Uuid,
     started: i64,
-    own: &Arc<OwnRun>,
+    owned: &Arc<OwnedRun>,
     last: u64,
 ) -> Result<(), Failure> {
-    let stream = own.stream;
-    if let Some((frames, total)) = own.since(last) {
+    let stream = owned.stream;
+    if let Some((frames, total)) = owned.since(last) {
         let blocks = block::encode(&frames, total);
         let blocks: Vec<_> = blocks.iter().map(|block| (stream, block)).collect();
-        return match write(link, me, started, &blocks).await {
+        return match write(connection, me, started, &blocks).await {
             Ok(_) => {
                 tracing::warn!(%stream, after = last, packets = frames.len(),
-                "packets that the server had lost are written again");
+                "packets that PostgreSQL had lost were written again");
                 Ok(())
             }
-            // By an earlier try.
+            // An earlier try has written them.
             Err(failure) if failure.kind == FailureKind::Exists => Ok(()),
             Err(failure) => Err(failure),
         };
     }
-    tracing::error!(%stream, after = last, "the server has lost packets that nobody has any more");
-    link.execute(LOSE, &[&me, &stream]).await?;
-    shared.own.forget(stream);
+    tracing::error!(%stream, after = last, "PostgreSQL has lost packets, and no process has them any more");
+    connection.execute(MARK_LOST, &[&me, &stream]).await?;
+    shared.owned.remove(stream);
     Ok(())
 }
 
-/// All blocks or none; false if none.
+/// Writes all blocks or none; false if none.
 async fn write(
-    link: &Link,
+    connection: &Connection,
     me: Uuid,
     started: i64,
     blocks: &[(Uuid, &Block)],
@@ -296,6 +305,6 @@ async fn write(
     let data: Vec<&[u8]> = blocks.iter().map(|(_, block)| &*block.data).collect();
     let statement = if planted_bug::is(Bug::NoFence) { WRITE_UNFENCED } else { WRITE };
     let written =
-        link.execute(statement, &[&me, &started, &streams, &seqs, &totals, &data]).await?;
+        connection.execute(statement, &[&me, &started, &streams, &seqs, &totals, &data]).await?;
     Ok(written == blocks.len() as u64)
 }

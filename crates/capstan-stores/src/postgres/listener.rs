@@ -1,91 +1,94 @@
-//! Hears what other processes tell.
+//! Receives the notifications of other processes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use capstan_journal::News;
+use capstan_journal::Notification;
 use tokio::sync::mpsc;
 
 use super::Shared;
-use super::link::{Failure, Link};
-use super::notice::{self, CHANNEL, Notice};
+use super::connection::{Connection, Failure};
+use super::peer_message::{self, CHANNEL, PeerMessage};
 
+/// The pause before a new connection.
 const PAUSE: Duration = Duration::from_millis(500);
-/// A connection on which nothing comes may be dead: so often it is asked.
-const ASK_EVERY: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(3);
+/// A silent connection may be dead, so it is checked at this interval.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         if let Err(failure) = listen(&shared).await {
-            tracing::debug!(%failure, "other processes are not heard for now; their streams are \
-             looked at");
+            tracing::debug!(%failure, "notifications of other processes cannot be received for now; their \
+             streams are polled");
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Until the connection is lost.
+/// Receives notifications until the connection is lost.
 async fn listen(shared: &Shared) -> Result<(), Failure> {
-    let (sender, mut notices) = mpsc::unbounded_channel();
-    let link = Link::open_with(&shared.listen, PATIENCE, Some(sender)).await?;
-    link.batch(&format!("listen {CHANNEL}")).await?;
-    let _hearing = Hearing::begin(shared);
-    // What was told in between was not heard.
-    shared.behind.notify_one();
+    let (sender, mut messages) = mpsc::unbounded_channel();
+    let connection = Connection::open_with(&shared.listen, TIMEOUT, Some(sender)).await?;
+    connection.batch(&format!("listen {CHANNEL}")).await?;
+    let _listening = Listening::begin(shared);
+    // Notifications were lost while there was no connection.
+    shared.poll_now.notify_one();
     loop {
-        match tokio::time::timeout(ASK_EVERY, notices.recv()).await {
-            Ok(Some(notice)) => match notice::decode(notice.payload()) {
-                Some(notices) => notices.into_iter().for_each(|notice| hear(shared, notice)),
-                None => shared.behind.notify_one(),
+        match tokio::time::timeout(CHECK_INTERVAL, messages.recv()).await {
+            Ok(Some(notification)) => match peer_message::decode(notification.payload()) {
+                Some(messages) => messages.into_iter().for_each(|message| handle(shared, message)),
+                None => shared.poll_now.notify_one(),
             },
             Ok(None) => return Ok(()),
-            Err(_) => link.batch("").await?,
+            Err(_) => connection.batch("").await?,
         }
     }
 }
 
-/// As long as it lives, who waits for a stream is known here.
-struct Hearing<'a>(&'a Shared);
+/// While this value lives, this process knows which streams other processes await.
+struct Listening<'a>(&'a Shared);
 
-impl<'a> Hearing<'a> {
+impl<'a> Listening<'a> {
     fn begin(shared: &'a Shared) -> Self {
-        shared.hears.store(true, Ordering::Relaxed);
+        shared.is_listening.store(true, Ordering::Relaxed);
         Self(shared)
     }
 }
 
-impl Drop for Hearing<'_> {
+impl Drop for Listening<'_> {
     fn drop(&mut self) {
-        self.0.hears.store(false, Ordering::Relaxed);
+        self.0.is_listening.store(false, Ordering::Relaxed);
     }
 }
 
-fn hear(shared: &Shared, notice: Notice) {
-    match notice {
-        Notice::Frames { stream, standing, frames } if shared.watched.has(stream) => {
-            shared.watched.heard(stream, standing);
-            pass_on(shared, News::Frames { stream, standing, frames });
+fn handle(shared: &Shared, message: PeerMessage) {
+    match message {
+        PeerMessage::Frames { stream, standing, frames } if shared.watched.has(stream) => {
+            shared.watched.learn(stream, standing);
+            forward(shared, Notification::Frames { stream, standing, frames });
         }
-        Notice::Gone(stream) if shared.watched.has(stream) => pass_on(shared, News::Gone(stream)),
-        Notice::Stop(stream) if shared.own.get(stream).is_some() => {
-            let _ = shared.stops.try_send(stream);
+        PeerMessage::Erased(stream) if shared.watched.has(stream) => {
+            forward(shared, Notification::Erased(stream));
         }
-        Notice::Awaited(stream) => {
-            if let Some(own) = shared.own.get(stream)
-                && own.awaited()
+        PeerMessage::Stop(stream) if shared.owned.get(stream).is_some() => {
+            let _ = shared.stop_requests.try_send(stream);
+        }
+        PeerMessage::Awaited(stream) => {
+            if let Some(owned) = shared.owned.get(stream)
+                && owned.mark_awaited()
             {
-                // What was written before this was heard has to be looked for.
-                shared.tell(own.notice(Vec::new()));
+                // Without frames: the other process has to query what was written before.
+                shared.notify(owned.frames_message(Vec::new()));
             }
         }
-        Notice::Frames { .. } | Notice::Gone(_) | Notice::Stop(_) => {}
+        PeerMessage::Frames { .. } | PeerMessage::Erased(_) | PeerMessage::Stop(_) => {}
     }
 }
 
-fn pass_on(shared: &Shared, news: News) {
-    if shared.news.try_send(news).is_err() {
-        shared.behind.notify_one();
+fn forward(shared: &Shared, notification: Notification) {
+    if shared.notifications.try_send(notification).is_err() {
+        shared.poll_now.notify_one();
     }
 }

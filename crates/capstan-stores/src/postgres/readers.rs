@@ -1,228 +1,237 @@
-//! Who reads runs that only their readers look after: a row for a run and a process. Written in
-//! groups on a lane of its own, in the order in which readers come and go, and told anew whenever
-//! the server or the lease may have lost it.
+//! Records which runs have readers, for runs that end without readers: one row for each run and
+//! process. A task with its own connection writes the updates in groups and in order. It writes them
+//! again whenever the server or the lease may have lost them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_journal::{Elsewhere, JournalError};
+use capstan_journal::{JournalError, RemoteReaders};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::link::{Failure, Link};
+use super::connection::{Connection, Failure};
 use super::rows::{column, is_name};
-use super::wire::Wire;
+use super::writer_connection::WriterConnection;
 use super::{Shared, closed};
 
-/// How many marks are written at once.
+/// The most updates of a group.
 const GROUP: usize = 1024;
-/// How often it is looked whether this process has another seat.
-const LOOK: Duration = Duration::from_secs(1);
-/// As shares of the lease: how often it is asked again for what a process may read that gives no
-/// sign of life, and when nobody asks any more.
-const AGAIN: f64 = 0.05;
-const TAKES_LEASES: f64 = 2.0;
+/// How often this task checks whether the process has another lease.
+const LEASE_CHECK: Duration = Duration::from_secs(1);
+/// How often `take_unread` retries while a process with readers is silent, as a share of the lease.
+const RETRY_INTERVAL: f64 = 0.05;
+/// When `take_unread` stops to retry, in leases.
+const RETRY_LEASES: f64 = 2.0;
 
-const COME: &str = "insert into capstan.readers select stream, $1, null from unnest($2::uuid[]) \
- stream \
+const SET_READ: &str = "insert into capstan.readers \
+    select stream, $1, null from unnest($2::uuid[]) stream \
     on conflict (stream, replica) do update set left_at = null";
-const LEAVE: &str = "select capstan.unread_1($1, $2)";
-const TAKE: &str = "select capstan.take_1($1, $2)";
-const EXPECT: &str = "insert into capstan.expected as e values ($1, clock_timestamp() + \
- $2::bigint * interval '1 millisecond') \
+const SET_UNREAD: &str = "select capstan.mark_unread($1, $2)";
+const TAKE: &str = "select capstan.take_unread($1, $2)";
+const EXPECT: &str = "insert into capstan.expected_clients as e \
+    values ($1, clock_timestamp() + $2::bigint * interval '1 millisecond') \
     on conflict (tenant) do update set until = greatest(e.until, excluded.until)";
-const ELSEWHERE: &str = "select is_read, unread_for, (select (extract(epoch from until - \
- clock_timestamp()) * 1000)::bigint \
-    from capstan.expected where tenant = $3) from capstan.read_1($1, $2)";
+const REMOTE_READERS: &str = "select is_read, unread_for, \
+    (select (extract(epoch from until - clock_timestamp()) * 1000)::bigint \
+    from capstan.expected_clients where tenant = $3) from capstan.remote_readers($1, $2)";
 const IS_READ: &str = "select exists (select 1 from capstan.readers m \
     join capstan.replicas p on p.id = m.replica where m.stream = $2 and m.replica <> $1 \
     and m.left_at is null and p.state < 3 \
-    and p.seen_at > clock_timestamp() - $3::bigint * interval '1 millisecond')";
-/// What nobody asks for any more. Rows of the dead go with them.
-pub(super) const FORGET: [&str; 2] = [
+    and p.heartbeat_at > clock_timestamp() - $3::bigint * interval '1 millisecond')";
+/// Delete rows that no query needs any more. The rows of a deleted replica are deleted with it.
+pub(super) const DELETE_OLD: [&str; 2] = [
     "delete from capstan.readers where left_at < clock_timestamp() - interval '1 hour'",
-    "delete from capstan.expected where until < clock_timestamp()",
+    "delete from capstan.expected_clients where until < clock_timestamp()",
 ];
 
-/// What a process has to say of its readers.
-pub(super) enum Mark {
-    /// The first came, or the last left.
-    Reads(Uuid, bool),
-    /// A claim under this seat has written that it is read.
+/// A change of this process's readers.
+pub(super) enum ReaderUpdate {
+    /// The first reader of a run came (true), or the last one left.
+    Read(Uuid, bool),
+    /// A claim has recorded a reader of the run, under this lease.
     Claimed(Uuid, Uuid),
-    /// Somebody wants it for itself.
-    Takes(Uuid, oneshot::Sender<bool>),
-    /// Somebody of the tenant was told to wait.
-    Expects(String, Duration),
+    /// A caller wants the run, if it has no reader.
+    TakeUnread(Uuid, oneshot::Sender<bool>),
+    /// A client of the tenant was told to retry after this delay.
+    ExpectClients(String, Duration),
 }
 
 impl Shared {
-    /// Takes it unless a living process reads it. One that has just died still has its readers: it
-    /// is believed by its next sign of life alone, and waited for until its lease is over.
+    /// Takes a run, unless a live process reads it. A process that has just died still has its rows.
+    /// So this waits for its next heartbeat, or until its lease has ended.
     pub(super) async fn take_unread(&self, stream: Uuid) -> Result<bool, JournalError> {
-        let asked = Instant::now();
+        let began = Instant::now();
         while !self.take(stream).await? {
-            let is_over = asked.elapsed() > self.part_of_lease(TAKES_LEASES);
-            if is_over || self.is_read_since(stream, asked).await? {
+            let is_over = began.elapsed() > self.part_of_lease(RETRY_LEASES);
+            if is_over || self.is_read_since(stream, began).await? {
                 return Ok(false);
             }
-            tokio::time::sleep(self.part_of_lease(AGAIN).min(LOOK)).await;
+            tokio::time::sleep(self.part_of_lease(RETRY_INTERVAL).min(LEASE_CHECK)).await;
         }
         Ok(true)
     }
 
-    /// Whether a process reads it that has given a sign of life since.
-    async fn is_read_since(&self, stream: Uuid, asked: Instant) -> Result<bool, JournalError> {
-        let since = i64::try_from(asked.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let rows = self.reads.query(IS_READ, &[&self.me(), &stream, &since]).await?;
+    /// Whether a process with a reader has sent a heartbeat since this time.
+    async fn is_read_since(&self, stream: Uuid, since: Instant) -> Result<bool, JournalError> {
+        let millis = i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let rows = self.reads.query(IS_READ, &[&self.me(), &stream, &millis]).await?;
         rows.first().map_or(Ok(false), |row| column(row, 0)).map_err(Failure::into_error)
     }
 
-    /// Who is not told does not have it.
+    /// Tries once to take a run. Without an answer the run is not taken.
     async fn take(&self, stream: Uuid) -> Result<bool, JournalError> {
         let (reply, taken) = oneshot::channel();
-        self.marks.send(Mark::Takes(stream, reply)).map_err(|_| closed())?;
+        self.reader_updates.send(ReaderUpdate::TakeUnread(stream, reply)).map_err(|_| closed())?;
         Ok(taken.await.unwrap_or(false))
     }
 
-    pub(super) async fn elsewhere(
+    pub(super) async fn remote_readers(
         &self,
         stream: Uuid,
         tenant: &str,
-    ) -> Result<Elsewhere, JournalError> {
-        let rows = self.reads.query(ELSEWHERE, &[&self.me(), &stream, &tenant]).await?;
+    ) -> Result<RemoteReaders, JournalError> {
+        let rows = self.reads.query(REMOTE_READERS, &[&self.me(), &stream, &tenant]).await?;
         let millis = |row: &tokio_postgres::Row, at: usize| -> Result<Option<Duration>, Failure> {
             let millis: Option<i64> = column(row, at)?;
             Ok(millis.map(|millis| Duration::from_millis(millis.max(0).cast_unsigned())))
         };
-        let read = |row: &tokio_postgres::Row| -> Result<Elsewhere, Failure> {
+        let read = |row: &tokio_postgres::Row| -> Result<RemoteReaders, Failure> {
             let expected = millis(row, 2)?.unwrap_or_default();
-            Ok(Elsewhere { is_read: column(row, 0)?, unread_for: millis(row, 1)?, expected })
+            Ok(RemoteReaders { is_read: column(row, 0)?, unread_for: millis(row, 1)?, expected })
         };
-        rows.first().map_or(Ok(Elsewhere::default()), read).map_err(Failure::into_error)
+        rows.first().map_or(Ok(RemoteReaders::default()), read).map_err(Failure::into_error)
     }
 }
 
-pub(super) async fn run(shared: Arc<Shared>, mut marks: mpsc::UnboundedReceiver<Mark>) {
-    let seat = shared.me();
-    // Nothing of it is worth a wait: what a crash takes is told again.
-    let wire = Wire::new(shared, "set synchronous_commit = off");
-    let mut lane = Lane { wire, seat, here: HashSet::new(), said: Said::default() };
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    mut reader_updates: mpsc::UnboundedReceiver<ReaderUpdate>,
+) {
+    let lease = shared.me();
+    // Not synced: after a crash of the server the task writes all readers again.
+    let writer = WriterConnection::new(shared, "set synchronous_commit = off");
+    let mut task =
+        ReaderWriter { writer, lease, read: HashSet::new(), pending: Pending::default() };
     let mut group = Vec::new();
     loop {
-        match tokio::time::timeout(LOOK, marks.recv_many(&mut group, GROUP)).await {
+        match tokio::time::timeout(LEASE_CHECK, reader_updates.recv_many(&mut group, GROUP)).await {
             Ok(0) => return,
-            Ok(_) | Err(_) => group.drain(..).for_each(|mark| lane.hear(mark)),
+            Ok(_) | Err(_) => group.drain(..).for_each(|update| task.add(update)),
         }
-        lane.catch_up().await;
+        task.write_pending().await;
     }
 }
 
-/// What is to be written.
+/// Updates that are not written yet.
 #[derive(Default)]
-struct Said {
-    came: HashSet<Uuid>,
-    left: HashSet<Uuid>,
+struct Pending {
+    set_read: HashSet<Uuid>,
+    set_unread: HashSet<Uuid>,
     takes: Vec<(Uuid, oneshot::Sender<bool>)>,
     expected: HashMap<String, Duration>,
 }
 
-struct Lane {
-    wire: Wire,
-    /// Under which all that is here was written.
-    seat: Uuid,
-    here: HashSet<Uuid>,
-    said: Said,
+struct ReaderWriter {
+    writer: WriterConnection,
+    /// The lease under which the rows were written.
+    lease: Uuid,
+    /// All runs that have a reader in this process.
+    read: HashSet<Uuid>,
+    pending: Pending,
 }
 
-impl Lane {
-    fn hear(&mut self, mark: Mark) {
-        match mark {
-            Mark::Claimed(stream, seat) if seat == self.seat => _ = self.here.insert(stream),
-            Mark::Claimed(stream, _) => self.hear(Mark::Reads(stream, true)),
-            Mark::Reads(stream, true) => {
-                self.here.insert(stream);
-                self.said.left.remove(&stream);
-                self.said.came.insert(stream);
+impl ReaderWriter {
+    fn add(&mut self, update: ReaderUpdate) {
+        match update {
+            ReaderUpdate::Claimed(stream, lease) if lease == self.lease => {
+                _ = self.read.insert(stream)
             }
-            Mark::Reads(stream, false) => {
-                self.here.remove(&stream);
-                self.said.came.remove(&stream);
-                self.said.left.insert(stream);
+            ReaderUpdate::Claimed(stream, _) => self.add(ReaderUpdate::Read(stream, true)),
+            ReaderUpdate::Read(stream, true) => {
+                self.read.insert(stream);
+                self.pending.set_unread.remove(&stream);
+                self.pending.set_read.insert(stream);
             }
-            Mark::Takes(stream, reply) => self.said.takes.push((stream, reply)),
-            Mark::Expects(tenant, within) if is_name(&tenant) => {
-                let known = self.said.expected.entry(tenant).or_default();
+            ReaderUpdate::Read(stream, false) => {
+                self.read.remove(&stream);
+                self.pending.set_read.remove(&stream);
+                self.pending.set_unread.insert(stream);
+            }
+            ReaderUpdate::TakeUnread(stream, reply) => self.pending.takes.push((stream, reply)),
+            ReaderUpdate::ExpectClients(tenant, within) if is_name(&tenant) => {
+                let known = self.pending.expected.entry(tenant).or_default();
                 *known = within.max(*known);
             }
-            Mark::Expects(..) => {}
+            ReaderUpdate::ExpectClients(..) => {}
         }
     }
 
-    async fn catch_up(&mut self) {
-        let me = self.wire.shared.me();
-        if me != self.seat || self.wire.is_down() {
-            self.said.came.clone_from(&self.here);
-            self.seat = me;
+    async fn write_pending(&mut self) {
+        let me = self.writer.shared.me();
+        if me != self.lease || self.writer.is_down() {
+            self.pending.set_read.clone_from(&self.read);
+            self.lease = me;
         }
         match self.write().await {
-            Ok(()) => self.wire.rest(),
+            Ok(()) => self.writer.succeeded(),
             Err(failure) => {
-                // Who waits for a run starts one of its own.
-                self.said.takes.clear();
-                self.wire.failed(&failure).await;
+                // The caller starts a run of its own instead.
+                self.pending.takes.clear();
+                self.writer.failed(&failure).await;
             }
         }
     }
 
     async fn write(&mut self) -> Result<(), Failure> {
-        let Self { wire, seat, here, said } = self;
-        if said.came.is_empty()
-            && said.left.is_empty()
-            && said.takes.is_empty()
-            && said.expected.is_empty()
+        let Self { writer, lease, read, pending } = self;
+        if pending.set_read.is_empty()
+            && pending.set_unread.is_empty()
+            && pending.takes.is_empty()
+            && pending.expected.is_empty()
         {
             return Ok(());
         }
-        let link = wire.link().await?;
-        tell(link, COME, *seat, &mut said.came).await?;
-        tell(link, LEAVE, *seat, &mut said.left).await?;
-        while let Some((stream, reply)) = said.takes.pop().filter(|(_, reply)| !reply.is_closed()) {
-            let taken = take(link, *seat, stream).await;
-            let is_told = reply.send(matches!(taken, Ok(true))).is_ok();
+        let connection = writer.connection().await?;
+        write_all(connection, SET_READ, *lease, &mut pending.set_read).await?;
+        write_all(connection, SET_UNREAD, *lease, &mut pending.set_unread).await?;
+        while let Some((stream, reply)) =
+            pending.takes.pop().filter(|(_, reply)| !reply.is_closed())
+        {
+            let taken = take(connection, *lease, stream).await;
+            let is_received = reply.send(matches!(taken, Ok(true))).is_ok();
             match taken {
-                Ok(true) if is_told => _ = here.insert(stream),
+                Ok(true) if is_received => _ = read.insert(stream),
                 Ok(false) => {}
-                // Who has gone meanwhile, or does not know, does not leave it taken.
-                Ok(true) | Err(_) => _ = said.left.insert(stream),
+                // The caller is gone, or the outcome is unknown: release the run.
+                Ok(true) | Err(_) => _ = pending.set_unread.insert(stream),
             }
             taken?;
         }
-        for (tenant, within) in said.expected.drain() {
+        for (tenant, within) in pending.expected.drain() {
             let millis = i64::try_from(within.as_millis()).unwrap_or(i64::MAX);
-            link.query(EXPECT, &[&tenant, &millis]).await?;
+            connection.query(EXPECT, &[&tenant, &millis]).await?;
         }
-        tell(link, LEAVE, *seat, &mut said.left).await
+        write_all(connection, SET_UNREAD, *lease, &mut pending.set_unread).await
     }
 }
 
-/// Writes it for all of these at once, unless there are none.
-async fn tell(
-    link: &Link,
+/// Runs a statement for all of these streams at once, unless there are none.
+async fn write_all(
+    connection: &Connection,
     statement: &'static str,
-    seat: Uuid,
+    lease: Uuid,
     streams: &mut HashSet<Uuid>,
 ) -> Result<(), Failure> {
     if !streams.is_empty() {
         let all: Vec<Uuid> = streams.iter().copied().collect();
-        link.query(statement, &[&seat, &all]).await?;
+        connection.query(statement, &[&lease, &all]).await?;
         streams.clear();
     }
     Ok(())
 }
 
-async fn take(link: &Link, seat: Uuid, stream: Uuid) -> Result<bool, Failure> {
-    column(&link.one(TAKE, &[&seat, &stream]).await?, 0)
+async fn take(connection: &Connection, lease: Uuid, stream: Uuid) -> Result<bool, Failure> {
+    column(&connection.one(TAKE, &[&lease, &stream]).await?, 0)
 }

@@ -1,4 +1,4 @@
-//! Connections for everything that is asked, and for what is written without a lane.
+//! A pool of connections for all reads, and for writes that have no writer task.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,18 +8,19 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_postgres::Row;
 
-use super::link::{Failure, FailureKind, Link, Params};
+use super::connection::{Connection, Failure, FailureKind, Params};
 use super::target::Target;
 
-/// Reads at once; more would only queue at the server.
+/// The most concurrent reads. More would only queue in the server.
 const READS: usize = 8;
-/// A server that restarts is waited for this long.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// How long reads are retried, for example while the server restarts.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(8);
+/// The pause before a retry.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Reads {
     target: Target,
-    idle: Mutex<Vec<Link>>,
+    idle: Mutex<Vec<Connection>>,
     room: Semaphore,
 }
 
@@ -28,21 +29,23 @@ impl Reads {
         Self { target, idle: Mutex::default(), room: Semaphore::new(READS) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Link>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rows of a statement that may be carried out twice: it is tried again for a while.
+    /// Runs a statement that may run twice, with retries. Returns its rows.
     pub(super) async fn query(
         &self,
         statement: &'static str,
         params: Params<'_>,
     ) -> Result<Vec<Row>, JournalError> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + RETRY_TIMEOUT;
         loop {
             match self.try_query(statement, params).await {
                 Ok(rows) => return Ok(rows),
-                Err(failure) if failure.kind == FailureKind::Never || Instant::now() >= until => {
+                Err(failure)
+                    if failure.kind == FailureKind::Permanent || Instant::now() >= until =>
+                {
                     return Err(failure.into_error());
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,
@@ -50,23 +53,26 @@ impl Reads {
         }
     }
 
-    /// The rows of a statement, or why there are none.
+    /// Runs a statement once. Returns its rows.
     pub(super) async fn try_query(
         &self,
         statement: &'static str,
         params: Params<'_>,
     ) -> Result<Vec<Row>, Failure> {
-        let _room =
-            self.room.acquire().await.map_err(|_| Failure::odd("there are no reads any more"))?;
-        let idle = self.lock().pop().filter(|link| !link.is_closed());
-        let link = match idle {
-            Some(link) => link,
-            None => Link::open(&self.target).await?,
+        let _room = self
+            .room
+            .acquire()
+            .await
+            .map_err(|_| Failure::unexpected("the pool of read connections is closed"))?;
+        let idle = self.lock().pop().filter(|connection| !connection.is_closed());
+        let connection = match idle {
+            Some(connection) => connection,
+            None => Connection::open(&self.target).await?,
         };
-        let rows = link.query(statement, params).await;
-        // A lost one is dropped.
-        if !matches!(&rows, Err(failure) if failure.kind.is_unsure()) {
-            self.lock().push(link);
+        let rows = connection.query(statement, params).await;
+        // A connection that may be broken is dropped.
+        if !matches!(&rows, Err(failure) if failure.kind.is_uncertain()) {
+            self.lock().push(connection);
         }
         rows
     }

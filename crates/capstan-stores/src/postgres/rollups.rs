@@ -1,18 +1,18 @@
-//! Numbers by the hour: each process adds its own.
+//! Statistics by the hour. Each process adds its own.
 
 use capstan_journal::backend::KEPT_HOURS;
 use capstan_journal::{Counts, JournalError, Rollup, RollupKey};
 
 use super::PostgresStore;
-use super::link::Failure;
+use super::connection::Failure;
 use super::rows::{column, is_name};
 
 const ADD: &str = "insert into capstan.rollups as r values ($1, $2, $3, $4, $5, $6, $7) \
-    on conflict (hour, replica, tenant, agent, is_fault, code) do update set counts = \
-    capstan.sum_1(r.counts, excluded.counts)";
-const FORGET: &str = "delete from capstan.rollups where hour <= $1";
-const BETWEEN: &str = "select hour, tenant, agent, is_fault, code, counts from capstan.rollups \
- where hour >= $1 and hour <= $2";
+    on conflict (hour, replica, tenant, agent, is_fault, code) \
+    do update set counts = capstan.add_counts(r.counts, excluded.counts)";
+const DELETE_OLD: &str = "delete from capstan.rollups where hour <= $1";
+const BETWEEN: &str = "select hour, tenant, agent, is_fault, code, counts \
+    from capstan.rollups where hour >= $1 and hour <= $2";
 
 impl PostgresStore {
     pub(super) async fn add_counts(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
@@ -25,13 +25,13 @@ impl PostgresStore {
             }
             let counts: Vec<i64> =
                 counts.numbers().map(|count| i64::try_from(count).unwrap_or(i64::MAX)).collect();
-            // Not tried again: it may have been carried out, and would count twice.
-            let row: super::link::Params<'_> =
+            // Without retries: the statement may have run, and a repeat would count twice.
+            let row: super::connection::Params<'_> =
                 &[&hour, replica, &tenant, &agent, &is_fault, &code, &counts];
             self.shared.reads.try_query(ADD, row).await.map_err(Failure::into_error)?;
         }
         if let Some(newest) = newest {
-            self.shared.reads.query(FORGET, &[&(newest - KEPT_HOURS)]).await?;
+            self.shared.reads.query(DELETE_OLD, &[&(newest - KEPT_HOURS)]).await?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Rows as runs and turns.
+//! Converts rows to runs and turns.
 
 use capstan_journal::backend::rules::shown;
 use capstan_journal::{ErrorKind, JournalError, NameKind, Run, StoredTurn};
@@ -6,36 +6,39 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 
-use super::link::Failure;
-use super::notice::state_of;
+use super::connection::Failure;
+use super::peer_message::state_of;
 
-/// A statement that brings runs as [`run`] reads them, from a table `r`.
+/// A statement that selects runs in the form that [`run`] reads, from a table `r`.
 macro_rules! select_runs {
     ($($rest:literal),*) => {
         concat!(
             "select r.stream, r.state, r.attempt, r.turns_before, r.answered_by, r.record::text, ",
-            "greatest(r.last_seq, coalesce(b.last_seq, 0)), greatest(r.bytes, coalesce(b.total, \
-             0)) from capstan.runs r ",
-            // While it runs, its last block knows.
-            "left join lateral (select b.last_seq, b.total from capstan.blocks b where b.stream = \
-             r.stream ",
-            "order by b.last_seq desc limit 1) b on r.state = 1 ",
+            "greatest(r.last_seq, coalesce(b.last_seq, 0)), ",
+            "greatest(r.bytes, coalesce(b.total, 0)) from capstan.runs r ",
+            // The counts of a running run are in its last block.
+            "left join lateral (select b.last_seq, b.total from capstan.blocks b ",
+            "where b.stream = r.stream order by b.last_seq desc limit 1) b on r.state = 1 ",
             $($rest),*
         )
     };
 }
 pub(super) use select_runs;
 
-/// A column of the type that the statement gives it.
+/// Reads a column as the type that the statement gives it.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T, Failure> {
-    row.try_get(at).map_err(|error| Failure::odd(&format!("a row is not as it should be: {error}")))
+    row.try_get(at).map_err(|error| {
+        Failure::unexpected(&format!(
+            "a row of the journal's database has an unexpected form: {error}"
+        ))
+    })
 }
 
 pub(super) fn runs(rows: &[Row]) -> Result<Vec<Run>, JournalError> {
     rows.iter().map(run).collect()
 }
 
-/// A row of [`select_runs`].
+/// Reads a row of [`select_runs`].
 pub(super) fn run(row: &Row) -> Result<Run, JournalError> {
     let read = || -> Result<_, Failure> {
         let counts: (i64, i64, i64) = (column(row, 3)?, column(row, 6)?, column(row, 7)?);
@@ -67,7 +70,7 @@ pub(super) fn run(row: &Row) -> Result<Run, JournalError> {
     Ok(shown(run))
 }
 
-/// A row of a number and a turn.
+/// Reads a row of a number and a turn.
 pub(super) fn turn(row: &Row) -> Result<StoredTurn, JournalError> {
     let read = || -> Result<_, Failure> { Ok((column::<i64>(row, 0)?, column::<&str>(row, 1)?)) };
     let (number, text) = read().map_err(Failure::into_error)?;
@@ -77,14 +80,14 @@ pub(super) fn turn(row: &Row) -> Result<StoredTurn, JournalError> {
     Ok(StoredTurn { number: number.cast_unsigned(), ..turn })
 }
 
-/// A record as it is written. The store's own columns say the rest.
+/// A run's record as JSON. Columns of the table have the rest.
 pub(super) fn record(run: &Run) -> Result<String, JournalError> {
     serde_json::to_string(run).map_err(|error| {
         JournalError::new(ErrorKind::Unsupported, "a record cannot be written").caused_by(error)
     })
 }
 
-/// The ids of all requests that were about a run, line by line.
+/// The ids of all requests of a run, one per line.
 pub(super) fn request_ids(run: &Run) -> String {
     let attempts = run.attempts.iter().filter_map(|attempt| attempt.request_id.as_deref());
     let mut ids: Vec<_> =
@@ -93,7 +96,7 @@ pub(super) fn request_ids(run: &Run) -> String {
     ids.join("\n")
 }
 
-/// Names that PostgreSQL can keep and index; every other is nobody's.
+/// Whether PostgreSQL can store and index a name. No run has any other name.
 pub(super) fn is_name(name: &str) -> bool {
     const LONGEST: usize = 1024;
     name.len() <= LONGEST && !name.contains('\0')
@@ -105,11 +108,11 @@ pub(super) fn check_name(name: &str) -> Result<(), JournalError> {
     }
     Err(JournalError::new(
         ErrorKind::Unsupported,
-        "a name is too long for the journal, or holds a zero byte",
+        "a name is too long for the journal, or contains a zero byte",
     ))
 }
 
-/// The statement that finds runs by a name: tenant, name, before, limit.
+/// The statement that finds runs by a name. Its parameters are tenant, name, before and limit.
 pub(super) fn by_name(kind: NameKind) -> &'static str {
     macro_rules! by {
         ($condition:literal) => {

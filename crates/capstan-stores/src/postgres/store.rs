@@ -1,4 +1,5 @@
-//! The PostgreSQL store as a [`Store`]: writes to the lanes, reads from the pool.
+//! The PostgreSQL store as a [`Store`]. It sends writes to the writer tasks, and reads through the
+//! pool.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,9 +9,9 @@ use bytes::Bytes;
 use capstan_journal::backend::planted_bug::{self, Bug};
 use capstan_journal::backend::rules::{self, expired, not_found, shown};
 use capstan_journal::{
-    Catalog, Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept,
-    KeptSession, Layer, Named, Piece, Query, Quota, Records, Result, Retention, Rollup, Run,
-    RunPage, RunState, Secret, Sessions, SharedStats, Spent, Stats, Store, StoredTurn, Tokens,
+    Catalog, Claim, Claimed, Cluster, ErrorKind, Expired, Found, Frame, Health, JournalError,
+    Layer, Named, Piece, Query, Quota, Records, Result, Retention, Rollup, Run, RunCopy, RunPage,
+    RunState, Secret, SessionCopy, Sessions, SharedStats, Spent, Stats, Store, StoredTurn, Tokens,
     Transfer, Transition, TurnRange, Usage,
 };
 use capstan_protocol::Timestamp;
@@ -19,15 +20,15 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::changes::Change;
-use super::claims::{ClaimJob, Claiming};
+use super::claims::{ClaimAnswer, ClaimJob};
+use super::connection::{Failure, Params};
 use super::frames::{Append, fenced};
-use super::link::{Failure, Params};
 use super::rows::{self, by_name, check_name, column, is_name, select_runs};
-use super::{PostgresStore, block, closed, pulse};
+use super::{PostgresStore, block, closed, heartbeat};
 
-/// How long the end waits for a database that does not answer.
+/// The timeout of `close`, if the database does not answer.
 const CLOSE: Duration = Duration::from_secs(5);
-/// How many runs one process takes over at once, so that the living share a dead one's.
+/// The most runs that a process takes over at once, so that the others get a share.
 const ADOPTED: usize = 50;
 
 const BODY: &str = "select body from capstan.runs where stream = $1";
@@ -39,41 +40,41 @@ const AFTER: &str = select_runs!("where r.stream > $1 order by r.stream limit $2
 const OPEN: &str = select_runs!("where r.state < 3");
 const WAITING: &str =
     select_runs!("where r.state = 2 and r.updated_at < $1 order by r.updated_at limit $2");
-const UNARMED: &str = select_runs!("where r.state = 2 and r.is_unasked order by r.stream limit $1");
+const UNARMED: &str =
+    select_runs!("where r.state = 2 and r.is_armed_by_gateway order by r.stream limit $1");
 const CLAIM: &str =
-    "select stream, gone_at is not null from capstan.claims where tenant = $1 and key = $2";
-const IS_EXPIRED: &str =
-    "select 1 from capstan.claims where stream = $2 and tenant = $1 and gone_at is not null";
-/// Blocks until the limit is reached; what lies between the cursor and the end of the first is not
-/// counted. How far that is, is found without their data, which the server would have to put aside
-/// meanwhile.
-const READ: &str = "select last_seq, data from capstan.blocks where stream = $1 and last_seq > $2 \
- and last_seq <= (select max(last_seq) \
-    from (select last_seq, lag(total) over all_of_it - first_value(total) over all_of_it as before \
-    from (select last_seq, total from capstan.blocks where stream = $1 and last_seq > $2 order by \
-    last_seq limit $3) b \
-    window all_of_it as (order by last_seq)) b where before is null or before < $4) order by \
-    last_seq";
+    "select stream, deleted_at is not null from capstan.claims where tenant = $1 and key = $2";
+const IS_EXPIRED: &str = "select 1 from capstan.claims \
+    where stream = $2 and tenant = $1 and deleted_at is not null";
+/// Reads blocks up to a size limit. The part of the first block before the cursor does not count.
+/// The subquery finds the last block without the data, which the server would have to buffer.
+const READ: &str = "select last_seq, data from capstan.blocks \
+    where stream = $1 and last_seq > $2 and last_seq <= (select max(last_seq) from \
+    (select last_seq, lag(total) over w - first_value(total) over w as before from \
+    (select last_seq, total from capstan.blocks where stream = $1 and last_seq > $2 \
+    order by last_seq limit $3) b window w as (order by last_seq)) b \
+    where before is null or before < $4) order by last_seq";
 const IS_CERTAIN: &str =
-    "select state > 1 or capstan.is_alive_1(life) from capstan.runs where stream = $1";
+    "select state > 1 or capstan.survives(incarnation) from capstan.runs where stream = $1";
 const TURNS: &str = "select number, turn::text from (select number, turn, \
- sum(octet_length(turn::text)) over (order by number) as size, \
-    row_number() over (order by number) as place from capstan.turns where tenant = $1 and session \
-    = $2 and number >= $3 \
-    order by number limit $4) t where place = 1 or size <= $5 order by number";
-const TURN_COUNT: &str = "select kept from capstan.sessions where tenant = $1 and session = $2";
+    sum(octet_length(turn::text)) over (order by number) as size, \
+    row_number() over (order by number) as place from capstan.turns \
+    where tenant = $1 and session = $2 and number >= $3 order by number limit $4) t \
+    where place = 1 or size <= $5 order by number";
+const TURN_COUNT: &str =
+    "select turn_count from capstan.sessions where tenant = $1 and session = $2";
 const SESSIONS: &str = "select count(*) from capstan.sessions where tenant = $1";
 const USAGE: &str = "select running, waiting, sessions, bytes, has_session, messages, \
- session_bytes, coalesce(t.minute, 0), \
-    coalesce(t.minute_tokens, 0), coalesce(t.day, 0), coalesce(t.day_tokens, 0) from \
-    capstan.usage_1($1, $2, true) \
+    session_bytes, coalesce(t.minute, 0), coalesce(t.minute_tokens, 0), coalesce(t.day, 0), \
+    coalesce(t.day_tokens, 0) from capstan.usage_of($1, $2, true) \
     left join capstan.tenants t on t.tenant = $1";
-const ADOPT: &str = "select capstan.adopt_1($1, $2)";
-/// With a mistake planted: whoever lives is robbed.
+const ADOPT: &str = "select capstan.adopt_runs($1, $2)";
+/// For a planted bug: takes over runs of live processes.
 const ADOPT_LIVING: &str =
     "update capstan.runs set owner = $1 where state = 1 and $2::int is not null returning stream";
 const SECRET: &str = "select secret from capstan.meta";
-/// As many as a statement can be asked for.
+
+/// A limit as an SQL parameter.
 pub(super) fn as_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -104,13 +105,13 @@ impl PostgresStore {
         rows.first().map(|row| column(row, 0)).transpose().map_err(Failure::into_error)
     }
 
-    /// Why a run that is not this process's takes no frames of it.
+    /// The error for an append to a run that this process does not own.
     async fn not_ours(&self, stream: Uuid, attempt: u32) -> JournalError {
         match self.run(stream).await {
             Ok(None) => not_found(stream),
             Ok(Some(run)) => {
                 let message = format!(
-                    "stream {stream} is {:?} in attempt {}, and not this process's to write \
+                    "stream {stream} is {:?} in attempt {}, and this process does not own \
                      attempt {attempt}",
                     run.state, run.attempt
                 );
@@ -133,11 +134,11 @@ impl Records for PostgresStore {
             .try_for_each(|name| check_name(name))?;
         let (reply, answer) = oneshot::channel();
         let key = claim.key.clone();
-        let job = ClaimJob { claim: Box::new(claim), quota: *quota, has_met_itself: false, reply };
+        let job = ClaimJob { claim: Box::new(claim), quota: *quota, was_repeated: false, reply };
         self.shared.claims.send(job).await.map_err(|_| closed())?;
         match answer.await.map_err(|_| closed())?? {
-            Claiming::New(run) => Ok(Claimed { run: shown(run), is_new: true }),
-            Claiming::Held(stream) => {
+            ClaimAnswer::New(run) => Ok(Claimed { run: shown(run), is_new: true }),
+            ClaimAnswer::InUse(stream) => {
                 let run = self.run(stream).await?.ok_or_else(|| expired(&key))?;
                 Ok(Claimed { run, is_new: false })
             }
@@ -150,43 +151,45 @@ impl Records for PostgresStore {
 
     async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<()> {
         self.shared.check_open()?;
-        let Some(turn) = self.shared.own.turn(stream).await else {
-            return Err(if self.shared.is_seated() {
+        let Some(guard) = self.shared.owned.write_guard(stream).await else {
+            return Err(if self.shared.has_lease() {
                 self.not_ours(stream, attempt).await
             } else {
                 fenced(stream)
             });
         };
-        turn.own.check_append(attempt, &frames)?;
+        guard.owned.check_append(attempt, &frames)?;
         if frames.is_empty() {
             return Ok(());
         }
         let (reply, answer) = oneshot::channel();
-        // Here and not in the lane, which all runs share.
-        let blocks = block::encode(&frames, turn.own.bytes());
-        let append = Append { turn, attempt, frames, blocks, reply };
+        // Encode here and not in the writer task, which all runs share.
+        let blocks = block::encode(&frames, guard.owned.bytes());
+        let append = Append { guard, attempt, frames, blocks, reply };
         self.shared.appends.send(append).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 
     async fn transition(&self, step: Transition) -> Result<bool> {
         self.shared.check_open()?;
-        let Transition { from, to, frames, turn: said, quota } = step;
+        let Transition { from, to, frames, turn, quota } = step;
         let stream = to.stream_id;
-        let turn =
-            if from.0 == RunState::Running { self.shared.own.turn(stream).await } else { None };
-        let before = match &turn {
-            Some(turn) => turn.own.run(),
+        let guard = match from.0 {
+            RunState::Running => self.shared.owned.write_guard(stream).await,
+            RunState::Waiting | RunState::Closed => None,
+        };
+        let before = match &guard {
+            Some(guard) => guard.owned.run(),
             None => self.run(stream).await?.ok_or_else(|| not_found(stream))?,
         };
-        let is_elsewhere = turn.is_none() && before.state == RunState::Running;
+        let is_elsewhere = guard.is_none() && before.state == RunState::Running;
         if is_elsewhere || !rules::check_transition(&before, from, &frames)? {
             return Ok(false);
         }
         let after = rules::advance(&before, to, &frames);
         let (id, most_waiting) = (Uuid::new_v4(), quota.waiting);
         let (reply, answer) = oneshot::channel();
-        let change = Change { id, turn, before, after, frames, said, most_waiting, reply };
+        let change = Change { id, guard, before, after, frames, turn, most_waiting, reply };
         self.shared.changes.send(change).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
@@ -341,7 +344,7 @@ impl Catalog for PostgresStore {
         self.shared.check_open()?;
         let me = self.shared.me();
         let limit = i32::try_from(limit.min(ADOPTED)).unwrap_or(0);
-        // Not tried again: whatever was taken over is told again until it is ended.
+        // Without retries: the next call returns the same runs again, until they have ended.
         let statement = if planted_bug::is(Bug::AdoptLiving) { ADOPT_LIVING } else { ADOPT };
         let adopted = self.shared.reads.try_query(statement, &[&me, &limit]).await;
         let adopted = adopted.map_err(Failure::into_error)?;
@@ -352,7 +355,7 @@ impl Catalog for PostgresStore {
         }
         let runs = self.runs(SOME, &[&streams]).await?;
         let runs: Vec<_> = runs.into_iter().filter(|run| run.state == RunState::Running).collect();
-        runs.iter().for_each(|run| self.shared.own.add(run.clone(), me));
+        runs.iter().for_each(|run| self.shared.owned.add(run.clone(), me));
         Ok(runs)
     }
 
@@ -387,26 +390,27 @@ impl Store for PostgresStore {
     async fn secret(&self) -> Result<Secret> {
         let secret = self.first::<Vec<u8>>(SECRET, &[]).await?;
         secret.and_then(|bytes| Secret::read(&bytes)).ok_or_else(|| {
-            JournalError::new(ErrorKind::Corrupt, "the journal's secret is not as it should be")
+            JournalError::new(ErrorKind::Corrupt, "the journal's secret in capstan.meta is damaged")
         })
     }
 
-    /// Writes what was begun, then gives the lease up: others need not wait for it to end.
+    /// Waits for the writes in progress, then ends the lease, so that others need not wait for it to
+    /// expire.
     async fn close(&self) -> Result<()> {
         if self.shared.is_closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
         self.shared.health.send_replace(Health::Unavailable("the journal is closed".into()));
         let leaving = async {
-            // The turn of a run is held by whatever is being written to it.
-            for own in self.shared.own.all() {
-                drop(self.shared.own.turn(own.stream).await);
+            // Each write holds the guard of its run.
+            for owned in self.shared.owned.all() {
+                drop(self.shared.owned.write_guard(owned.stream).await);
             }
-            pulse::leave(&self.shared).await
+            heartbeat::end_lease(&self.shared).await
         };
         let left = tokio::time::timeout(CLOSE, leaving).await;
         if !matches!(left, Ok(Ok(()))) {
-            tracing::warn!("the lease could not be given up; it ends by itself");
+            tracing::warn!("the lease could not be ended; it expires");
         }
         Ok(())
     }
@@ -420,15 +424,19 @@ impl Store for PostgresStore {
     }
 
     fn stats(&self) -> Stats {
-        let runs = self.shared.own.count() as u64;
+        let runs = self.shared.owned.count() as u64;
         let shared = SharedStats {
             runs,
             peers: self.shared.peers.load(Ordering::Relaxed) as u64,
-            silent_for: self.shared.lock_pulsed().elapsed(),
+            silent_for: self.shared.lock_last_heartbeat().elapsed(),
             followed: self.shared.watched.streams().len() as u64,
             unanswered: self.shared.target.unanswered.count() as u64,
         };
         Stats { streams: runs, shared: Some(shared), ..Stats::default() }
+    }
+
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        Some(self)
     }
 
     fn transfer(&self) -> Option<&dyn Transfer> {
@@ -442,13 +450,13 @@ impl Transfer for PostgresStore {
         self.runs(AFTER, &[&after, &as_limit(limit)]).await
     }
 
-    async fn import(&self, kept: Kept) -> Result<bool> {
+    async fn import(&self, copy: RunCopy) -> Result<bool> {
         self.shared.check_open()?;
-        self.take_in(kept).await
+        self.import_run(copy).await
     }
 
-    async fn import_session(&self, kept: KeptSession) -> Result<()> {
+    async fn import_session(&self, copy: SessionCopy) -> Result<()> {
         self.shared.check_open()?;
-        self.take_in_session(kept).await
+        self.write_session(copy).await
     }
 }

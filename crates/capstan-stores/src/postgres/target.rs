@@ -1,4 +1,4 @@
-//! Where the database is, and how to reach it.
+//! The address of a database, and how to connect to it.
 
 use std::fs;
 use std::str::FromStr as _;
@@ -17,12 +17,12 @@ use url::Url;
 use super::tls::Tls;
 use super::unanswered::Unanswered;
 
-/// A host that does not answer is not waited for.
+/// The timeout of a TCP connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(3);
-/// A peer that has gone without a word is noticed within this.
+/// A peer that silently disappears is noticed after this time.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// A database and how to speak with it. It shows nobody its password.
+/// A database and how to connect to it. Its password appears in no error.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) config: Config,
@@ -31,27 +31,28 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Parses `postgres://…`. Beside what `tokio-postgres` knows it takes `sslmode=verify-full` and
-    /// `sslrootcert=<file>`: certificates are always verified, by that file or by the system's.
+    /// Parses `postgres://…`. In addition to the parameters of `tokio-postgres` it accepts
+    /// `sslmode=verify-full` and `sslrootcert=<file>`. Certificates are always verified, by that file
+    /// or by the system's.
     pub(super) fn parse(text: &str) -> Result<Self, JournalError> {
-        let mut url = Url::parse(text).map_err(|_| wrong("it is no URL"))?;
-        let (mut roots, mut kept) = (None, Vec::new());
+        let mut url = Url::parse(text).map_err(|_| wrong("it is not a URL"))?;
+        let (mut roots, mut params) = (None, Vec::new());
         for (name, value) in url.query_pairs() {
             match (&*name, &*value) {
                 ("sslrootcert", file) => roots = Some(file.to_owned()),
                 ("sslmode", "verify-full" | "verify-ca") => {
-                    kept.push((name.into_owned(), "require".to_owned()))
+                    params.push((name.into_owned(), "require".to_owned()))
                 }
-                _ => kept.push((name.into_owned(), value.into_owned())),
+                _ => params.push((name.into_owned(), value.into_owned())),
             }
         }
         url.set_query(None);
-        if !kept.is_empty() {
-            url.query_pairs_mut().extend_pairs(kept);
+        if !params.is_empty() {
+            url.query_pairs_mut().extend_pairs(params);
         }
-        // Its own words may repeat a password.
-        let mut config = Config::from_str(url.as_str())
-            .map_err(|_| wrong("PostgreSQL's client cannot read it"))?;
+        // The parser's own message may contain the password.
+        let mut config =
+            Config::from_str(url.as_str()).map_err(|_| wrong("tokio-postgres cannot parse it"))?;
         config.connect_timeout(CONNECT).tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
         if config.get_application_name().is_none() {
             config.application_name("capstan");
@@ -68,7 +69,7 @@ fn tls(roots: Option<&str>, mode: SslMode) -> Result<Tls, JournalError> {
         .map_err(|error| wrong("TLS cannot be set up").caused_by(error))?;
     let config = match roots {
         Some(file) => builder.with_root_certificates(read_roots(file)?).with_no_client_auth(),
-        // The system's certificates are only read where they are needed.
+        // Read the system's certificates only if they are needed.
         None if mode == SslMode::Disable => {
             builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth()
         }
@@ -94,7 +95,7 @@ fn read_roots(file: &str) -> Result<RootCertStore, JournalError> {
 fn wrong(why: &str) -> JournalError {
     JournalError::new(
         ErrorKind::Unsupported,
-        format!("the journal's PostgreSQL URL is of no use: {why}"),
+        format!("the journal's PostgreSQL URL is invalid: {why}"),
     )
 }
 
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_postgres_tools_understand_is_understood() {
+    fn parameters_of_postgres_tools_are_accepted() {
         let target = Target::parse(
             "postgres://u:p@db.example:5433/journal?sslmode=verify-full&application_name=a",
         )
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_password() {
+    fn errors_do_not_contain_the_password() {
         for url in [
             "postgres://u:hunter2@h:x/db",
             "postgres://u:hunter2@h/db?wrong=1",

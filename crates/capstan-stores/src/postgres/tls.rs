@@ -1,7 +1,8 @@
-//! TLS for the database's connections, and what binds a password to the certificate that was shown.
+//! TLS for connections to the database, with channel binding: it binds the password to the server's
+//! certificate.
 //!
-//! The published connector does the same, with a parser of whole certificates that takes as long to
-//! build as the client. One name is all that is read of a certificate here.
+//! The published connector does the same, but its certificate parser takes as long to build as the
+//! whole client. This file reads only the name of the signature algorithm.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::{TlsConnector, client};
 
-/// Makes connections as one configuration says.
+/// Opens TLS connections with one configuration.
 #[derive(Clone)]
 pub(super) struct Tls(TlsConnector);
 
@@ -36,12 +37,12 @@ where
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, host: &str) -> io::Result<ToHost> {
-        // A socket of this machine has no name, and needs none: nothing is encrypted there.
+        // A local socket has no host name and needs none, because it is not encrypted.
         Ok(ToHost { connector: self.0.clone(), host: host.to_owned() })
     }
 }
 
-/// A handshake to come, with the one whose certificate is expected.
+/// A TLS handshake with a host, whose name the certificate must have.
 pub(super) struct ToHost {
     connector: TlsConnector,
     host: String,
@@ -65,14 +66,14 @@ where
     }
 }
 
-/// A connection that nobody listens to.
+/// An encrypted connection.
 pub(super) struct Encrypted<S>(client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
     fn channel_binding(&self) -> ChannelBinding {
         let (_, session) = self.0.get_ref();
-        let shown = session.peer_certificates().and_then(|chain| chain.first());
-        match shown.and_then(|certificate| fingerprint(certificate)) {
+        let certificate = session.peer_certificates().and_then(|chain| chain.first());
+        match certificate.and_then(|certificate| fingerprint(certificate)) {
             Some(hash) => ChannelBinding::tls_server_end_point(hash),
             None => ChannelBinding::none(),
         }
@@ -107,8 +108,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
     }
 }
 
-/// RFC 5929's `tls-server-end-point`: the certificate's hash, by the function that signed it, or by
-/// SHA-256 in place of a weak one.
+/// RFC 5929's `tls-server-end-point`: the certificate's hash. It uses the hash function of the
+/// signature, or SHA-256 if that one is weak.
 fn fingerprint(certificate: &[u8]) -> Option<Vec<u8>> {
     const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
     const ECDSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x01];
@@ -120,12 +121,12 @@ fn fingerprint(certificate: &[u8]) -> Option<Vec<u8>> {
         (RSA, 12) | (ECDSA_SHA2, 3) => Some(Sha384::digest(certificate).to_vec()),
         (RSA, 13) | (ECDSA_SHA2, 4) => Some(Sha512::digest(certificate).to_vec()),
         _ if name == ECDSA_SHA1 => Some(Sha256::digest(certificate).to_vec()),
-        // One that names no hash, such as Ed25519, has no binding of this kind.
+        // Algorithms without a hash function, such as Ed25519, have no such binding.
         _ => None,
     }
 }
 
-/// The name of the algorithm that signed a certificate: `SEQUENCE { what is signed, SEQUENCE {
+/// The name of a certificate's signature algorithm. A certificate is `SEQUENCE { content, SEQUENCE {
 /// name, … }, signature }`.
 fn signature_name(certificate: &[u8]) -> Option<&[u8]> {
     const SEQUENCE: u8 = 0x30;
@@ -136,7 +137,7 @@ fn signature_name(certificate: &[u8]) -> Option<&[u8]> {
     element(algorithm, NAME).map(|(name, _)| name)
 }
 
-/// The first DER element, if it is of this kind, and what follows it.
+/// The first DER element, if it is of this kind, and the bytes after it.
 fn element(bytes: &[u8], kind: u8) -> Option<(&[u8], &[u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk()?;
     let (len, rest) = match first {

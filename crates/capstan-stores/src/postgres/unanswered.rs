@@ -1,4 +1,4 @@
-//! Questions that a server has not answered yet.
+//! Counts the requests that a server has not answered yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::failure::Failure;
 
-/// How many questions a server has not answered yet, connections included.
+/// The number of requests that a server has not answered yet, including connection attempts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Unanswered(Arc<AtomicUsize>);
 
@@ -15,25 +15,25 @@ impl Unanswered {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// What the server answers, if it answers.
+    /// Waits for the server's answer, until a timeout.
     pub(super) async fn within<T>(
         &self,
-        patience: Duration,
-        asking: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        timeout: Duration,
+        request: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Failure> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        let _one = Question(&self.0);
-        match tokio::time::timeout(patience, asking).await {
+        let _counted = Counted(&self.0);
+        match tokio::time::timeout(timeout, request).await {
             Ok(answer) => Ok(answer?),
-            Err(_) => Err(Failure::silent()),
+            Err(_) => Err(Failure::timed_out()),
         }
     }
 }
 
-/// One of them, until it is answered or nobody wants to know any more.
-struct Question<'a>(&'a AtomicUsize);
+/// Counts a request until it is answered or abandoned.
+struct Counted<'a>(&'a AtomicUsize);
 
-impl Drop for Question<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! Many runs in a store, as gateways leave them there: what each is follows from its number, so
-//! that whoever asks knows what is to be found.
+//! Fills a store with many runs, as gateways would. Each run follows from its number, so tests know
+//! the result of every query.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 pub const AGENTS: [&str; 2] = ["demo", "steady"];
-/// The fault of one run in ten, and that of one in a thousand.
+/// The fault of one run in ten, and of one in a thousand.
 pub const OFTEN: &str = "upstream_timeout";
 pub const SELDOM: &str = "content_refused";
-/// Runs of one conversation.
+/// The runs of a conversation.
 pub const TURNS: usize = 20;
-/// What a journal writes at once.
+/// The most runs that are written concurrently.
 const AT_ONCE: usize = 512;
 
-/// Numbers from 0 up, the last of them the newest: a second lies between two, the newest is of now.
+/// Runs have numbers from 0. They are a second apart, and the newest is from now.
 #[derive(Clone)]
 pub struct Filling {
     pub tenants: Vec<String>,
@@ -51,7 +51,7 @@ impl Filling {
         Timestamp::from_micros(self.now.as_micros() - ago)
     }
 
-    /// A UUIDv7 of its time.
+    /// The UUIDv7 of a run, with its time.
     pub fn stream(&self, n: usize) -> Uuid {
         let ms = u128::try_from(self.created_at(n).as_micros() / 1000).unwrap();
         Uuid::from_u128(ms << 80 | 7 << 76 | 2 << 62 | n as u128)
@@ -76,10 +76,10 @@ impl Filling {
         }
     }
 
-    /// The run of a number, as it ended; the first has not.
+    /// A run as it ended. The first one has not ended.
     pub fn run(&self, n: usize) -> Run {
         let mut run = self.claim(n).to_run();
-        // The oldest: whatever ended since, it is found.
+        // The oldest one is still running, and must be found behind all ended ones.
         if n == 0 {
             return run;
         }

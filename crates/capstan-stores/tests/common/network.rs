@@ -1,5 +1,4 @@
-//! A network between processes and their PostgreSQL server: it cuts, stalls, or swallows what the
-//! server answers.
+//! A network between processes and their PostgreSQL server, which can cut, stall, or lose answers.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io;
@@ -12,13 +11,13 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
-/// What becomes of the bytes of a connection.
+/// The state of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weather {
     Fair,
-    /// What is asked arrives; what is answered does not.
+    /// Requests arrive, and answers are lost.
     Deaf,
-    /// Nothing arrives until it is fair again.
+    /// Nothing arrives until the network is fair again.
     Still,
 }
 
@@ -31,12 +30,12 @@ pub struct Network {
 struct Inner {
     server: Mutex<PathBuf>,
     connections: Mutex<Vec<(AbortHandle, watch::Sender<Weather>)>>,
-    /// That of connections to come.
+    /// The state for new connections.
     weather: Mutex<Weather>,
 }
 
 impl Network {
-    /// Before the server of such a URL, which it is reached by through a socket in a folder.
+    /// Creates a network in front of a server, which listens at a socket in a folder.
     pub async fn before(url: &str) -> (Self, String) {
         let (base, query) = url.split_once('?').unwrap();
         let folder = query.split('&').find_map(|pair| pair.strip_prefix("host=")).unwrap();
@@ -55,12 +54,12 @@ impl Network {
         )
     }
 
-    /// From now on it leads to another server.
+    /// Leads new connections to another server.
     pub fn lead_to(&self, folder: &str) {
         *self.inner.server.lock().unwrap() = socket_in(folder);
     }
 
-    /// For all connections, those to come included.
+    /// Changes the state for all connections, present and new.
     pub fn turn(&self, weather: Weather) {
         *self.inner.weather.lock().unwrap() = weather;
         let connections = self.inner.connections.lock().unwrap();
@@ -69,12 +68,12 @@ impl Network {
         }
     }
 
-    /// For connections to come alone: those that there are stay as they are.
+    /// Makes the network fair for new connections. Present ones keep their state.
     pub fn clear_up(&self) {
         *self.inner.weather.lock().unwrap() = Weather::Fair;
     }
 
-    /// Ends all connections that there are.
+    /// Closes all connections.
     pub fn cut(&self) {
         self.inner.connections.lock().unwrap().drain(..).for_each(|(task, _)| task.abort());
     }
@@ -101,7 +100,7 @@ async fn accept(listener: TcpListener, inner: Arc<Inner>) {
 }
 
 async fn carry(near: TcpStream, server: PathBuf, weather: watch::Receiver<Weather>) {
-    // A server that is away refuses.
+    // A server that is down refuses connections.
     let Ok(far) = UnixStream::connect(server).await else { return };
     let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
     tokio::select! {

@@ -1,4 +1,4 @@
-//! A database of its own for one test, on the server that `CAPSTAN_TEST_POSTGRES` names
+//! A database of its own for each test, on the server that `CAPSTAN_TEST_POSTGRES` names
 //! (`scripts/postgres` starts one).
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -13,19 +13,19 @@ use capstan_journal::{Replica, Store};
 use capstan_stores::{Durability, Options, connect, migrate};
 use uuid::Uuid;
 
-/// What a database is made of.
+/// The migrations, whose hash names the template.
 const MIGRATIONS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../capstan-stores/src/postgres/migrations");
 
 pub struct Database {
-    /// As an administrator.
+    /// The administrator's URL.
     server: String,
     name: String,
     pub url: String,
 }
 
 impl Database {
-    /// A new one with all tables. In a runtime of several threads.
+    /// Creates a database with all tables. Needs a runtime with several threads.
     pub fn create() -> Self {
         let database = Self::named();
         let template = template();
@@ -37,7 +37,7 @@ impl Database {
         database
     }
 
-    /// With a secret of its own.
+    /// Copies a template, with a new secret.
     fn copy(&self, template: &str) -> Output {
         let mut psql =
             client(&self.server, &format!("create database {} template {template}", self.name));
@@ -49,7 +49,7 @@ impl Database {
         psql.output().unwrap()
     }
 
-    /// A new one without tables.
+    /// Creates a database without tables.
     pub fn create_empty() -> Self {
         let database = Self::named();
         psql(&database.server, &format!("create database {}", database.name));
@@ -68,12 +68,12 @@ impl Database {
         connect(&self.url, options, replica).await.unwrap()
     }
 
-    /// Does something behind the store's back.
+    /// Runs a statement directly.
     pub fn sql(&self, statement: &str) -> String {
         psql(&self.url, statement)
     }
 
-    /// Holds what a statement locks.
+    /// Runs a statement, and holds its locks.
     pub fn hold(&self, statement: &str) -> Held {
         let mut psql = psql_itself();
         psql.args([&self.url, "-qtAX"]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -85,7 +85,7 @@ impl Database {
     }
 }
 
-/// What is locked until this is dropped.
+/// Locks that are held until this value is dropped.
 pub struct Held(Child);
 
 impl Drop for Held {
@@ -96,8 +96,8 @@ impl Drop for Held {
 }
 
 impl Drop for Database {
-    /// Nobody waits for it. A server that was started for these tests alone goes with all that is
-    /// in it, and each database that is dropped would make it write out everything.
+    /// Does not drop the database. A server that was started for tests ends with all of its data,
+    /// and each dropped database would make it flush everything.
     fn drop(&mut self) {
         if std::env::var_os("CAPSTAN_TEST_POSTGRES_DATA").is_some() {
             return;
@@ -108,7 +108,7 @@ impl Drop for Database {
     }
 }
 
-/// Another database of the same server.
+/// The URL of another database of the same server.
 fn url_of(server: &str, name: &str) -> String {
     let (before, after) = server.split_once("://").unwrap();
     let (authority, rest) = after.split_once('/').unwrap();
@@ -116,8 +116,8 @@ fn url_of(server: &str, name: &str) -> String {
     format!("{before}://{authority}/{name}{query}")
 }
 
-/// The database that others are copies of: to copy is faster than to make. Its name says what is in
-/// it.
+/// The template that other databases copy, which is faster than to create them. Its name contains
+/// the hash of its contents.
 fn template() -> String {
     let mut files: Vec<PathBuf> =
         fs::read_dir(MIGRATIONS).unwrap().map(|file| file.unwrap().path()).collect();
@@ -128,7 +128,7 @@ fn template() -> String {
 }
 
 fn make_template(server: &str, name: &str) {
-    // Tests are processes of their own: the first makes it, the others wait.
+    // Each test is a process. The first one creates the template, and the others wait.
     let lock = File::create(std::env::temp_dir().join(format!("{name}.lock"))).unwrap();
     lock.lock().unwrap();
     if psql(server, &format!("select 1 from pg_database where datname = '{name}'")) == "1" {
@@ -142,7 +142,7 @@ fn make_template(server: &str, name: &str) {
     psql(server, &format!("alter database {unfinished} rename to {name}"));
 }
 
-/// What Debian has on the path starts an interpreter first.
+/// Debian's `psql` on the path is a Perl script, so find the program itself.
 fn psql_itself() -> Command {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     Command::new(FOUND.get_or_init(|| path_of("psql")))
@@ -164,7 +164,7 @@ fn psql(url: &str, statement: &str) -> String {
     String::from_utf8(done.stdout).unwrap().trim().to_owned()
 }
 
-/// A server of its own, for tests that end it.
+/// A PostgreSQL server of its own, for tests that stop it.
 pub struct Engine {
     folder: tempfile::TempDir,
     settings: Vec<String>,
@@ -177,7 +177,7 @@ impl Engine {
         Self::in_a_folder(settings).made().started()
     }
 
-    /// The same on a disk of so many megabytes. Needs the right to mount one.
+    /// Starts a server on a disk of this many megabytes. Needs permission to mount one.
     pub fn start_small(megabytes: u32) -> Self {
         let mut engine = Self::in_a_folder(&["min_wal_size=32MB", "max_wal_size=32MB"]);
         let size = format!("size={megabytes}m,mode=0700");
@@ -191,7 +191,7 @@ impl Engine {
         engine.made().started()
     }
 
-    /// Fills its disk to the last byte; the file that does so.
+    /// Fills its disk completely. Returns the file that does so.
     pub fn fill(&self) -> PathBuf {
         let ballast = self.folder.path().join("ballast");
         let mut file = File::create(&ballast).unwrap();
@@ -202,7 +202,7 @@ impl Engine {
 
     fn made(self) -> Self {
         let engine = self;
-        // To copy one that nobody has used is faster than to make one.
+        // Copying an unused data folder is faster than creating one.
         let data = engine.data();
         let made = match std::env::var_os("CAPSTAN_TEST_POSTGRES_DATA") {
             Some(unused) => {
@@ -215,7 +215,7 @@ impl Engine {
         engine
     }
 
-    /// A standby of this one, which follows it.
+    /// Starts a standby of this server.
     pub fn standby(&self, settings: &[&str]) -> Self {
         let standby = Self::in_a_folder(settings);
         let mut copy = program("pg_basebackup");
@@ -252,7 +252,7 @@ impl Engine {
         self.folder.path().join("data")
     }
 
-    /// Where its socket lies.
+    /// The folder of its socket.
     pub fn host(&self) -> &str {
         self.folder.path().to_str().unwrap()
     }
@@ -263,12 +263,12 @@ impl Engine {
         format!("postgres:///postgres?host={}&user=postgres{port}", self.host())
     }
 
-    /// Asks it itself.
+    /// Runs a statement directly.
     pub fn sql(&self, statement: &str) -> String {
         psql(&self.url(), statement)
     }
 
-    /// Asks it something that nobody waits for.
+    /// Starts a statement without waiting for it.
     pub fn ask_in_the_background(&self, statement: &str) -> std::process::Child {
         let mut psql = client(&self.url(), statement);
         psql.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
@@ -291,7 +291,7 @@ impl Engine {
                     self.child = Some(child);
                     return;
                 }
-                // What a killed one has left must be gone first.
+                // What a killed server has left must be gone first.
                 if child.try_wait().unwrap().is_some() {
                     break;
                 }
@@ -299,8 +299,7 @@ impl Engine {
         }
     }
 
-    /// Ends it at once, as a crash would: `QUIT`, or `KILL` without a word to its own; or in good
-    /// order: `INT`.
+    /// Stops the server: `QUIT` or `KILL` like a crash, `INT` in order.
     pub fn end(&mut self, signal: &str) {
         let mut child = self.child.take().unwrap();
         let line = format!("kill -{signal} {}", child.id());
@@ -333,7 +332,7 @@ fn is_root() -> bool {
     Command::new("id").arg("-u").output().unwrap().stdout == b"0\n"
 }
 
-/// A program of PostgreSQL's: not what only leads to it.
+/// The path of a PostgreSQL program, not of a wrapper script.
 pub fn path_of(name: &str) -> PathBuf {
     let line = format!(
         "ls /usr/lib/postgresql/*/bin/{name} 2>/dev/null | sort -V | tail -1; command -v {name}"

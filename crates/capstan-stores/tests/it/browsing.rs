@@ -1,4 +1,4 @@
-//! Whatever happens to runs, what is found by an index is what their records say.
+//! Random histories of runs. Every query by index must agree with the records.
 
 mod many;
 #[cfg(feature = "postgres")]
@@ -26,7 +26,7 @@ enum Step {
         session: u8,
         request: u8,
     },
-    /// The attempt fails; the run waits, or ends.
+    /// The attempt fails. The run waits or ends.
     Fail {
         at: prop::sample::Index,
         code: usize,
@@ -42,9 +42,9 @@ enum Step {
     Purge {
         at: prop::sample::Index,
     },
-    /// What has closed is too old.
+    /// All closed runs expire.
     Expire,
-    /// Closed in order, or dropped as it is; opened anew.
+    /// The store is closed or just dropped, and opened again.
     Reopen {
         is_orderly: bool,
     },
@@ -171,7 +171,7 @@ impl Journal {
         }
     }
 
-    /// Every question that an index answers, against what the records say.
+    /// Compares every indexed query with the records.
     async fn check(&self) {
         let all = self.runs().await;
         let budget = Budget { records: usize::MAX, time: Duration::from_secs(60) };
@@ -205,7 +205,7 @@ impl Journal {
     }
 }
 
-/// Whether a record is what is asked for, in words of this test's own.
+/// Whether a record matches a query, by this test's own rules.
 fn says(run: &Run, question: &Query) -> bool {
     let attempts = || run.attempts.iter();
     question.tenants.iter().all(|tenants| tenants.contains(&run.tenant))
@@ -224,12 +224,12 @@ fn says(run: &Run, question: &Query) -> bool {
 }
 
 proptest! {
-    // Every case opens journals and asks all questions, so a few go a long way.
+    // Each case opens journals and runs all queries, so a few cases are enough.
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 10,
     ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_found_is_what_the_records_say(steps in steps()) {
+    fn queries_agree_with_the_records(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! What every store promises, run against every store there is. A new backend is a line in
-//! `backends!`.
+//! The promises of every store, tested with all stores. A new store is a line in `contract!`.
 
 mod claims;
 mod gated;
@@ -63,110 +62,110 @@ macro_rules! contract {
 
 contract! {
     claims {
-        duplicates_race_to_one_winner,
-        a_claim_keeps_its_body_and_its_terms,
+        concurrent_duplicates_start_one_run,
+        claim_stores_its_body_and_terms,
         keys_are_scoped_by_tenant,
-        names_too_long_for_a_key_are_refused_or_kept,
-        questions_are_answered_once_and_in_their_session,
-        racing_answers_have_one_winner,
+        long_names_are_refused_or_stored,
+        questions_are_answered_once_in_their_session,
+        concurrent_answers_have_one_winner,
     }
     quotas {
-        a_rush_does_not_get_past_runs_at_once,
-        a_rush_does_not_get_past_the_rate,
-        a_rush_does_not_get_past_sessions,
-        a_sessions_open_runs_count_as_the_turns_they_will_be,
-        a_rush_does_not_get_past_bytes,
-        a_rush_does_not_get_past_runs_that_wait,
+        running_quota_holds_for_concurrent_claims,
+        rate_quota_holds_for_concurrent_claims,
+        session_quota_holds_for_concurrent_claims,
+        open_runs_count_as_messages_of_their_session,
+        byte_quotas_hold_for_concurrent_claims,
+        waiting_quota_holds_for_concurrent_transitions,
     }
     tokens {
-        tokens_are_counted_at_each_attempts_end,
-        a_claim_is_refused_until_exactly_the_wait_is_over,
-        of_both_limits_the_longer_wait_is_told,
-        what_ends_at_once_is_all_counted,
+        tokens_are_counted_when_an_attempt_ends,
+        token_refusal_states_the_exact_wait,
+        longer_token_wait_is_reported,
+        concurrent_ends_are_all_counted,
     }
     streams {
-        frames_are_appended_in_order_or_not_at_all,
-        another_attempt_or_state_is_fenced,
-        a_transition_is_compare_and_set,
-        racing_transitions_have_one_winner,
-        a_transition_keeps_what_the_claim_fixed,
-        a_lost_tail_is_marked_by_the_one_gap,
-        reading_pages_and_seeks,
-        listing_pages_newest_first_and_by_tenant,
-        open_runs_are_those_that_run_or_wait,
-        orphans_run_and_the_waiting_have_waited,
-        runs_are_found_by_every_name_they_have,
-        what_a_later_build_has_added_survives,
+        out_of_order_frames_are_refused,
+        append_of_another_attempt_is_fenced,
+        transition_is_compare_and_set,
+        concurrent_transitions_have_one_winner,
+        transition_keeps_fields_of_the_claim,
+        lost_tail_is_marked_by_a_gap,
+        read_honours_cursor_and_limits,
+        list_is_newest_first_and_by_tenant,
+        open_runs_are_running_or_waiting,
+        orphans_are_running_and_waiting_runs_are_old,
+        runs_are_found_by_every_name,
+        unknown_record_fields_survive,
         unknown_streams_are_not_found,
-        a_closed_store_takes_no_writes,
+        closed_store_refuses_writes,
     }
     pages {
-        a_page_is_of_all_tenants_or_some_newest_first,
-        a_page_is_filtered_by_what_its_runs_are,
-        a_page_looks_at_no_more_than_its_budget,
-        what_is_open_is_found_whatever_has_ended_since,
-        what_is_gone_is_on_no_page,
-        what_was_counted_adds_up_by_the_hour_and_is_kept_for_a_month,
+        page_covers_the_chosen_tenants_newest_first,
+        page_applies_every_filter,
+        page_stays_within_its_budget,
+        open_runs_are_found_behind_many_closed_ones,
+        deleted_runs_are_on_no_page,
+        rollups_add_up_and_expire_after_a_month,
     }
     sessions {
-        a_run_that_ends_leaves_its_turn_in_order,
-        who_loses_the_race_to_end_a_run_leaves_no_turn,
-        turns_are_numbered_counted_and_read_in_pages,
-        a_page_of_turns_is_bounded_by_bytes,
+        ended_runs_leave_turns_in_order,
+        losing_transition_leaves_no_turn,
+        turns_are_numbered_counted_and_paged,
+        turn_page_is_bounded_by_bytes,
         sessions_are_counted_by_tenant,
         unused_sessions_expire,
-        a_tenants_own_age_holds_for_its_sessions_alone,
+        tenant_age_limit_applies_to_its_sessions_only,
     }
     purging {
-        a_purged_stream_is_gone_and_its_claim_stays,
-        what_runs_or_waits_is_not_purged,
-        a_purged_session_is_gone_with_its_turns,
-        a_readers_memory_of_a_purged_stream_goes_with_it,
+        purge_deletes_a_stream_and_keeps_its_claim,
+        open_runs_are_not_purged,
+        purge_deletes_a_session_and_its_turns,
+        purge_clears_the_memory_of_readers,
     }
     secrets {
-        the_secret_stays_the_same_and_is_no_other_stores,
+        secret_is_stable_and_unique,
     }
     retention {
-        old_streams_go_and_their_claims_outlive_them,
-        the_oldest_closed_go_until_the_rest_fits,
-        what_runs_or_waits_is_never_evicted,
-        long_streams_are_never_seen_half_deleted,
-        a_tenants_own_age_holds_for_its_streams_alone,
-        a_tenants_own_size_holds_for_its_streams_alone,
-        turns_count_and_sessions_go_when_it_is_too_much,
+        old_streams_expire_before_their_claims,
+        size_limit_deletes_the_oldest_closed_streams,
+        open_runs_never_expire,
+        long_streams_are_never_half_deleted,
+        tenant_age_limit_applies_to_its_streams_only,
+        tenant_size_limit_applies_to_its_streams_only,
+        size_limit_counts_turns_and_deletes_sessions,
     }
     readers {
-        a_reader_sees_frames_only_after_commit,
-        a_reader_never_misses_a_wake_up,
-        what_one_reader_learns_from_the_store_wakes_the_others,
-        a_dropped_append_still_wakes,
+        reader_sees_frames_only_after_commit,
+        reader_never_misses_a_wake_up,
+        state_learned_by_one_reader_wakes_others,
+        dropped_append_still_wakes_readers,
         a_thousand_readers_get_all_frames_in_order,
         every_cursor_resumes_exactly,
-        waiting_is_said_once_and_closed_always,
-        a_reader_of_an_armed_run_is_not_told_that_it_waits,
-        waiting_is_not_said_of_an_attempt_that_was_followed,
-        a_reader_of_a_run_that_has_long_closed_is_not_left_waiting,
-        recent_frames_come_from_memory_and_evicted_ones_from_the_store,
-        the_total_of_all_tails_is_bounded,
-        a_readers_step_is_bounded,
-        a_reader_of_nothing_is_told_so,
-        a_late_reader_replays_a_closed_stream,
-        what_follows_a_full_step_is_fetched_while_it_is_sent,
-        readers_that_are_not_polled_hold_up_nobody,
+        waiting_is_returned_once_and_closed_always,
+        reader_of_an_armed_run_skips_the_old_waiting,
+        waiting_of_an_earlier_attempt_is_not_returned,
+        reader_with_a_stale_record_sees_the_end,
+        old_frames_are_read_from_the_store,
+        tails_have_a_total_memory_limit,
+        reader_step_is_bounded,
+        reader_of_an_unknown_stream_fails,
+        late_reader_replays_a_closed_stream,
+        next_step_is_prefetched,
+        unpolled_readers_do_not_block_others,
     }
 }
 
 /// A store of its own for one test.
 pub(crate) struct Backend {
     pub(crate) store: Arc<dyn Store>,
-    // After the store, which uses them.
+    // Dropped after the store, which uses them.
     _folder: Option<TempDir>,
     #[cfg(feature = "postgres")]
     database: Option<crate::postgres_server::Database>,
 }
 
 impl Backend {
-    /// A transition that no quota hinders.
+    /// A transition without a quota.
     async fn step(
         &self,
         from: (RunState, u32),
@@ -196,7 +195,7 @@ impl Backend {
         Self::of(open(&url, durability).unwrap(), Some(folder))
     }
 
-    /// A store on disk of which all tenants, or none, are kept in memory.
+    /// A disk store of which all tenants, or none, are in memory.
     fn split(is_private: bool) -> Self {
         let Self { store, _folder, .. } = Self::disk(Durability::Process);
         let journal =
@@ -211,7 +210,7 @@ impl Backend {
         Self { store, _folder: None, database: Some(database) }
     }
 
-    /// The store as a process sees it whose predecessor is gone.
+    /// The store as opened by the next process, after this one has ended.
     async fn successor(&self) -> Arc<dyn Store> {
         #[cfg(feature = "postgres")]
         if let Some(database) = &self.database {
@@ -250,7 +249,7 @@ impl Backend {
         self.store.run(run.stream_id).await.unwrap().unwrap()
     }
 
-    /// A run that began and ended at a moment and left its turn to a session.
+    /// A run that begins and ends at this time, with a turn in a session.
     async fn said(&self, tenant: &str, session: &str, text: &str, at: Timestamp) -> StoredTurn {
         let claim = Claim {
             session: session.into(),

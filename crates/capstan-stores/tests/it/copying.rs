@@ -1,4 +1,4 @@
-//! A journal is copied whole, there and back, and again without harm.
+//! Copies of a journal: complete, in both directions, and repeated.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ async fn ended(store: &dyn Store, run: &Run, state: RunState, said: bool) {
     );
 }
 
-/// Closed, waiting and running ones of two tenants, with turns.
+/// Creates closed, waiting and running runs of two tenants, with turns.
 async fn fill(store: &dyn Store) -> Vec<Run> {
     let mut runs = Vec::new();
     for n in 0..12 {
@@ -68,7 +68,7 @@ async fn quietly(
     copy(from, to, |_| {}).await
 }
 
-/// Everything that can be asked of them is answered alike.
+/// Checks that both stores answer all queries alike.
 async fn assert_alike(a: &dyn Store, b: &dyn Store, runs: &[Run]) {
     for Run { tenant, key, stream_id, session, .. } in runs {
         let all = async |store: &dyn Store| {
@@ -93,12 +93,12 @@ async fn assert_alike(a: &dyn Store, b: &dyn Store, runs: &[Run]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_journal_is_copied_there_and_back_and_again_without_harm() {
+async fn journal_copies_to_postgres_and_back() {
     let database = Database::create();
     let folder = tempfile::tempdir().unwrap();
     let source = disk(&folder);
     let runs = fill(&*source).await;
-    // A copy that was broken off: some are there already.
+    // As after an interrupted copy: some runs exist already.
     let postgres = database.store(Durability::Process, Replica::default()).await;
     let copied = quietly(&*source, &*postgres).await.unwrap();
     assert_eq!(
@@ -120,7 +120,8 @@ async fn a_journal_is_copied_there_and_back_and_again_without_harm() {
     assert_eq!((again.runs, again.known, again.different.len()), (12, 10, 0), "{again}");
     assert_alike(&*source, &*postgres, &runs).await;
 
-    // What runs is an orphan there, what waits goes on there: its turn is the session's next.
+    // In the copy running runs are orphans. Waiting runs continue, and their turn is the session's
+    // next one.
     let orphans = postgres.orphans(9).await.unwrap();
     assert_eq!(orphans.iter().map(|run| run.stream_id).collect::<Vec<_>>(), [runs[11].stream_id]);
     assert!(postgres.is_tail_certain(runs[11].stream_id).await.unwrap());
@@ -129,7 +130,7 @@ async fn a_journal_is_copied_there_and_back_and_again_without_harm() {
     let numbers: Vec<_> = turns.iter().map(|turn| turn.number).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
 
-    // The source has it otherwise now, and nothing is overwritten.
+    // The source has changed, and nothing is overwritten.
     let third = quietly(&*source, &*postgres).await.unwrap();
     assert_eq!((third.runs, &third.different[..]), (11, &[runs[11].stream_id][..]));
 
@@ -148,7 +149,7 @@ async fn a_journal_is_copied_there_and_back_and_again_without_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_journal_that_somebody_uses_is_not_copied() {
+async fn journal_in_use_is_not_copied() {
     let database = Database::create();
     let user = database.store(Durability::Process, Replica::default()).await;
     let from = database.store(Durability::Process, Replica::default()).await;

@@ -1,8 +1,7 @@
-//! A process is killed at any moment: nothing acknowledged is missing, nothing is torn, the folder
-//! opens again.
+//! Kills a process at random moments. Nothing acknowledged is missing, nothing is torn, and the
+//! folder opens again.
 //!
-//! The child is this test binary, started anew with the test `child` chosen and a folder in its
-//! environment.
+//! The child is this test binary, with only the test `child` and a folder in its environment.
 #![allow(clippy::print_stdout)]
 
 use std::collections::HashMap;
@@ -34,7 +33,7 @@ fn open_folder(folder: &Path) -> Arc<dyn Store> {
     open(&format!("disk:{}", folder.display()), Durability::Process).unwrap()
 }
 
-/// Not a test of its own: what the killed process does.
+/// Not a real test: the code of the killed process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -46,7 +45,7 @@ async fn child() {
     }
 }
 
-/// Streams without end: claimed, watched, written, closed, and now and then expired.
+/// Writes streams in an endless loop: claims, reads, writes, closes, and sometimes expires them.
 async fn write_streams(journal: Journal) {
     for round in 1.. {
         let id = Uuid::now_v7();
@@ -88,7 +87,7 @@ async fn view(journal: Journal, id: Uuid) {
     }
 }
 
-/// A running child, killed at the latest when the test is over.
+/// A running child, killed when the test is over.
 struct Writer {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -108,14 +107,14 @@ impl Writer {
         Self { child, lines }
     }
 
-    /// The next thing that the child acknowledged; none when it is dead.
+    /// The next acknowledgement of the child; `None` when it is dead.
     fn next(&mut self) -> Option<(String, Option<(Uuid, u64)>)> {
         loop {
             let line = self.lines.next()?.unwrap();
             let words: Vec<_> = line.split(' ').collect();
             match words[..] {
                 [what @ ("claimed" | "stored" | "closed" | "seen" | "purged"), id, seq] => {
-                    // The last line may be cut by the kill.
+                    // The kill may have cut the last line.
                     let (Ok(id), Ok(seq)) = (id.parse(), seq.parse()) else { continue };
                     return Some((what.into(), Some((id, seq))));
                 }
@@ -137,7 +136,8 @@ impl Drop for Writer {
     }
 }
 
-/// The last acknowledged seq of each stream, whether its end was, and whether that it was purged.
+/// For each stream the last acknowledged `seq`, and whether its end and its purge were
+/// acknowledged.
 type Acknowledged = HashMap<Uuid, (u64, bool, bool)>;
 
 fn note(acknowledged: &mut Acknowledged, what: &str, id: Uuid, seq: u64) {
@@ -147,7 +147,7 @@ fn note(acknowledged: &mut Acknowledged, what: &str, id: Uuid, seq: u64) {
     *is_purged |= what == "purged";
 }
 
-/// Whether a word is in any file of the folder.
+/// Whether any file of the folder contains a text.
 fn holds(folder: &Path, word: &str) -> bool {
     let mut paths = vec![folder.to_owned()];
     while let Some(path) = paths.pop() {
@@ -162,8 +162,8 @@ fn holds(folder: &Path, word: &str) -> bool {
     false
 }
 
-/// What was purged is in no file. A store that is closed has finished what an earlier process had
-/// begun.
+/// Checks that no file contains purged text. A closed store has finished the erasures of an earlier
+/// process.
 async fn assert_erased(store: Arc<dyn Store>, folder: &Path, acknowledged: &Acknowledged) {
     store.close().await.unwrap();
     drop(store);
@@ -172,7 +172,7 @@ async fn assert_erased(store: Arc<dyn Store>, folder: &Path, acknowledged: &Ackn
     }
 }
 
-/// Lets a child work, kills it after `count` acknowledgements, and says what they were.
+/// Runs a child, kills it after `count` acknowledgements, and returns them.
 fn kill_after(folder: &Path, count: usize) -> Acknowledged {
     let mut writer = Writer::start(folder, "");
     let mut acknowledged = Acknowledged::new();
@@ -182,7 +182,7 @@ fn kill_after(folder: &Path, count: usize) -> Acknowledged {
         }
     }
     writer.child.kill().unwrap();
-    // What it wrote before it died was acknowledged, too.
+    // Lines that the child wrote before its death are acknowledgements too.
     while let Some((what, place)) = writer.next() {
         if let Some((id, seq)) = place {
             note(&mut acknowledged, &what, id, seq);
@@ -207,7 +207,7 @@ async fn verify(store: &Arc<dyn Store>, acknowledged: &Acknowledged) {
     }
 }
 
-/// Ends what a crash left open, as recovery does.
+/// Ends the runs that a crash left open, as recovery does.
 async fn recover(store: &Arc<dyn Store>) {
     for run in store.open_runs().await.unwrap() {
         let (id, from, seq) = (run.stream_id, (run.state, run.attempt), run.last_seq + 1);
@@ -220,7 +220,7 @@ async fn recover(store: &Arc<dyn Store>) {
 }
 
 #[tokio::test]
-async fn nothing_acknowledged_is_lost_by_kill_9_at_any_moment() {
+async fn kill_9_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut streams = 0;
@@ -228,7 +228,7 @@ async fn nothing_acknowledged_is_lost_by_kill_9_at_any_moment() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        // Some are killed while they open the folder, some in mid-work.
+        // Some children die while they open the folder, others later.
         let count = if round % 4 == 0 { random % 3 } else { random % 1500 };
         let acknowledged = kill_after(folder.path(), count as usize);
         let store = open_folder(folder.path());
@@ -243,7 +243,7 @@ async fn nothing_acknowledged_is_lost_by_kill_9_at_any_moment() {
 }
 
 #[tokio::test]
-async fn a_second_process_is_refused_and_told_who_holds_the_folder() {
+async fn second_process_is_refused_with_the_holder() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = Writer::start(folder.path(), "");
     writer.wait_open();
@@ -258,7 +258,7 @@ async fn a_second_process_is_refused_and_told_who_holds_the_folder() {
 
 #[cfg(debug_assertions)]
 #[tokio::test]
-async fn a_process_that_dies_at_a_failpoint_has_stored_what_comes_before_it() {
+async fn crash_at_a_failpoint_keeps_earlier_writes() {
     for failpoint in
         ["after_claim", "after_claim:3", "after_append:1", "after_append:40", "before_wake:7"]
     {
@@ -276,7 +276,7 @@ async fn a_process_that_dies_at_a_failpoint_has_stored_what_comes_before_it() {
     }
 }
 
-/// Lets a child die at a failpoint and opens what it left, which holds all that was acknowledged.
+/// Runs a child until a failpoint, and opens its folder, which must have everything acknowledged.
 #[cfg(debug_assertions)]
 async fn die_at(folder: &Path, failpoint: &str) -> (Arc<dyn Store>, Acknowledged) {
     let mut writer = Writer::start(folder, failpoint);
@@ -292,10 +292,10 @@ async fn die_at(folder: &Path, failpoint: &str) -> (Arc<dyn Store>, Acknowledged
     (store, acknowledged)
 }
 
-/// Before and after each write, sync, rename, unlink and swap.
+/// Failpoints before and after each write, sync, rename, unlink and swap.
 #[cfg(debug_assertions)]
 #[tokio::test]
-async fn a_process_that_dies_in_the_midst_of_its_housekeeping_has_lost_and_kept_nothing() {
+async fn crash_during_compaction_loses_and_revives_nothing() {
     for point in [
         "before_write",
         "after_write",

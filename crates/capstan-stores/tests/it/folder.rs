@@ -1,4 +1,4 @@
-//! The folder of a disk journal: private, versioned, never somebody else's.
+//! The folder of a disk journal: private, versioned, and never another user's.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn an_unknown_url_names_the_known_ones() {
 
 #[cfg(unix)]
 #[test]
-fn the_folder_is_private() {
+fn journal_folder_is_private() {
     use std::os::unix::fs::PermissionsExt;
     let temp = tempfile::tempdir().unwrap();
     let folder = temp.path().join("a/b/journal");
@@ -36,7 +36,7 @@ fn the_folder_is_private() {
 
 #[cfg(unix)]
 #[test]
-fn a_folder_that_was_opened_to_others_is_closed_again() {
+fn permissions_are_restored_at_opening() {
     use std::os::unix::fs::PermissionsExt;
     let temp = tempfile::tempdir().unwrap();
     for _ in 0..2 {
@@ -48,7 +48,7 @@ fn a_folder_that_was_opened_to_others_is_closed_again() {
 
 #[cfg(unix)]
 #[test]
-fn nothing_behind_a_link_is_written_to() {
+fn symbolic_links_are_not_followed() {
     let temp = tempfile::tempdir().unwrap();
     let theirs = temp.path().join("theirs");
     let folder = temp.path().join("journal");
@@ -61,7 +61,7 @@ fn nothing_behind_a_link_is_written_to() {
         assert_eq!(opened.is_err(), name == "lock", "{name}: {opened:?}");
         assert_eq!(fs::read_to_string(&theirs).unwrap(), "a thesis", "{name}");
     }
-    // A second name of the file is as good as a link.
+    // A second hard link is treated like a symbolic link.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir(&folder).unwrap();
     fs::hard_link(&theirs, folder.join("lock")).unwrap();
@@ -70,16 +70,17 @@ fn nothing_behind_a_link_is_written_to() {
 }
 
 #[test]
-fn a_folder_of_other_things_is_left_alone() {
+fn foreign_folder_is_left_alone() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("thesis.txt"), "…").unwrap();
     assert_eq!(try_open(temp.path()).unwrap_err().kind(), ErrorKind::Unsupported);
     assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "not even a lock");
 }
 
-/// The next change of the format raises the version: what another one wrote is never touched.
+/// The next change of the format increases the version. A folder of another version is never
+/// changed.
 #[test]
-fn a_folder_of_another_version_is_refused_with_what_to_do() {
+fn folder_of_another_version_is_refused_with_advice() {
     let temp = tempfile::tempdir().unwrap();
     try_open(temp.path()).unwrap();
     let format = temp.path().join("format");
@@ -107,7 +108,7 @@ fn a_folder_of_another_version_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_folder_that_was_not_made_to_the_end_is_made_again() {
+fn half_created_folder_is_created_again() {
     let temp = tempfile::tempdir().unwrap();
     fs::create_dir_all(temp.path().join("log")).unwrap();
     fs::write(temp.path().join("files.new"), "half").unwrap();
@@ -116,7 +117,7 @@ fn a_folder_that_was_not_made_to_the_end_is_made_again() {
 }
 
 #[tokio::test]
-async fn what_was_stored_is_there_after_reopening() {
+async fn data_survives_reopening() {
     let temp = tempfile::tempdir().unwrap();
     let url = format!("disk:{}", temp.path().display());
     let claim = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now());

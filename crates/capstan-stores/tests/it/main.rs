@@ -1,5 +1,5 @@
-//! The tests of this crate in one program, a module a topic: `cargo nextest run --test it topic::`.
-//! Only `load` is a program of its own: it measures the memory of its process.
+//! The tests of this crate in one program, with one module per topic: `cargo nextest run --test it
+//! topic::`. Only `load` is a program of its own, because it measures the memory of its process.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod browsing;

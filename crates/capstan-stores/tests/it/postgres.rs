@@ -1,10 +1,10 @@
-//! Two processes, one database: who may write, who takes over, who hears of it.
+//! Two processes with one database: fencing, takeover and notifications.
 
-#[cfg(debug_assertions)]
-mod bites;
 mod blocks;
 mod costs;
-mod notices;
+mod notifications;
+#[cfg(debug_assertions)]
+mod planted_bugs;
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -14,8 +14,8 @@ use std::time::Duration;
 use crate::network::{Network, Weather};
 use crate::postgres_server::{Database, Engine};
 use capstan_journal::{
-    Claim, Elsewhere, ErrorKind, Frame, Journal, Load, Over, Quota, Reader, Refused, Replica, Run,
-    RunState, Standing, Step, Store, TailLimits, Transition,
+    Claim, Cluster, ErrorKind, Frame, Journal, Load, Over, Quota, Reader, Refused, RemoteReaders,
+    Replica, Run, RunState, Standing, Step, Store, TailLimits, Transition,
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, Options, connect, migrate};
@@ -40,15 +40,17 @@ fn moved(run: &Run, state: RunState, attempt: u32) -> Run {
     Run { state, attempt, updated_at: Timestamp::now(), ..run.clone() }
 }
 
+/// A replica with a short lease.
 fn brief(name: &str) -> Replica {
     Replica { name: name.into(), lease: Duration::from_millis(500), ..Replica::default() }
 }
 
+/// A replica whose lease does not expire during a test.
 fn lasting(name: &str) -> Replica {
     Replica { name: name.into(), lease: Duration::from_secs(600), ..Replica::default() }
 }
 
-/// Two stores on one database, whose leases do not end by themselves.
+/// Two stores on one database, whose leases do not expire during a test.
 async fn two() -> (Database, Arc<dyn Store>, Arc<dyn Store>) {
     let database = Database::create();
     let (a, b) = (
@@ -58,13 +60,17 @@ async fn two() -> (Database, Arc<dyn Store>, Arc<dyn Store>) {
     (database, a, b)
 }
 
+fn cluster(store: &Arc<dyn Store>) -> &dyn Cluster {
+    store.cluster().unwrap()
+}
+
 async fn begin(store: &Arc<dyn Store>, key: &str) -> Run {
     let claimed = store.claim(claim(key), &UNLIMITED).await.unwrap();
     assert!(claimed.is_new);
     claimed.run
 }
 
-/// Everything of a stream up to where it stands still.
+/// Reads a stream until its state is returned.
 async fn rest(reader: &mut Reader) -> (Vec<u8>, RunState) {
     let mut seen = Vec::new();
     loop {
@@ -81,7 +87,7 @@ fn bytes(first: u64, last: u64) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_key_that_both_claim_at_once_is_one_run() {
+async fn concurrent_claims_of_a_key_start_one_run() {
     let (_database, a, b) = two().await;
     let race = |n: usize| {
         let store = if n.is_multiple_of(2) { a.clone() } else { b.clone() };
@@ -114,7 +120,7 @@ async fn only_the_owner_of_a_run_writes_to_it() {
             .unwrap()
     );
     assert_eq!(b.orphans(9).await.unwrap(), [], "its owner lives");
-    // A run that waits is anybody's.
+    // Any process may continue a waiting run.
     let waiting = moved(&run, RunState::Waiting, 1);
     assert!(
         a.transition(Transition::new((RunState::Running, 1), waiting, frames(4, 4), None))
@@ -132,14 +138,14 @@ async fn only_the_owner_of_a_run_writes_to_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn who_is_fenced_writes_no_more_and_its_runs_are_taken_over() {
+async fn fenced_process_cannot_write_and_loses_its_runs() {
     let (database, a, b) = two().await;
     let run = begin(&a, "k").await;
     let stream = run.stream_id;
     a.append(stream, 1, frames(1, 3)).await.unwrap();
-    let mut tenure = a.tenure();
-    tenure.mark_unchanged();
-    database.sql("select capstan.leave_1(id) from capstan.replicas where name = 'a'");
+    let mut lease_epoch = cluster(&a).lease_epoch();
+    lease_epoch.mark_unchanged();
+    database.sql("select capstan.end_lease(id) from capstan.replicas where name = 'a'");
     assert_eq!(a.append(stream, 1, frames(4, 4)).await.unwrap_err().kind(), ErrorKind::Fenced);
     let closed = moved(&run, RunState::Closed, 1);
     assert!(
@@ -147,13 +153,13 @@ async fn who_is_fenced_writes_no_more_and_its_runs_are_taken_over() {
             .await
             .unwrap()
     );
-    tenure.changed().await.unwrap();
+    lease_epoch.changed().await.unwrap();
     let orphans = b.orphans(9).await.unwrap();
     assert_eq!(
         orphans.iter().map(|run| (run.stream_id, run.last_seq)).collect::<Vec<_>>(),
         [(stream, 3)]
     );
-    assert_eq!(b.orphans(9).await.unwrap().len(), 1, "told again until it is ended");
+    assert_eq!(b.orphans(9).await.unwrap().len(), 1, "it is returned again until it has ended");
     assert!(b.is_tail_certain(stream).await.unwrap());
     let waiting = moved(&run, RunState::Waiting, 1);
     assert!(
@@ -167,20 +173,20 @@ async fn who_is_fenced_writes_no_more_and_its_runs_are_taken_over() {
         frames(1, 4),
         "nothing was added after the fence"
     );
-    // It takes part again, under another lease.
+    // The fenced process continues under another lease.
     let next = begin(&a, "k2").await;
     a.append(next.stream_id, 1, frames(1, 1)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn who_gives_no_sign_of_life_is_fenced_by_the_living() {
+async fn process_without_heartbeat_is_fenced() {
     let database = Database::create();
     let b = database.store(Durability::Process, brief("b")).await;
     let a = database.store(Durability::Process, brief("a")).await;
     let stream = begin(&a, "k").await.stream_id;
     a.append(stream, 1, frames(1, 2)).await.unwrap();
-    // Gone without a word, as by kill -9.
+    // The process disappears, as after kill -9.
     drop(a);
     let orphans = loop {
         let orphans = b.orphans(9).await.unwrap();
@@ -189,7 +195,7 @@ async fn who_gives_no_sign_of_life_is_fenced_by_the_living() {
         }
     };
     assert_eq!((orphans[0].stream_id, orphans[0].last_seq), (stream, 2));
-    let listed = b.replicas().await.unwrap();
+    let listed = cluster(&b).replicas().await.unwrap();
     let standings: Vec<_> =
         listed.iter().map(|one| (one.name.as_str(), one.standing, one.is_self, one.runs)).collect();
     assert_eq!(standings, [("b", Standing::Live, true, 1), ("a", Standing::Gone, false, 0)]);
@@ -197,7 +203,7 @@ async fn who_gives_no_sign_of_life_is_fenced_by_the_living() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn who_leaves_in_good_order_is_not_waited_for() {
+async fn closed_process_gives_up_its_lease() {
     let (_database, a, b) = two().await;
     let stream = begin(&a, "k").await.stream_id;
     a.close().await.unwrap();
@@ -206,137 +212,158 @@ async fn who_leaves_in_good_order_is_not_waited_for() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn what_a_process_has_to_do_is_known_to_the_others_once_it_has_told() {
+async fn load_is_reported_with_heartbeats() {
     let (database, a, b) = two().await;
-    // It lives, and has told nothing yet.
+    // A live replica that has not reported its load.
     let silent = Uuid::now_v7();
-    database.sql(&format!("select capstan.join_1('{silent}', null, 'silent', null, '0')"));
+    database.sql(&format!("select capstan.begin_lease('{silent}', null, 'silent', null, '0')"));
     assert_eq!(
-        database.sql(&format!("select capstan.pulse_1('{silent}', false, null, null)")),
+        database.sql(&format!("select capstan.heartbeat('{silent}', false, null, null)")),
         "t"
     );
     let busy = Load { responses: 3, append_p95: Some(Duration::from_micros(2048)) };
     let idle = Load { responses: 0, append_p95: None };
-    a.set_load(busy);
-    b.set_load(idle);
-    let told = async || -> HashMap<String, Option<Load>> {
-        let replicas = b.replicas().await.unwrap();
+    cluster(&a).set_load(busy);
+    cluster(&b).set_load(idle);
+    let reported = async || -> HashMap<String, Option<Load>> {
+        let replicas = cluster(&b).replicas().await.unwrap();
         replicas.into_iter().map(|replica| (replica.name, replica.load)).collect()
     };
     let known = [("a", Some(busy)), ("b", Some(idle)), ("silent", None)];
     let known = known.map(|(name, load)| (name.to_owned(), load)).into();
-    while told().await != known {}
+    while reported().await != known {}
     a.close().await.unwrap();
-    assert_eq!(told().await["a"], None, "it has left");
+    assert_eq!(reported().await["a"], None, "it has left");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_stop_reaches_whoever_works_on_the_run() {
+async fn stop_request_reaches_the_owner() {
     let (_database, a, b) = two().await;
-    let (run, mut stops) = (begin(&a, "k").await, a.stops().unwrap());
-    assert!(!b.ask_stop(run.stream_id, 2).await.unwrap(), "it does not run that attempt");
-    assert!(b.ask_stop(run.stream_id, 1).await.unwrap());
+    let run = begin(&a, "k").await;
+    let mut stops = cluster(&a).stop_requests().unwrap();
+    assert!(
+        !cluster(&b).request_stop(run.stream_id, 2).await.unwrap(),
+        "another attempt is running"
+    );
+    assert!(cluster(&b).request_stop(run.stream_id, 1).await.unwrap());
     assert_eq!(stops.recv().await, Some(run.stream_id));
-    assert!(a.is_stop_asked(run.stream_id).await.unwrap());
+    assert!(cluster(&a).has_stop_request(run.stream_id).await.unwrap());
     let closed = moved(&run, RunState::Closed, 1);
     assert!(
         a.transition(Transition::new((RunState::Running, 1), closed, vec![], None)).await.unwrap()
     );
-    assert!(!b.ask_stop(run.stream_id, 1).await.unwrap(), "it has ended");
+    assert!(!cluster(&b).request_stop(run.stream_id, 1).await.unwrap(), "it has ended");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn whoever_claims_a_run_reads_it_from_the_start() {
+async fn claim_records_its_reader_at_once() {
     let (database, a, b) = two().await;
     for n in 0..20 {
         let reads = Claim { is_read: true, ..claim(&n.to_string()) };
         let stream = a.claim(reads, &UNLIMITED).await.unwrap().run.stream_id;
-        // Not even a moment in which it is nobody's.
-        assert!(b.elsewhere(stream, "t").await.unwrap().is_read, "its claimer reads it");
-        a.mark_read(stream, false);
-        while !b.take_unread(stream).await.unwrap() {}
+        // There is no moment in which the run has no reader.
+        assert!(
+            cluster(&b).remote_readers(stream, "t").await.unwrap().is_read,
+            "the claiming process reads it"
+        );
+        cluster(&a).mark_read(stream, false);
+        while !cluster(&b).take_unread(stream).await.unwrap() {}
     }
-    // Under the next lease it is said again.
+    // The process records its readers again under its next lease.
     let reads = Claim { is_read: true, ..claim("again") };
     let stream = a.claim(reads, &UNLIMITED).await.unwrap().run.stream_id;
     database.sql("update capstan.replicas set state = 3 where name = 'a'");
-    while !b.elsewhere(stream, "t").await.unwrap().is_read {}
-    // Who attaches to another's run, or only claims, says nothing.
+    while !cluster(&b).remote_readers(stream, "t").await.unwrap().is_read {}
+    // A claim that attaches to a run, or has no reader, records none.
     let other = Claim { is_read: true, ..claim("again") };
     assert!(!b.claim(other, &UNLIMITED).await.unwrap().is_new);
-    assert!(!a.elsewhere(stream, "t").await.unwrap().is_read);
+    assert!(!cluster(&a).remote_readers(stream, "t").await.unwrap().is_read);
     let plain = begin(&b, "plain").await.stream_id;
-    assert!(a.take_unread(plain).await.unwrap(), "nobody reads it");
+    assert!(cluster(&a).take_unread(plain).await.unwrap(), "it has no reader");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn who_waits_for_a_run_gets_it_once_its_reader_is_found_dead() {
+async fn unread_run_is_taken_after_its_reader_died() {
     let database = Database::create();
     let b = database.store(Durability::Process, brief("b")).await;
     let a = database.store(Durability::Process, brief("a")).await;
     let reads = Claim { is_read: true, ..claim("k") };
     let stream = a.claim(reads, &UNLIMITED).await.unwrap().run.stream_id;
-    assert!(!b.take_unread(stream).await.unwrap(), "its reader lives");
-    // Gone without a word, as by kill -9.
+    assert!(!cluster(&b).take_unread(stream).await.unwrap(), "its reader's process is live");
+    // The process disappears, as after kill -9.
     drop(a);
-    assert!(b.elsewhere(stream, "t").await.unwrap().is_read, "its lease lasts");
-    assert!(b.take_unread(stream).await.unwrap(), "it gives no sign of life");
+    assert!(
+        cluster(&b).remote_readers(stream, "t").await.unwrap().is_read,
+        "its lease has not ended"
+    );
+    assert!(cluster(&b).take_unread(stream).await.unwrap(), "its process sends no heartbeats");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn who_reads_a_run_is_known_to_the_others_as_long_as_its_process_lives() {
-    const LIVING: &str =
+async fn remote_readers_count_while_their_lease_lasts() {
+    const LIVE: &str =
         "capstan.readers m join capstan.replicas p on p.id = m.replica and p.state < 3";
     let (database, a, b) = two().await;
     let stream = begin(&a, "k").await.stream_id;
-    let elsewhere = async || b.elsewhere(stream, "t").await.unwrap();
-    assert_eq!(elsewhere().await, Elsewhere::default());
-    a.mark_read(stream, true);
-    while !elsewhere().await.is_read {}
-    assert!(!a.elsewhere(stream, "t").await.unwrap().is_read, "a's own are a's to count");
-    assert!(!b.take_unread(stream).await.unwrap(), "somebody reads it");
-    a.mark_read(stream, false);
-    while elsewhere().await.is_read {}
-    assert!(elsewhere().await.unread_for.is_some(), "it was left, and when is known");
-    // Of two that want it at once one gets it.
-    let (one, other) = tokio::join!(a.take_unread(stream), b.take_unread(stream));
+    let remote = async || cluster(&b).remote_readers(stream, "t").await.unwrap();
+    assert_eq!(remote().await, RemoteReaders::default());
+    cluster(&a).mark_read(stream, true);
+    while !remote().await.is_read {}
+    assert!(
+        !cluster(&a).remote_readers(stream, "t").await.unwrap().is_read,
+        "its own readers do not count"
+    );
+    assert!(!cluster(&b).take_unread(stream).await.unwrap(), "another process reads it");
+    cluster(&a).mark_read(stream, false);
+    while remote().await.is_read {}
+    assert!(remote().await.unread_for.is_some(), "the time of the last reader is recorded");
+    // Of two concurrent calls one succeeds.
+    let (one, other) =
+        tokio::join!(cluster(&a).take_unread(stream), cluster(&b).take_unread(stream));
     assert_ne!(one.unwrap(), other.unwrap());
     for store in [&a, &b] {
-        store.mark_read(stream, false);
+        cluster(store).mark_read(stream, false);
     }
-    while a.elsewhere(stream, "t").await.unwrap().is_read || elsewhere().await.is_read {}
-    // Who is fenced reads nothing, until it says so under its next lease.
-    a.mark_read(stream, true);
-    while !elsewhere().await.is_read {}
+    while cluster(&a).remote_readers(stream, "t").await.unwrap().is_read || remote().await.is_read {
+    }
+    // A fenced process has no readers, until it records them under its next lease.
+    cluster(&a).mark_read(stream, true);
+    while !remote().await.is_read {}
     database.sql("update capstan.replicas set state = 3 where name = 'a'");
-    while database.sql(&format!("select count(*) from {LIVING} where m.left_at is null")) != "1" {}
-    assert!(elsewhere().await.is_read);
-    // A wait that one has asked for is the longest that any has.
+    while database.sql(&format!("select count(*) from {LIVE} where m.left_at is null")) != "1" {}
+    assert!(remote().await.is_read);
+    // The longest wait counts.
     for seconds in [60, 20] {
-        b.expect("t", Duration::from_secs(seconds));
+        cluster(&b).expect_clients("t", Duration::from_secs(seconds));
     }
-    while a.elsewhere(stream, "t").await.unwrap().expected.is_zero() {}
-    assert!(a.elsewhere(stream, "t").await.unwrap().expected > Duration::from_secs(30));
-    // Of a run that is over nothing is kept.
+    while cluster(&a).remote_readers(stream, "t").await.unwrap().expected.is_zero() {}
+    assert!(
+        cluster(&a).remote_readers(stream, "t").await.unwrap().expected > Duration::from_secs(30)
+    );
+    // The rows of closed runs are deleted.
     database.sql("update capstan.runs set state = 3");
     for store in [&a, &b] {
-        store.mark_read(stream, false);
+        cluster(store).mark_read(stream, false);
     }
-    while database.sql(&format!("select count(*) from {LIVING}")) != "0" {}
+    while database.sql(&format!("select count(*) from {LIVE}")) != "0" {}
 }
 
-/// Everything of a stream up to where it stands still. What is shown must be stored.
+/// Reads a stream until its state is returned. Checks that each packet is stored.
 async fn stored_rest(store: &dyn Store, reader: &mut Reader) -> (Vec<u8>, RunState) {
     let mut seen = Vec::new();
     loop {
         match reader.next().await.unwrap() {
             Step::Frames(some) => {
                 let last = store.read(reader.stream_id(), reader.cursor() - 1, 1, 1).await.unwrap();
-                assert!(!last.is_empty(), "packet {} was told and is not stored", reader.cursor());
+                assert!(
+                    !last.is_empty(),
+                    "packet {} was delivered and is not stored",
+                    reader.cursor()
+                );
                 some.iter().for_each(|frame| seen.extend_from_slice(frame));
             }
             Step::State(state) => return (seen, state),
@@ -344,77 +371,77 @@ async fn stored_rest(store: &dyn Store, reader: &mut Reader) -> (Vec<u8>, RunSta
     }
 }
 
-/// A reader at `b` follows what `a` writes, to its end; up to where it waits before `b` itself has
-/// a hand in it, if that is to be waited for.
+/// A reader at `b` follows a stream that `a` writes, to its end. `b` continues the run, and if
+/// `is_waited_for`, not before its reader has seen the run waiting.
 async fn follows(a: Arc<dyn Store>, b: Arc<dyn Store>, is_waited_for: bool) {
     let (a, b) = (Journal::new(a, TailLimits::default()), Journal::new(b, TailLimits::default()));
     let run = a.claim(claim("k"), &UNLIMITED).await.unwrap().run;
     let stream = run.stream_id;
     let mut reader = b.reader(stream, 0);
-    // It stands at the end before there is more: whoever begins later finds all of it stored.
+    // The reader catches up before more is written. A later reader would find all of it stored.
     a.append(stream, 1, frames(1, 1)).await.unwrap();
     assert!(matches!(reader.next().await.unwrap(), Step::Frames(_)));
     let store = b.store().clone();
-    let (said, waits) = tokio::sync::oneshot::channel();
+    let (has_caught_up, caught_up) = tokio::sync::oneshot::channel();
     let followed = tokio::spawn(async move {
         let first = stored_rest(&*store, &mut reader).await;
-        let _ = said.send(());
+        let _ = has_caught_up.send(());
         (first, rest(&mut reader).await)
     });
     for seq in 2..=200 {
         a.append(stream, 1, frames(seq, seq)).await.unwrap();
     }
-    // Too long for a notice.
+    // Too long for a notification.
     let long = vec![Frame::new(201, "y".repeat(9000)), Frame::new(202, "z")];
     a.append(stream, 1, long).await.unwrap();
     let waiting = moved(&run, RunState::Waiting, 1);
     assert!(a.transition((RunState::Running, 1), waiting, frames(203, 203), None).await.unwrap());
     if is_waited_for {
-        waits.await.unwrap();
+        caught_up.await.unwrap();
     }
-    // The run goes on at the reader's own process, and ends there.
+    // The reader's own process continues the run and ends it.
     let armed = moved(&run, RunState::Running, 2);
     while !b.transition((RunState::Waiting, 1), armed.clone(), vec![], None).await.unwrap() {}
     b.append(stream, 2, frames(204, 210)).await.unwrap();
     let closed = moved(&run, RunState::Closed, 2);
     assert!(b.transition((RunState::Running, 2), closed, frames(211, 211), None).await.unwrap());
     let ((mut seen, state), later) = followed.await.unwrap();
-    // Whether it saw the run wait is a matter of moments.
+    // The reader may or may not have seen the run waiting.
     if state == RunState::Waiting {
         seen.extend(later.0);
     }
     let whole =
         [bytes(2, 200), "y".repeat(9000).into_bytes(), b"z".to_vec(), bytes(203, 211)].concat();
     assert!(seen == whole, "{} of {} bytes", seen.len(), whole.len());
-    // And the other way round: what was this process's own is followed now.
+    // The first process follows the stream now.
     assert_eq!(rest(&mut a.reader(stream, 203)).await, (bytes(204, 211), RunState::Closed));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_reader_elsewhere_sees_all_packets_in_order() {
+async fn remote_reader_sees_all_packets_in_order() {
     let (_database, a, b) = two().await;
     follows(a, b, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn who_hears_no_notice_finds_out_all_the_same() {
+async fn polling_replaces_lost_notifications() {
     let (database, a, _b) = two().await;
-    // Notices do not leave their database.
-    let elsewhere = database.url.replacen(
+    // Notifications do not leave their database.
+    let other = database.url.replacen(
         database.url.rsplit('/').next().unwrap().split('?').next().unwrap(),
         "postgres",
         1,
     );
-    let deaf = Replica { listen_url: Some(elsewhere), ..lasting("deaf") };
+    let deaf = Replica { listen_url: Some(other), ..lasting("deaf") };
     let b = database.store(Durability::Process, deaf).await;
     follows(a, b, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_purge_is_heard_of_by_readers_elsewhere() {
+async fn purge_ends_remote_readers() {
     let (_database, a, b) = two().await;
     let (a, b) = (Journal::new(a, TailLimits::default()), Journal::new(b, TailLimits::default()));
     let run = a.claim(claim("k"), &UNLIMITED).await.unwrap().run;
@@ -437,9 +464,9 @@ async fn a_purge_is_heard_of_by_readers_elsewhere() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn quotas_hold_across_processes_however_many_come_at_once() {
+async fn quotas_hold_across_processes() {
     let (_database, a, b) = two().await;
-    let rush = async |quota: Quota, name: &str| {
+    let claim_many = async |quota: Quota, name: &str| {
         let race = |n: usize| {
             let (store, key) =
                 (if n.is_multiple_of(2) { a.clone() } else { b.clone() }, format!("{name}{n}"));
@@ -463,16 +490,16 @@ async fn quotas_hold_across_processes_however_many_come_at_once() {
         (won, refused)
     };
     let running = Quota { running: Some(7), ..UNLIMITED };
-    assert_eq!(rush(running, "r").await, (7, [Over::Running].into()));
+    assert_eq!(claim_many(running, "r").await, (7, [Over::Running].into()));
     let rate = Quota { per_minute: NonZeroU32::new(5), ..UNLIMITED };
-    assert_eq!(rush(rate, "m").await, (5, [Over::Rate].into()));
+    assert_eq!(claim_many(rate, "m").await, (5, [Over::Rate].into()));
     let usage = a.usage("r", "s").await.unwrap();
     assert_eq!((usage.running, usage.sessions, usage.messages), (7, 1, 7));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_schema_is_made_once_and_one_from_the_future_is_refused() {
+async fn schema_is_created_once_and_a_newer_one_is_refused() {
     let database = Database::create_empty();
     let open = || connect(&database.url, Options::default(), Replica::default());
     let (first, second) = tokio::join!(open(), open());
@@ -480,13 +507,13 @@ async fn a_schema_is_made_once_and_one_from_the_future_is_refused() {
     assert_eq!(first.secret().await.unwrap(), second.secret().await.unwrap());
     let schema = migrate(&database.url).await.unwrap();
     assert_eq!(schema.version, capstan_stores::Schema::NEWEST);
-    // The next release: its migration adds to the tables under this one, which goes on.
+    // The next release adds to the tables. This build may still write.
     database.sql(
         "alter table capstan.runs add column mood text not null default 'calm'; update \
          capstan.meta set schema = 2",
     );
     assert!(begin(&open().await.unwrap(), "k").await.is_open());
-    // The one after it relies on what this one does not know.
+    // The release after that requires a newer build.
     database.sql("update capstan.meta set schema = 3, min_writer = 2");
     let error = open().await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -499,7 +526,7 @@ async fn a_schema_is_made_once_and_one_from_the_future_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_is_not_there_is_said_so_without_its_password() {
+async fn unreachable_database_error_hides_the_password() {
     let error =
         connect("postgres://u:hunter2@127.0.0.1:1/db", Options::default(), Replica::default())
             .await
@@ -509,8 +536,8 @@ async fn a_database_that_is_not_there_is_said_so_without_its_password() {
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
 }
 
-/// Appends through a server that is ended in between.
-async fn goes_on(durability: Durability, signal: &str, settings: &[&str]) {
+/// Appends while the server restarts.
+async fn writes_survive(durability: Durability, signal: &str, settings: &[&str]) {
     let mut engine = Engine::start(settings);
     let options = Options { durability, ..Options::default() };
     let store = connect(&engine.url(), options, lasting("a")).await.unwrap();
@@ -540,19 +567,19 @@ async fn goes_on(durability: Durability, signal: &str, settings: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn packets_that_a_crashed_server_has_lost_are_written_again() {
-    // Without this nothing would be lost: what is acknowledged stays in the server's own memory.
-    goes_on(Durability::Process, "QUIT", &["wal_writer_delay=10s"]).await;
+async fn lost_packets_are_rewritten_after_a_server_crash() {
+    // Without this setting nothing would be lost, because the server flushes its log early.
+    writes_survive(Durability::Process, "QUIT", &["wal_writer_delay=10s"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_server_that_restarts_is_waited_for() {
-    goes_on(Durability::Power, "INT", &[]).await;
+async fn writes_wait_for_a_restarting_server() {
+    writes_survive(Durability::Power, "INT", &[]).await;
 }
 
-/// Begins a write whose answer is swallowed, and waits until the server has carried it out.
-async fn swallowed<T: Send + 'static>(
+/// Starts a write whose answer is lost, and waits until the server has done it.
+async fn lost_answer<T: Send + 'static>(
     database: &Database,
     network: &Network,
     is_done: &str,
@@ -565,8 +592,8 @@ async fn swallowed<T: Send + 'static>(
     writing
 }
 
-/// Every connection is there before the weather turns: what is made in bad weather asks nothing.
-async fn use_all_lanes(store: &Arc<dyn Store>) {
+/// Opens all writer connections. One that is opened later, without answers, would send nothing.
+async fn use_all_writers(store: &Arc<dyn Store>) {
     let run = begin(store, &Uuid::new_v4().to_string()).await;
     store.append(run.stream_id, 1, frames(1, 1)).await.unwrap();
     let waiting = moved(&run, RunState::Waiting, 1);
@@ -578,32 +605,31 @@ async fn use_all_lanes(store: &Arc<dyn Store>) {
     );
 }
 
-/// A claim, packets and an end, each of which the server carries out and answers in vain.
+/// A claim, an append and an end. The server does each of them, and its answer is lost.
 async fn answers_are_lost(replica: Replica, end: impl Fn(&Network)) {
     let database = Database::create();
     let (network, url) = Network::before(&database.url).await;
     let options = Options { durability: Durability::Process, ..Options::default() };
     let store = connect(&url, options, replica).await.unwrap();
-    use_all_lanes(&store).await;
+    use_all_writers(&store).await;
     let claims = "select exists (select from capstan.claims where key = 'k')";
-    let claiming =
-        {
-            let store = store.clone();
-            swallowed(&database, &network, claims, async move {
-                store.claim(claim("k"), &UNLIMITED).await
-            })
-            .await
-        };
+    let claiming = {
+        let store = store.clone();
+        lost_answer(&database, &network, claims, async move {
+            store.claim(claim("k"), &UNLIMITED).await
+        })
+        .await
+    };
     end(&network);
     let claimed = claiming.await.unwrap().unwrap();
     assert!(claimed.is_new, "it was this process's own claim");
     let (run, stream) = (claimed.run.clone(), claimed.run.stream_id);
     store.append(stream, 1, frames(1, 3)).await.unwrap();
-    use_all_lanes(&store).await;
+    use_all_writers(&store).await;
     let packets = "select exists (select from capstan.blocks where last_seq = 5)";
     let appending = {
         let store = store.clone();
-        swallowed(&database, &network, packets, async move {
+        lost_answer(&database, &network, packets, async move {
             store.append(stream, 1, frames(4, 5)).await
         })
         .await
@@ -611,7 +637,7 @@ async fn answers_are_lost(replica: Replica, end: impl Fn(&Network)) {
     end(&network);
     appending.await.unwrap().unwrap();
     store.append(stream, 1, frames(6, 6)).await.unwrap();
-    use_all_lanes(&store).await;
+    use_all_writers(&store).await;
     let is_closed = "select exists (select from capstan.runs where state = 3)";
     let ending = {
         let (store, closed) = (store.clone(), moved(&run, RunState::Closed, 1));
@@ -620,21 +646,21 @@ async fn answers_are_lost(replica: Replica, end: impl Fn(&Network)) {
                 .transition(Transition::new((RunState::Running, 1), closed, frames(7, 7), None))
                 .await
         };
-        swallowed(&database, &network, is_closed, ended).await
+        lost_answer(&database, &network, is_closed, ended).await
     };
     end(&network);
     assert!(ending.await.unwrap().unwrap(), "it was this process's own change");
     assert_eq!(
         store.read(stream, 0, 99, 9999).await.unwrap(),
         frames(1, 7),
-        "nothing lost, nothing doubled"
+        "no packet is lost or doubled"
     );
     assert_eq!(database.sql("select count(*) from capstan.runs"), "4");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn what_was_done_and_whose_answer_was_cut_off_is_settled() {
+async fn writes_with_a_cut_answer_happen_once() {
     answers_are_lost(lasting("a"), |network| {
         network.clear_up();
         network.cut();
@@ -644,10 +670,9 @@ async fn what_was_done_and_whose_answer_was_cut_off_is_settled() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_connection_that_answers_nothing_any_more_is_given_up() {
-    // It is never cut: nobody says that the answers will not come. What is waited for goes by the
-    // lease, which must outlast the bad weather on a machine that is busy with other tests: who
-    // loses it loses its runs.
+async fn silent_connection_is_replaced() {
+    // The connection is never closed, so only a timeout can notice. Timeouts follow from the lease.
+    // The lease must be longer than the outage on a busy machine, or the process loses its runs.
     answers_are_lost(
         Replica { lease: Duration::from_millis(2500), ..lasting("a") },
         Network::clear_up,
@@ -655,7 +680,7 @@ async fn a_connection_that_answers_nothing_any_more_is_given_up() {
     .await;
 }
 
-/// A certificate of its own for a server on loopback, and the root that vouches for it.
+/// Creates a root certificate, and a certificate of a server on loopback.
 fn certificates(folder: &std::path::Path, name: &str) {
     let line = format!(
         "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {name}-root.key -out \
@@ -676,7 +701,7 @@ fn certificates(folder: &std::path::Path, name: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_server_is_believed_by_its_certificate_alone() {
+async fn server_certificate_is_verified() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap();
@@ -709,8 +734,7 @@ async fn a_server_is_believed_by_its_certificate_alone() {
         let misnamed = open(mode, "own-root.pem", "localhost").await.err().unwrap();
         assert!(misnamed.to_string().contains("certificate"), "{misnamed}");
     }
-    // The password is bound to the certificate: the server, too, computes its hash, and refuses
-    // another.
+    // Channel binding: the server computes the hash of its certificate too, and refuses another.
     engine.sql("create role bound superuser login password 'pw'");
     let query =
         format!("sslmode=verify-full&channel_binding=require&sslrootcert={}", file("own-root.pem"));

@@ -1,5 +1,4 @@
-//! Tenants of whom nothing may be stored: their streams live in memory, and no rule that changes
-//! makes one vanish.
+//! `no_store` tenants. Their streams are in memory, and a changed rule hides none of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +16,7 @@ fn claim(tenant: &str, key: &str) -> Claim {
     Claim { body, session: "s".into(), ..Claim::new(tenant, key, Uuid::now_v7(), Timestamp::now()) }
 }
 
-/// A whole run with one frame and one turn.
+/// A complete run with one frame and one turn.
 async fn run(journal: &Journal, tenant: &str, key: &str) -> Run {
     let run = journal.claim(claim(tenant, key), &Quota::UNLIMITED).await.unwrap().run;
     journal.append(run.stream_id, 1, vec![Frame::new(1, "data: quinquereme\n\n")]).await.unwrap();
@@ -29,7 +28,7 @@ async fn run(journal: &Journal, tenant: &str, key: &str) -> Run {
 }
 
 #[tokio::test]
-async fn nothing_of_a_private_tenant_reaches_the_disk() {
+async fn no_store_data_never_reaches_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("disk:{}", folder.path().display());
     let journal = Journal::new(open(&url, Durability::Power).unwrap(), TailLimits::default());
@@ -55,7 +54,7 @@ async fn nothing_of_a_private_tenant_reaches_the_disk() {
 }
 
 #[tokio::test]
-async fn a_rule_that_changes_loses_no_stream_and_starts_none_twice() {
+async fn changed_no_store_rule_loses_and_repeats_no_run() {
     let is_private = Arc::new(AtomicBool::new(false));
     let rule = Arc::clone(&is_private);
     let journal =
@@ -88,7 +87,7 @@ async fn a_rule_that_changes_loses_no_stream_and_starts_none_twice() {
 }
 
 #[tokio::test]
-async fn a_run_knows_the_turns_from_before_the_rule_changed() {
+async fn turns_from_before_a_rule_change_count() {
     let is_private = Arc::new(AtomicBool::new(false));
     let rule = Arc::clone(&is_private);
     let journal =

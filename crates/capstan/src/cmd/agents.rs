@@ -1,4 +1,4 @@
-//! `capstan agents`: which agents a server has.
+//! `capstan agents`: lists the agents of a server.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     connection: Connection,
 
-    /// A JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `capstan chaos`: a proxy that breaks streams on purpose, to try a client against.
+//! `capstan chaos`: a proxy that breaks streams on purpose, to test a client.
 
 mod flags;
 mod status;
@@ -15,11 +15,12 @@ use super::Failure;
 
 /// Break streams on purpose: a proxy that cuts, stalls, delays, repeats and refuses
 ///
-/// Point a client at it instead of its server. Each fault has a rate: 0 is never, 1 always; a flag
-/// without a number means always. What happens to the n-th stream depends on the seed alone.
+/// Point a client at the proxy instead of its server. Each fault has a rate: 0 is never, 1 is
+/// always; a flag without a number means always. The faults of the n-th stream depend only on the
+/// seed and n.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen; port 0 takes a free one
+    /// The address to listen on; port 0 takes a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8788")]
     listen: String,
 
@@ -27,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "[http://]HOST:PORT")]
     to: Upstream,
 
-    /// Repeat an earlier run: the same seed, the same faults. By default another one each time
+    /// The seed of an earlier run causes the same faults again; by default a new one each time
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 
@@ -47,7 +48,7 @@ impl Args {
 async fn run(listen: &str, to: Upstream, faults: Faults, seed: u64) -> Result<(), Failure> {
     let listener = TcpListener::bind(listen).await.map_err(|error| refused(listen, &error))?;
     let address = listener.local_addr()?;
-    // Not `println!`: whoever closed the pipe is no reason to panic.
+    // Not `println!`: a closed pipe must not cause a panic.
     writeln!(io::stdout().lock(), "chaos listening on http://{address} → {to}, seed {seed}")?;
     let is_terminal = io::stderr().is_terminal();
     if is_terminal && faults == Faults::none() {
@@ -70,7 +71,7 @@ pub(super) fn refused(listen: &str, error: &io::Error) -> Failure {
     Failure::usage(message).with_help("--listen takes HOST:PORT, e.g. 127.0.0.1:0 for a free port")
 }
 
-/// Short enough to be typed again.
+/// A random seed that is short enough to type.
 fn any_seed() -> u64 {
     RandomState::new().build_hasher().finish() % 1_000_000
 }

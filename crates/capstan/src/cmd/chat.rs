@@ -1,4 +1,4 @@
-//! `capstan chat`: talk to an agent from the terminal, healing included.
+//! `capstan chat`: talk to an agent from the terminal. The client reconnects and resumes.
 
 mod editor;
 mod turn;
@@ -22,29 +22,29 @@ use turn::ChatTurn;
 
 /// Talk to an agent: one message, or a conversation
 ///
-/// The message is an argument, or comes through a pipe, whole; without either there is a prompt,
-/// with the usual keys and a history. A text of several lines that is pasted there is one message.
-/// Answers go to standard output, everything else to standard error; a pipe gets plain text only.
+/// The message is an argument, or comes through a pipe. Without either there is a prompt, with the
+/// usual keys and a history. Pasted text of several lines is one message. Answers go to standard
+/// output, everything else to standard error; a pipe gets plain text only.
 ///
-/// Ctrl-C stops the run, or ends a wait; the conversation goes on. At the prompt Ctrl-D leaves, or
-/// Ctrl-C twice.
+/// Ctrl-C stops the run or ends a wait, and the conversation continues. At the prompt, Ctrl-D
+/// leaves, or Ctrl-C twice.
 ///
-/// Exit codes: 0 the answer is complete; 1 the run failed, was refused, or was cut short (stopped
-/// by somebody else, or at its longest); 2 wrong usage; 3 no connection; 4 the server does not
-/// speak the protocol; 130 interrupted.
+/// Exit codes: 0 the answer is complete; 1 the run failed, was refused, stopped by another client,
+/// or cut at its length limit; 2 wrong usage; 3 no connection; 4 the server does not speak the
+/// protocol; 130 interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The server, in place of --url; or the message, if it is no URL
     #[arg(value_name = "URL")]
     first: Option<String>,
 
-    /// What to say; `-` reads it from standard input
+    /// The message; `-` reads it from standard input
     message: Option<String>,
 
     #[command(flatten)]
     connection: Connection,
 
-    /// The agent to talk to, if not the default one; `capstan agents` lists them
+    /// The agent, if not the default one; `capstan agents` lists them
     #[arg(long)]
     agent: Option<String>,
 
@@ -52,12 +52,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "UUID")]
     conversation: Option<Uuid>,
 
-    /// The longest wait that is slept through silently, in seconds
+    /// The longest wait in seconds that the client waits without asking
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     max_wait: u64,
 
-    /// Where the prompt's history is kept; empty for nowhere [default:
-    /// ~/.local/state/capstan/history]
+    /// The file of the prompt's history; empty for none [default: ~/.local/state/capstan/history]
     #[arg(long, env = "CAPSTAN_HISTORY", value_name = "FILE")]
     history: Option<String>,
 }
@@ -87,10 +86,10 @@ impl Args {
     }
 }
 
-/// A name as one part of a path, whatever stands in it: it may not lead elsewhere.
+/// Encodes a name as one segment of a path, so that it cannot lead to another path.
 fn segment(name: &str) -> String {
-    // Dots alone lead upwards even if they are encoded; encoded twice they are a name that nobody
-    // has.
+    // A name of dots leads upwards even if the dots are encoded. Encoded twice, they are a name
+    // that no agent has.
     let dot = if name.bytes().all(|byte| byte == b'.') { "%252E" } else { "." };
     let encode = |byte: u8| match byte {
         b'.' => dot.to_owned(),
@@ -101,7 +100,7 @@ fn segment(name: &str) -> String {
     name.bytes().map(encode).collect()
 }
 
-/// `capstan chat Hello` names no server, `capstan chat URL` says nothing yet.
+/// Splits the arguments: `capstan chat Hello` names no server, `capstan chat URL` has no message.
 fn target(
     first: Option<String>,
     message: Option<String>,
@@ -129,7 +128,7 @@ impl Chat {
         ChatTurn::new(&self.client, &self.screen, request).play().await
     }
 
-    /// Until the person leaves.
+    /// Talks until the user leaves.
     async fn converse(&self, url: &str, history: Option<String>) -> Result<ExitCode, Failure> {
         let hint = "Ctrl-C stops an answer, Ctrl-D leaves";
         anstream::eprintln!(

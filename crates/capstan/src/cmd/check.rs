@@ -1,4 +1,4 @@
-//! `capstan check`: the contract's promises, tried against a server.
+//! `capstan check`: tests a server against the promises of its protocols.
 
 mod print;
 
@@ -11,17 +11,17 @@ use url::Url;
 use super::Failure;
 use super::connection::{Connection, block_on};
 
-/// Try the contract's promises against any CAP or AG-UI server
+/// Test any CAP or AG-UI server against the promises of the contract
 ///
-/// Each check names the section of PROTOCOL.md that makes the promise; for a broken one it shows
-/// what was sent, what was expected and what came. What the server does not offer is skipped, with
-/// the reason.
+/// Each check names the section of PROTOCOL.md, or the page, that makes the promise. For a broken
+/// one it shows what was sent, what was expected and what came. It skips what the server does not
+/// offer, with the reason.
 ///
-/// A check of a server starts runs, which may cost money: 3 of CAP and 1 of AG-UI, and up to 5 more
-/// with the queries and keys given below. The first line says how many. A server that starts a
-/// request twice starts more.
+/// The checks start runs, which may cost money: 3 of CAP and 1 of AG-UI, and up to 5 more with the
+/// queries and keys given below. The first line says how many. A server that starts a request twice
+/// starts more.
 ///
-/// The gateway's demo agent is recognised, and its commands are used as queries.
+/// It recognises the gateway's demo agent, and uses its commands as queries.
 ///
 /// Exit codes: 0 nothing is broken; 1 something is; 2 wrong usage, or no server to check.
 #[derive(clap::Args)]
@@ -33,11 +33,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     connection: Connection,
 
-    /// The key of another tenant: checks that one sees nothing of the other
+    /// The key of another tenant: checks that neither sees data of the other
     #[arg(long, env = "CAPSTAN_OTHER_KEY", hide_env_values = true, requires = "key")]
     other_key: Option<String>,
 
-    /// The agent to ask, if not the default one
+    /// The agent, if not the default one
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
@@ -45,32 +45,31 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Face::Auto)]
     face: Face,
 
-    /// What to ask; best something that is answered in a sentence
+    /// The query of most checks; a question with a short answer is best
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
 
-    /// What to ask for an answer that takes long, in many pieces: leaving and stopping
+    /// A query with a long answer in many pieces: for disconnects and stops
     #[arg(long, value_name = "TEXT")]
     slow_query: Option<String>,
 
-    /// What to ask to make a run fail
+    /// A query that makes a run fail
     #[arg(long, value_name = "TEXT")]
     fault_query: Option<String>,
 
-    /// What to ask to get silence for 20 s: heartbeats, with --slow
+    /// A query that causes 20 s of silence: for heartbeats, with --slow
     #[arg(long, value_name = "TEXT")]
     quiet_query: Option<String>,
 
-    /// Where CAP requests are posted to [default: /v1/assist, else /assist]
+    /// The path for CAP requests [default: /v1/assist, else /assist]
     #[arg(long, value_name = "PATH")]
     assist_path: Option<String>,
 
-    /// Where AG-UI requests are posted to [default: /v1/ag-ui, with --face ag-ui else the URL
-    /// itself]
+    /// The path for AG-UI requests [default: /v1/ag-ui, with --face ag-ui else the URL itself]
     #[arg(long, value_name = "PATH")]
     agui_path: Option<String>,
 
-    /// The origin of pages that may call the server
+    /// The origin of a page that may call the server
     #[arg(long, value_name = "ORIGIN", default_value = "http://localhost:3000")]
     origin: String,
 
@@ -78,20 +77,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// The longest that a response may take, in seconds
+    /// The longest time for one response, in seconds
     #[arg(long, default_value_t = 60, value_name = "SECONDS",
     value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
 
-    /// Make the checks that take half a minute, too
+    /// Also make the checks that take half a minute
     #[arg(long)]
     slow: bool,
 
-    /// A check that was skipped counts as broken
+    /// Count a skipped check as broken
     #[arg(long)]
     strict: bool,
 
-    /// One JSON object: environment, summary and checks
+    /// Print one JSON object: environment, summary and checks
     #[arg(long)]
     json: bool,
 
@@ -102,7 +101,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Face {
-    /// Whichever the server has
+    /// Every protocol that the server has.
     Auto,
     Cap,
     AgUi,

@@ -1,4 +1,4 @@
-//! `capstan claude`: Claude Code, with a gateway as its model.
+//! `capstan claude`: starts Claude Code with a gateway as its model provider.
 
 use std::io::{self, Write as _};
 use std::process::{Command, ExitCode};
@@ -9,13 +9,13 @@ use super::launch::{Launch, Program, quoted};
 const PROGRAM: Program =
     Program { name: "claude", install: "npm install -g @anthropic-ai/claude-code" };
 
-/// Claude Code asks for a login if it has neither a key nor a token.
+/// Without a key or a token Claude Code demands a login.
 const NO_KEY: &str = "none";
 
 const TOKEN: &str = "ANTHROPIC_AUTH_TOKEN";
 
-/// Where it takes the names of models from: its own one, and those of its helpers. Left alone it
-/// asks for Anthropic's models, which it knows, and the first agent answers.
+/// The variables for the names of models: the main one, and those of its helpers. Without them it
+/// requests Anthropic's models by name, and the default agent answers.
 const MODELS: [&str; 4] = [
     "ANTHROPIC_MODEL",
     "ANTHROPIC_DEFAULT_OPUS_MODEL",
@@ -23,7 +23,7 @@ const MODELS: [&str; 4] = [
     "ANTHROPIC_DEFAULT_HAIKU_MODEL",
 ];
 
-/// What would lead it past the gateway.
+/// Variables that would lead it past the gateway.
 const OTHER_WAYS: [&str; 4] = [
     "ANTHROPIC_API_KEY",
     "CLAUDE_CODE_USE_BEDROCK",
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     launch: Launch,
 
-    /// Claude Code sends nothing to anybody but the gateway: no telemetry, no updates
+    /// Claude Code contacts only the gateway: no telemetry, no updates
     #[arg(long)]
     private: bool,
 }
@@ -73,7 +73,7 @@ impl Args {
         }
     }
 
-    /// All but the key.
+    /// The variables, without the key.
     fn variables<'a>(&'a self, agent: &'a str) -> impl Iterator<Item = (&'static str, &'a str)> {
         let url = [("ANTHROPIC_BASE_URL", self.launch.url())];
         let private = self.private.then_some(("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"));

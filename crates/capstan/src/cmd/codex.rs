@@ -1,4 +1,4 @@
-//! `capstan codex`: starts Codex with an agent of a gateway as its model.
+//! `capstan codex`: starts Codex with a gateway as its model provider.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -13,17 +13,17 @@ const PROGRAM: Program = Program { name: "codex", install: "npm install -g @open
 /// The name of the provider in Codex's configuration.
 const PROVIDER: &str = "capstan";
 
-/// The time that Codex waits for a silent answer, in milliseconds. Its own five minutes are short
-/// for a run that waits for its provider, because Codex ignores heartbeats.
+/// How long Codex waits for a silent answer, in milliseconds. Its default of five minutes is too
+/// short for a run that waits for its provider, because Codex ignores heartbeats.
 const IDLE_TIMEOUT: i64 = 30 * 60 * 1000;
 
-/// The variable from which Codex takes the key.
+/// The environment variable that holds the key for Codex.
 const KEY: &str = "CAPSTAN_KEY";
 
 /// Start Codex with an agent of a server as its model
 ///
 /// Arguments after `--` are Codex's own: `capstan codex -- exec 'What is a capstan?'`. `capstan
-/// codex --print` prints the settings for ~/.codex/config.toml instead.
+/// codex --print` prints the lines for ~/.codex/config.toml instead.
 ///
 /// Exit codes: Codex's own once it has started; before that 1 refused; 2 wrong usage, or it is not
 /// installed; 3 no connection; 4 the server does not speak the protocol.
@@ -52,7 +52,7 @@ impl Args {
         })
     }
 
-    /// Keys and values of Codex's configuration, the provider's last.
+    /// Keys of Codex's configuration, the provider's keys last.
     fn settings(&self, agent: &str) -> Vec<(String, Value)> {
         let top = [("model", agent), ("model_provider", PROVIDER)];
         let top = top.map(|(name, value)| (name.to_owned(), value.into()));
@@ -63,7 +63,7 @@ impl Args {
         top.into_iter().chain(nested).collect()
     }
 
-    /// The provider's settings. Without `env_key` Codex sends no key.
+    /// The provider's keys. Without `env_key` Codex sends no key.
     fn of_provider(&self) -> Vec<(&'static str, Value)> {
         let mut settings = vec![
             ("name", "Capstan".into()),

@@ -1,4 +1,4 @@
-//! `capstan completions`: what a shell needs to complete the command line.
+//! `capstan completions`: prints the completion script of a shell.
 
 use std::io;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        // In memory first: the generator gives up on a pipe that was closed.
+        // In memory first, because the generator panics at a closed pipe.
         let mut script = Vec::new();
         generate(self.shell, &mut crate::command(), "capstan", &mut script);
         io::Write::write_all(&mut io::stdout(), &script)?;

@@ -1,4 +1,4 @@
-//! `capstan config`: an example to start from, and what holds and why.
+//! `capstan config`: prints an example, or the effective configuration with its sources.
 
 mod origin;
 
@@ -12,7 +12,7 @@ use super::connection::block_on;
 use super::{Failure, serve};
 use origin::Origins;
 
-/// Show an example of a configuration, or explain the one that holds
+/// Print an example configuration, or check the effective one
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -21,10 +21,10 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Print a commented configuration with every key there is
+    /// Print a commented example configuration
     Example,
 
-    /// Check the configuration and say where each value comes from
+    /// Check the configuration and print the source of each value
     ///
     /// Takes the flags of `capstan serve`, and starts nothing. Exit code 2 if `capstan serve` would
     /// refuse to start.

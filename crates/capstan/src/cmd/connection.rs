@@ -1,5 +1,4 @@
-//! The server that a command talks to: one way to say where it is and who asks, and how failures
-//! are told.
+//! The server that a command calls: the flags for its URL and key, and the report of failures.
 
 use std::process::ExitCode;
 
@@ -10,10 +9,10 @@ use super::Failure;
 use super::outcome::Outcome;
 use super::screen::Screen;
 
-/// Where `make run` listens.
+/// The address at which `make run` listens.
 pub(crate) const DEFAULT_URL: &str = "http://localhost:8787";
 
-/// Where and who, the same in every command.
+/// URL and key, the same flags in every command.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Connection {
     /// The server
@@ -26,12 +25,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A URL that stands alone, for short, goes before the flag's and the environment's.
+    /// A URL as an argument of its own wins over the flag and the environment.
     pub(crate) fn or_at(self, url: Option<String>) -> Self {
         Self { url: url.unwrap_or(self.url), ..self }
     }
 
-    /// An empty variable is none.
+    /// The URL; an empty variable counts as none.
     pub(crate) fn url(&self) -> &str {
         if self.url.is_empty() { DEFAULT_URL } else { &self.url }
     }
@@ -40,7 +39,7 @@ impl Connection {
         self.key.as_deref().filter(|key| !key.is_empty())
     }
 
-    /// Where failures and waits are told.
+    /// The screen for failures and waits.
     pub(crate) fn screen(&self) -> Screen {
         Screen::new(self.url())
     }
@@ -62,7 +61,7 @@ impl Connection {
     }
 }
 
-/// A stream as a person names it.
+/// A stream as the user names it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Which {
     Stream(Uuid),
@@ -84,7 +83,7 @@ impl std::str::FromStr for Which {
 }
 
 impl Which {
-    /// The stream; `None` if there is none yet.
+    /// Finds the stream; `None` if the server has none yet.
     pub(crate) async fn find(self, client: &CapClient) -> Result<Option<Uuid>, CapError> {
         match self {
             Self::Stream(stream) => Ok(Some(stream)),
@@ -95,18 +94,18 @@ impl Which {
     }
 }
 
-/// Work that needs a runtime for as long as it takes.
+/// Runs a future on a runtime of its own.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-/// Tells what went wrong; the exit code says of which kind it is.
+/// Prints the failure, and returns the exit code of its kind.
 pub(crate) fn failed(screen: &Screen, error: &CapError) -> Result<ExitCode, Failure> {
     screen.failure(error)?;
     Ok(Outcome::of(error).code())
 }
 
-/// There is no stream that could be the latest one.
+/// The failure of `latest` if there is no stream.
 pub(crate) fn nothing_there() -> Failure {
     Failure::usage("there are no streams yet")
 }

@@ -1,4 +1,4 @@
-//! `capstan errors`: the catalogue of faults, as a table or one kind explained.
+//! `capstan errors`: prints the fault catalogue, or explains one kind.
 
 mod explain;
 
@@ -13,10 +13,10 @@ use owo_colors::OwoColorize as _;
 
 use super::Failure;
 
-/// Show the catalogue of faults, or explain one
+/// Show the fault catalogue, or explain one fault
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A code in any dialect (rate_limit_exceeded, RATE_LIMITED, rate-limited, rate_limit) or an
+    /// A code in any spelling (rate_limit_exceeded, RATE_LIMITED, rate-limited, rate_limit) or an
     /// HTTP status
     code: Option<String>,
 
@@ -50,7 +50,7 @@ fn pretty(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// The rows that a word or number means; the first one is what it means before all.
+/// Finds the rows for a code or status; the best match comes first.
 fn lookup(code: &str) -> Result<Vec<&'static Entry>, Failure> {
     if let Ok(status) = code.parse::<u16>() {
         let found: Vec<_> = CATALOGUE.iter().filter(|e| e.status == status).collect();

@@ -1,5 +1,4 @@
-//! `capstan fake-provider`: a model provider that misbehaves on purpose, to rehearse an outage
-//! with.
+//! `capstan fake-provider`: a model provider that fails on purpose, to rehearse an outage.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -14,48 +13,47 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::Failure;
 
-/// How fast a healthy answer comes, unless a script says otherwise.
+/// The pace of a healthy answer, unless a script changes it.
 const TOKEN_INTERVAL: Duration = Duration::from_millis(15);
 
-/// Pretend to be a model provider, and misbehave: rehearse an outage
+/// Imitate a model provider that fails on purpose: rehearse an outage
 ///
-/// Speaks OpenAI's Chat Completions and Responses and Anthropic's Messages, needs no key, and gives
-/// the same answer to everything, unless a script has replies or a fault strikes. Each call goes to
-/// standard output as a line of JSON, and a sum to standard error in the end. GET /fake/calls has
-/// every request with its headers, PUT /fake/faults changes what goes wrong.
+/// Speaks OpenAI's Chat Completions and Responses and Anthropic's Messages, and needs no key. It
+/// gives the same answer to every call, unless a script has replies or a fault strikes. It prints
+/// each call as a line of JSON on standard output, and the totals on standard error. GET
+/// /fake/calls has every request with its headers; PUT /fake/faults changes the faults.
 ///
-/// A fault is written NAME:PLACE@WHEN; place and time may be left out. --list has the names and
-/// places. A number in the place of PLACE is a number of tokens. WHEN counts the calls of a model
-/// that the fault is for: 3, 2-5, 2-, 30% of them, or all within 60s. So
-/// close-mid-stream:mid-arguments@1 breaks the first stream that calls a tool, in the middle of the
-/// tool's arguments.
+/// A fault is NAME:PLACE@WHEN; PLACE and WHEN are optional. --list prints names and places. A
+/// number as PLACE is a number of tokens. WHEN counts the calls of a model: 3, 2-5, 2-, 30% of
+/// them, or all within 60s. So close-mid-stream:mid-arguments@1 breaks the first stream that calls
+/// a tool, in the middle of the tool's arguments.
 ///
-/// A script is a TOML file: answer, replies (an answer for calls by model, by the user's last
+/// A script is a TOML file: answer, replies (answers for calls by model, by the user's last
 /// message, by an offered tool, by the number of tool results), unique_ids, models, token_interval,
 /// seed and faults. docs/failover.md has examples.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen; port 0 takes a free one
+    /// The address to listen on; port 0 takes a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8790")]
     listen: String,
 
-    /// What goes wrong, where in the stream, and in which calls of a model: 3, 2-5, 2-, 30%, 60s
+    /// The fault, its place in the stream, and its calls of a model: 3, 2-5, 2-, 30%, 60s
     #[arg(long = "fault", value_name = "NAME[:PLACE][@WHEN]")]
     faults: Vec<Rule>,
 
-    /// A fault in the middle strikes after so many tokens
+    /// The number of tokens before a fault in the middle
     #[arg(long, value_name = "TOKENS", requires = "faults")]
     after: Option<usize>,
 
-    /// How long a fault takes that takes time
+    /// How long a slow fault takes
     #[arg(long, value_name = "SECONDS", requires = "faults", value_parser = seconds)]
     seconds: Option<Duration>,
 
-    /// What refusals say in Retry-After
+    /// The Retry-After of refusals, in seconds
     #[arg(long, value_name = "SECONDS", requires = "faults")]
     retry_after: Option<u64>,
 
-    /// What decides which calls NAME@30% strikes
+    /// The seed that decides which calls NAME@30% strikes
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 
@@ -63,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
 
-    /// List the faults and the places, and leave
+    /// List the faults and the places, and exit
     #[arg(long)]
     list: bool,
 }
@@ -79,7 +77,7 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The flags' faults come before the file's.
+    /// Joins the flags' faults and the script's; the flags' faults come first.
     fn script(self) -> Result<Script, Failure> {
         let mut script = match &self.script {
             None => Script { token_interval: TOKEN_INTERVAL, ..Script::default() },
@@ -124,7 +122,7 @@ async fn run(listen: &str, script: Script) -> Result<(), Failure> {
     let (seed, is_healthy) = (script.seed, script.faults.is_empty());
     let started = FakeProvider::start(listen, script).await;
     let provider = started.map_err(|error| super::chaos::refused(listen, &error))?;
-    // Before anybody knows where to call: what ends earlier would not be told.
+    // Before the address is printed: a call that ends earlier would be missing.
     let ended = provider.follow();
     let url = provider.url();
     anstream::eprintln!(
@@ -145,13 +143,13 @@ async fn run(listen: &str, script: Script) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A line for each call that has ended.
+/// Prints a line for each call that has ended.
 async fn print(mut ended: Receiver<Call>) -> io::Result<()> {
     loop {
         match ended.recv().await {
             Ok(call) => {
                 let mut line = serde_json::to_value(&call)?;
-                // Of interest seldom, and long; GET /fake/calls has them.
+                // Headers are long and seldom needed; GET /fake/calls has them.
                 line.as_object_mut().and_then(|line| line.remove("headers"));
                 writeln!(io::stdout().lock(), "{line}")?;
             }
@@ -161,7 +159,7 @@ async fn print(mut ended: Receiver<Call>) -> io::Result<()> {
     }
 }
 
-/// Sums up the calls of models; what else was asked for is counted alone.
+/// Prints the totals: calls of models, and other requests separately.
 fn sum_up(calls: &[Call]) {
     let (calls, others): (Vec<&Call>, Vec<&Call>) = calls.iter().partition(|call| call.nth > 0);
     let tokens: usize = calls.iter().map(|call| call.tokens).sum();

@@ -1,10 +1,11 @@
-//! What a person says as an argument or through a pipe: one text, whole.
+//! The text of an argument or a pipe.
 
 use std::io::{self, IsTerminal as _};
 
 use super::Failure;
 
-/// The argument; standard input to its end for `-`, or if there is none and a pipe instead.
+/// Returns the argument. It reads standard input to its end for `-`, or if there is no argument and
+/// a pipe.
 pub(crate) fn text(argument: Option<String>) -> Result<String, Failure> {
     match argument {
         Some(text) if text == "-" => piped(),
@@ -15,7 +16,7 @@ pub(crate) fn text(argument: Option<String>) -> Result<String, Failure> {
     }
 }
 
-/// Its last line end is the pipe's, not the text's.
+/// Reads the pipe without its last line end.
 fn piped() -> Result<String, Failure> {
     let text = io::read_to_string(io::stdin())?;
     let text = text.trim_end_matches(['\r', '\n']);

@@ -1,5 +1,5 @@
-//! `capstan journal`: looking after the folder of a disk journal while nobody serves from it, a
-//! database's tables, and the way from one to the other.
+//! `capstan journal`: checks and repairs the folder of a stopped gateway, prepares a database, and
+//! copies one journal into another.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,8 +10,7 @@ use capstan_stores::{Options, Report, connect};
 
 use super::Failure;
 
-/// Check a journal's folder, repair one that is damaged, prepare a database, or copy one journal
-/// into another
+/// Check or repair a journal's folder, prepare a database, or copy one journal into another
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -20,28 +19,28 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Read a journal and report what is in it and what is damaged; nothing is changed
+    /// Read a journal and report its content and its damage; it changes nothing
     ///
     /// Exits with 1 if anything is damaged.
     Check {
         /// The folder, as in `disk:<folder>`
         folder: PathBuf,
-        /// Read every packet, too
+        /// Also read every packet
         #[arg(long)]
         deep: bool,
     },
-    /// Keep what is whole of a damaged journal, and mark what is not
+    /// Keep the intact parts of a damaged journal, and mark the rest as lost
     ///
-    /// Runs of which something is missing end in `stream_lost` for whoever reads them. Damaged
-    /// files are put into the folder `damaged` beside the others; the next purge removes them,
-    /// since nobody can tell whose words they hold.
+    /// Incomplete runs end in `stream_lost` for their readers. Damaged files move into the folder
+    /// `damaged` beside the others. The next purge removes them, because nobody can tell whose
+    /// content they hold.
     Repair {
         /// The folder, as in `disk:<folder>`
         folder: PathBuf,
     },
-    /// Bring a PostgreSQL database to the tables that this version needs
+    /// Create the tables that this version needs in a PostgreSQL database
     ///
-    /// A gateway does so itself when it starts, if it may. Earlier versions can go on beside it.
+    /// A gateway does so itself when it starts, if its role may.
     Migrate {
         /// The database, as in `postgres://…`
         #[arg(env = "CAPSTAN_JOURNAL", hide_env_values = true)]
@@ -49,17 +48,16 @@ enum Command {
     },
     /// Copy a journal into another: from a folder into a database, or back
     ///
-    /// All runs with their packets, requests, names and the turns of their sessions; each is read
-    /// back and compared. No gateway may use the journal that is read. What was copied before is
-    /// left as it is, so a copy that was broken off is gone on with by the same command. Keys of
-    /// runs that retention has deleted are not copied from a folder, which keeps only a hash of
-    /// them.
+    /// It copies all runs with their packets, requests, names and the turns of their sessions,
+    /// reads each back and compares it. No gateway may use the source. The command skips runs that
+    /// are there already, so you can repeat it after an interruption. It does not copy keys of runs
+    /// that retention has deleted: a folder has only their hashes.
     ///
-    /// Exits with 1 if the other journal has any of the runs otherwise.
+    /// Exits with 1 if the target has a different version of a run.
     Copy {
-        /// The journal that is read: `disk:<folder>` or `postgres://…`
+        /// The source: `disk:<folder>` or `postgres://…`
         from: String,
-        /// The journal that is written to
+        /// The target
         to: String,
     },
 }
@@ -103,7 +101,7 @@ fn copy(from: &str, to: &str) -> Result<ExitCode, Failure> {
 
 async fn copy_all(from: &str, to: &str) -> Result<Copied, JournalError> {
     let replica = || Replica { name: "capstan journal copy".into(), ..Replica::default() };
-    // A folder that a gateway uses is locked by it.
+    // A gateway locks the folder that it uses.
     let source = connect(from, Options::default(), replica()).await?;
     let target = connect(to, Options::default(), replica()).await?;
     let copied = copy_each(&*source, &*target).await;

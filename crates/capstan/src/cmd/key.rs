@@ -1,4 +1,5 @@
-//! `capstan key`: keys of tenants and operators. A key is shown once; what is kept is its hash.
+//! `capstan key`: creates keys of tenants and operators. It shows a key once; the file holds its
+//! hash.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -7,10 +8,10 @@ use capstan_gateway::{KeyHash, Scope};
 
 use super::Failure;
 
-/// How keys begin, so that scanners find those that leak.
+/// The prefix of keys, so that scanners find leaked ones.
 const PREFIX: &str = "sk_";
 
-/// Make keys for tenants and operators
+/// Create keys for tenants and operators
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -19,21 +20,21 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Make a random key: it is shown once, with the table for capstan.toml that holds its hash
+    /// Create a random key: it is shown once, with the table for capstan.toml that holds its hash
     ///
     /// The key goes to standard output, the table to standard error. A tenant may have several
     /// keys.
     New {
-        /// Whose key it is: letters, digits, `-`, `_` and `.`
+        /// The tenant's name: letters, digits, `-`, `_` and `.`
         #[arg(required_unless_present = "operator", conflicts_with = "operator")]
         tenant: Option<String>,
 
-        /// What the key may do; everything unless said. May be given several times
+        /// What the key may do, by default everything; can be given several times
         #[arg(long, value_name = "run|read|stop|purge", value_parser = scope,
         conflicts_with = "operator")]
         scope: Vec<Scope>,
 
-        /// Make a key for an operator, who looks after the server and starts no run
+        /// Create a key for an operator, who looks after the server and starts no run
         #[arg(long, value_name = "NAME")]
         operator: Option<String>,
     },
@@ -57,7 +58,7 @@ impl Args {
     }
 }
 
-/// A name travels in a header and stands in logs and files.
+/// Checks a name that appears in a header, in logs and in files.
 fn check(tenant: &str) -> Result<(), Failure> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if !tenant.is_empty() && tenant.chars().all(is_plain) {
@@ -67,7 +68,7 @@ fn check(tenant: &str) -> Result<(), Failure> {
         .with_help("letters, digits, `-`, `_` and `.`"))
 }
 
-/// 32 bytes of the operating system's: nobody guesses them, so a plain hash of the key is enough.
+/// 32 bytes from the operating system. Nobody can guess them, so a plain hash of the key is enough.
 fn random_key() -> Result<String, Failure> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
@@ -78,13 +79,13 @@ fn scope(word: &str) -> Result<Scope, String> {
     Scope::of_word(word).ok_or_else(|| "expected run, read, stop or purge".into())
 }
 
-/// Valid TOML, comments included.
+/// The tenant's table: valid TOML, comments included.
 fn table(tenant: &str, hash: &KeyHash, scopes: &[Scope]) -> String {
     let hash = format!("\"sha256:{}\"", hash.to_hex());
-    let words: Vec<String> = scopes.iter().map(|scope| format!("\"{}\"", scope.word())).collect();
-    let key = match words.is_empty() {
+    let names: Vec<String> = scopes.iter().map(|scope| format!("\"{}\"", scope.word())).collect();
+    let key = match names.is_empty() {
         true => hash,
-        false => format!("{{ hash = {hash}, scopes = [{}] }}", words.join(", ")),
+        false => format!("{{ hash = {hash}, scopes = [{}] }}", names.join(", ")),
     };
     format!(
         "# The key above is shown this once. Its hash, for capstan.toml:\n[[tenants]]\nname \
@@ -94,7 +95,7 @@ fn table(tenant: &str, hash: &KeyHash, scopes: &[Scope]) -> String {
     )
 }
 
-/// The same for an operator, who may look at first.
+/// The operator's table, with the right `look`.
 fn operator_table(name: &str, hash: &KeyHash) -> String {
     format!(
         "# The key above is shown this once. Its hash, for capstan.toml:\n[[operators]]\nname \

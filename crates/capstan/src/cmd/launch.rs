@@ -1,4 +1,4 @@
-//! Starts a program that talks to a gateway, with what tells it where the gateway is.
+//! Starts a program with a gateway as its model provider.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use super::Failure;
 use super::connection::{Connection, block_on, failed};
 
-/// The same for every such program.
+/// The flags of every such program.
 #[derive(clap::Args)]
 pub(super) struct Launch {
     #[command(flatten)]
@@ -26,12 +26,12 @@ pub(super) struct Launch {
     #[arg(long)]
     pub(super) print: bool,
 
-    /// What the program gets
+    /// Arguments for the program
     #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }
 
-/// A program as its makers distribute it.
+/// A program, and how users install it.
 pub(super) struct Program {
     pub(super) name: &'static str,
     /// The command that installs it.
@@ -39,8 +39,8 @@ pub(super) struct Program {
 }
 
 impl Launch {
-    /// The name of the agent, once the gateway has said that it has it. The other way out is the
-    /// exit code of a failure that was told.
+    /// Returns the agent's name after a check with the gateway. The inner error is the exit code of
+    /// a reported failure.
     pub(super) fn agent(&self) -> Result<Result<String, ExitCode>, Failure> {
         let screen = self.connection.screen();
         let client = self.connection.client(&screen)?;
@@ -64,7 +64,7 @@ impl Launch {
         Failure::usage(message).with_help("`capstan agents` lists those that there are")
     }
 
-    /// Whether somebody has named an agent.
+    /// Whether the user named an agent.
     pub(super) fn has_agent(&self) -> bool {
         self.agent.is_some()
     }
@@ -78,14 +78,14 @@ impl Launch {
         self.connection.key()
     }
 
-    /// The key as a word of a shell. A key that the shell holds already is not shown.
+    /// The key, quoted for a shell. It is not shown if the shell has it in a variable already.
     pub(super) fn shown_key(&self) -> Option<String> {
         let key = self.key()?;
         let is_held = std::env::var("CAPSTAN_KEY").is_ok_and(|held| held == key);
         Some(if is_held { "\"$CAPSTAN_KEY\"".to_owned() } else { quoted(key) })
     }
 
-    /// Becomes the program, so that signals and the terminal are its own.
+    /// Replaces this process by the program, so that signals and the terminal belong to it.
     pub(super) fn start(
         &self,
         program: &Program,
@@ -100,7 +100,7 @@ impl Launch {
     }
 }
 
-/// Text as one word of a shell.
+/// Quotes text as one word of a shell.
 pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -15,26 +15,26 @@ use tracing_subscriber::{fmt, registry};
 
 use super::traces::SpanLayer;
 
-/// Starts logging; `CAPSTAN_LOG` filters (`info` by default), and a pipe gets JSON. Spans of runs
-/// are not for the log.
+/// Starts logging. `CAPSTAN_LOG` filters (`info` by default), and a pipe gets JSON. The log omits
+/// spans of runs.
 pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
     let filter = filter().and(filter_fn(|metadata| metadata.target() != SPANS));
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
     let lines = if io::stderr().is_terminal() {
         lines.compact().fmt_fields(format::debug_fn(write_field)).boxed()
     } else {
-        // Whoever gathers lines tells those of the audit by their target.
+        // Collectors recognise audit lines by their target.
         lines.json().with_target(true).flatten_event(true).with_span_list(false).boxed()
     };
     registry().with(spans).with(lines.with_filter(filter)).init();
     log_panics(exposure);
 }
 
-/// Levels by target, as everywhere: `info`, `capstan_gateway=debug`. Whoever names targets alone
-/// still sees the errors of all others.
+/// Parses levels by target, such as `info` or `capstan_gateway=debug`. Other targets than the named
+/// ones still log errors.
 fn filter() -> Targets {
-    let asked = std::env::var("CAPSTAN_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    let Some(targets) = asked else { return Targets::new().with_default(LevelFilter::INFO) };
+    let filter = std::env::var("CAPSTAN_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let Some(targets) = filter else { return Targets::new().with_default(LevelFilter::INFO) };
     if targets.default_level().is_some() {
         targets
     } else {
@@ -42,8 +42,8 @@ fn filter() -> Targets {
     }
 }
 
-/// A field for a terminal. What it says may be a stranger's: a line end would forge a line, an
-/// escape would do anything that the terminal can.
+/// Writes a field to a terminal. Its content may come from a client: a line end would forge a line,
+/// and an escape sequence could control the terminal.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
     let text = harmless(&format!("{value:?}"));
     if field.name() == "message" {
@@ -53,7 +53,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std
     }
 }
 
-/// Control characters as escapes, and those that turn the direction of what follows.
+/// Escapes control characters, and characters that change the direction of text.
 fn harmless(text: &str) -> String {
     let is_harmful = |c: char| {
         c.is_control()
@@ -67,8 +67,8 @@ fn harmless(text: &str) -> String {
     out
 }
 
-/// A panic is a line like any other, with its place: in the log, which is the operator's own. In
-/// debug mode the usual words follow, with the backtrace if one is asked for.
+/// Logs a panic with its place. In debug mode Rust's own message follows, with the backtrace if one
+/// is configured.
 fn log_panics(exposure: Exposure) {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -84,7 +84,7 @@ fn log_panics(exposure: Exposure) {
 }
 
 fn words(panic: &PanicHookInfo<'_>) -> Option<String> {
-    /// Longer ones are somebody's data.
+    /// The longest panic message. A longer one probably contains data of a client.
     const LONGEST: usize = 500;
     let payload = panic.payload();
     let words = payload.downcast_ref::<&str>().copied();

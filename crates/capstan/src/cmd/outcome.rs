@@ -1,10 +1,10 @@
-//! How a conversation with a server ended, as an exit code.
+//! The exit code of a conversation.
 
 use std::process::ExitCode;
 
 use capstan_client::CapError;
 
-/// What a shell expects of a program that Ctrl-C ended.
+/// The usual exit code of a program that Ctrl-C ended.
 pub(super) const INTERRUPTED: u8 = 130;
 
 /// How a turn ended.

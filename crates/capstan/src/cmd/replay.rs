@@ -1,5 +1,4 @@
-//! `capstan replay`: a run that was taken home, served again at its own pace, so that a bug report
-//! runs.
+//! `capstan replay`: serves a downloaded run again at its own pace, to reproduce a bug.
 
 mod recording;
 mod server;
@@ -18,20 +17,20 @@ use super::chaos::refused;
 
 /// Serve a downloaded run again, at its own pace
 ///
-/// The file is what `GET /v1/streams/ID` answers, or what the console's *Take home* gives as
-/// `.sse`. Every POST, and every GET of the stream, gets the very packets of the file;
-/// `Last-Event-ID` goes on after a packet.
+/// The file is the body of `GET /v1/streams/ID`, or the `.sse` file that the console downloads.
+/// Every POST, and every GET of the stream, gets exactly the packets of the file; with
+/// `Last-Event-ID` it continues after that packet.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The run, as server-sent events
     #[arg(value_name = "RUN.SSE")]
     file: PathBuf,
 
-    /// Where to listen; port 0 takes a free one
+    /// The address to listen on; port 0 takes a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8787")]
     listen: String,
 
-    /// How many times faster; 0 is at once
+    /// The speed as a factor; 0 sends everything at once
     #[arg(long, value_name = "TIMES", default_value_t = 1.0)]
     speed: f64,
 }
@@ -50,9 +49,9 @@ impl Args {
 
 async fn run(listen: &str, recording: Recording, speed: f64) -> Result<(), Failure> {
     let listener = TcpListener::bind(listen).await.map_err(|error| refused(listen, &error))?;
-    let (address, said) = (listener.local_addr()?, recording.to_string());
-    // Not `println!`: whoever closed the pipe is no reason to panic.
-    writeln!(io::stdout().lock(), "replay listening on http://{address}: {said}")?;
+    let (address, description) = (listener.local_addr()?, recording.to_string());
+    // Not `println!`: a closed pipe must not cause a panic.
+    writeln!(io::stdout().lock(), "replay listening on http://{address}: {description}")?;
     if let Some((first, last)) = recording.gap() {
         anstream::eprintln!("packets {first} to {last} are not in the file: clients notice");
     }

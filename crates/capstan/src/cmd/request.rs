@@ -1,4 +1,4 @@
-//! `capstan request`: a valid request body for a message, to post with curl.
+//! `capstan request`: prints a valid request body for a message, to post with curl.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use super::{Failure, input};
 /// Print a request body for a message, with a fresh request id
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to ask; standard input, whole, if absent or `-`
+    /// The message; standard input if absent or `-`
     message: Option<String>,
 
     /// The conversation to continue

@@ -1,4 +1,4 @@
-//! What a person sees: text on standard output, everything else on standard error. A pipe gets the
+//! The terminal output: text on standard output, everything else on standard error. A pipe gets the
 //! text alone.
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -12,27 +12,27 @@ use capstan_protocol::{
 };
 use owo_colors::OwoColorize as _;
 
-/// What to do at a command line about faults whose remedy is told to programmers.
+/// Remedies for the command line, in place of the catalogue's remedies for programmers.
 const HERE: [(FaultKind, &str); 2] = [
     (FaultKind::TenantRequired, "give your tenant's key with --key or CAPSTAN_KEY"),
     (FaultKind::AgentNotFound, "`capstan agents` lists those that there are"),
 ];
 
-/// Cheap to clone: notices come from inside the client.
+/// A screen. Cheap to clone, because notices come from inside the client.
 #[derive(Clone)]
 pub(super) struct Screen {
     is_terminal: bool,
-    /// The server that is talked to.
+    /// The server's URL.
     url: Arc<str>,
     state: Arc<Mutex<State>>,
 }
 
-/// Where the cursor stands.
+/// The position of the cursor.
 #[derive(Default)]
 struct State {
-    /// In the middle of a line of text.
+    /// Whether the cursor is inside a line of text.
     is_mid_line: bool,
-    /// On a line that the next one of its kind may replace.
+    /// Whether the next status line may replace the current line.
     is_replaceable: bool,
 }
 
@@ -41,12 +41,12 @@ impl Screen {
         Self { is_terminal: io::stdout().is_terminal(), url: url.into(), state: Arc::default() }
     }
 
-    /// A person can wait and press keys.
+    /// Whether a user is at the terminal.
     pub(super) fn is_watched(&self) -> bool {
         self.is_terminal && io::stdin().is_terminal()
     }
 
-    /// A piece of the answer.
+    /// Prints a piece of the answer.
     fn text(&self, text: &str) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut state.is_replaceable) {
@@ -58,7 +58,7 @@ impl Screen {
         out.flush()
     }
 
-    /// A packet, whatever it holds; `so_far` has taken it already.
+    /// Prints a packet. `so_far` contains it already.
     pub(super) fn packet(&self, packet: &StreamPacket, so_far: &Transcript) -> io::Result<()> {
         match &packet.payload {
             Payload::Delta(text) => self.text(text),
@@ -68,7 +68,7 @@ impl Screen {
         }
     }
 
-    /// A line beside the text.
+    /// Prints a line beside the text.
     fn line(&self, line: impl std::fmt::Display) {
         if !self.is_terminal {
             return;
@@ -79,7 +79,7 @@ impl Screen {
         anstream::eprintln!("{}{line}", if needs_break { "\n" } else { "" });
     }
 
-    /// A line that replaces the one before it if that was of the same kind.
+    /// Prints a status line, which replaces a status line before it.
     fn status(&self, line: impl std::fmt::Display) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let start = if std::mem::take(&mut state.is_mid_line) { "\n" } else { "\r\x1b[2K" };
@@ -92,7 +92,7 @@ impl Screen {
         self.line(text.dimmed());
     }
 
-    /// Retries as one dim line; the rest is nobody's business.
+    /// Prints retries as one dim line, and ignores other notices.
     pub(super) fn notice(&self, notice: &Notice) {
         if let (true, Notice::Retrying { .. } | Notice::Gap { .. }) = (self.is_terminal, notice) {
             self.status(harmless(&notice.to_string()).dimmed());
@@ -104,13 +104,13 @@ impl Screen {
             EventView::Citations(block) => self.citations(block),
             EventView::Progress(update) => self.progress(update),
             EventView::Media(carousel) => self.media(carousel),
-            // A block of the answer, so it belongs to the text.
+            // A block of the answer is part of the text.
             EventView::Markdown(block) => self.text(&format!("\n{}\n", block.content))?,
             EventView::Thought(trace) => self.line(harmless(&trace.thought).dimmed().italic()),
             EventView::UserError(error) => self.user_error(error),
             EventView::Reset(_) => self.reset(so_far)?,
-            EventView::Interrupt(asked) => {
-                let question = asked.message.as_deref().unwrap_or(&asked.reason);
+            EventView::Interrupt(interrupt) => {
+                let question = interrupt.message.as_deref().unwrap_or(&interrupt.reason);
                 self.line(format!("{} {}", "?".yellow(), harmless(question)));
             }
             EventView::Other => {}
@@ -158,14 +158,14 @@ impl Screen {
         Ok(())
     }
 
-    /// Text that was shown no longer counts; what still counts is shown again.
+    /// Handles a reset: it prints the text that is still valid again.
     fn reset(&self, transcript: &Transcript) -> io::Result<()> {
         if !self.is_terminal {
             let message =
                 "a second attempt gave another answer: what was printed is void; ask again";
             return Err(io::Error::other(message));
         }
-        self.line("the answer is told anew from here:".dimmed());
+        self.line("the answer starts again here:".dimmed());
         self.text(transcript.text())
     }
 
@@ -176,13 +176,13 @@ impl Screen {
         if let Some(reason) =
             transcript.close().map(|close| close.reason()).filter(|r| r != "completed")
         {
-            let told = format!("the answer ended: {}", harmless(&reason));
-            if self.is_terminal { self.note(&told) } else { anstream::eprintln!("{told}") }
+            let text = format!("the answer ended: {}", harmless(&reason));
+            if self.is_terminal { self.note(&text) } else { anstream::eprintln!("{text}") }
         }
         Ok(())
     }
 
-    /// The failure as a block: what happened, what it means, what to do.
+    /// Prints the failure as a block: what happened, what it means, what to do.
     pub(super) fn failure(&self, error: &CapError) -> io::Result<()> {
         let state = std::mem::take(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner));
         if state.is_mid_line && self.is_terminal {
@@ -201,7 +201,7 @@ impl Screen {
         Ok(())
     }
 
-    /// What to do about it at a command line; else what the catalogue says.
+    /// The remedy for the command line, else the catalogue's.
     fn help(&self, error: &CapError, entry: Option<&Entry>) -> Option<String> {
         if let CapError::Connection(_) = error {
             let url = &self.url;
@@ -224,7 +224,7 @@ impl Screen {
     }
 }
 
-/// Text of an agent must not command the terminal: control characters are shown, not obeyed.
+/// Escapes control characters, so that an agent's text cannot control the terminal.
 fn harmless(text: &str) -> String {
     let is_plain = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     text.chars().map(|c| if is_plain(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()

@@ -36,7 +36,7 @@ pub(super) use config::EXAMPLE;
 use greeting::Greeting;
 pub(super) use plan::Plan;
 
-/// Whether the page was there when this was built.
+/// Whether this binary contains the page.
 pub(crate) fn has_page() -> bool {
     !page::ASSETS.is_empty()
 }
@@ -44,7 +44,7 @@ pub(crate) fn has_page() -> bool {
 /// Serve agents: journal, replay, resume, typed failures
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen; `localhost` means whichever loopback addresses it has
+    /// The address to listen on; `localhost` means all loopback addresses of that name
     #[arg(long, env = "CAPSTAN_LISTEN", value_name = "HOST:PORT")]
     listen: Option<String>,
 
@@ -52,29 +52,29 @@ pub(crate) struct Args {
     #[arg(long, env = "CAPSTAN_PORT", value_name = "PORT")]
     port: Option<u16>,
 
-    /// Where streams are kept: `disk:<folder>`, `postgres://…` (shared by many processes) or
+    /// Where streams are stored: `disk:<folder>`, `postgres://…` (shared by many processes) or
     /// `memory:`
     #[arg(long, env = "CAPSTAN_JOURNAL", value_name = "URL")]
     journal: Option<String>,
 
-    /// Where the other gateways of a cluster reach this one
+    /// The address at which the other gateways of a cluster reach this one
     #[arg(long, env = "CAPSTAN_CLUSTER_URL", value_name = "URL")]
     cluster_url: Option<String>,
 
-    /// What a packet survives before it is shown: `process` (a killed process) or `power` (a power
-    /// cut; slower)
+    /// What a packet survives before viewers see it: `process` (a killed process) or `power` (a
+    /// power cut; slower)
     #[arg(long, env = "CAPSTAN_DURABILITY", value_name = "process|power")]
     durability: Option<String>,
 
-    /// The configuration file; `capstan.toml` here, if it exists
+    /// The configuration file; by default `capstan.toml` in this folder, if it exists
     #[arg(long, short, env = "CAPSTAN_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Let error types and causes out; for development
+    /// Show error types and causes to callers; for development
     #[arg(long, env = "CAPSTAN_DEBUG")]
     debug: bool,
 
-    /// The certificate to show, with its chain, as PEM; read anew at SIGHUP
+    /// The server's certificate with its chain, as PEM; SIGHUP reloads it
     #[arg(long, env = "CAPSTAN_TLS_CERT", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
@@ -82,7 +82,7 @@ pub(crate) struct Args {
     #[arg(long, env = "CAPSTAN_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
 
-    /// Listen beyond loopback without tenants: anybody who can reach the port may use the agents
+    /// Listen beyond loopback without tenants: everybody who reaches the port can use the agents
     #[arg(long)]
     open: bool,
 }
@@ -99,7 +99,7 @@ impl Args {
         served.map(|()| ExitCode::SUCCESS)
     }
 
-    /// Flags beat the environment, which beats the file, which beats the defaults.
+    /// Applies flags over the environment, the file and the defaults, in this order.
     pub(super) fn settle(self) -> Result<Config, Failure> {
         let mut config = Config::load(self.config.as_deref())?;
         config.listen = self.listen.unwrap_or(config.listen);
@@ -117,12 +117,12 @@ impl Args {
     }
 }
 
-/// What has come from the network or from another thread (the journal's word that something is
-/// written) is looked at every so many tasks. Left to itself the runtime does that rarely while it
-/// is busy, so that what one tenant floods it with goes first.
+/// How many tasks a thread runs before it checks for network events, and for tasks from other
+/// threads (such as finished commits). tokio's default is higher: while one tenant floods the
+/// queue, all others would wait.
 const TASKS_BETWEEN_EVENTS: u32 = 8;
 const TASKS_BETWEEN_NEWS: u32 = 2;
-/// Connections that are woken at once: others' tasks come between those of a crowd.
+/// How many connections one check wakes, so that other tasks run between those of a burst.
 const EVENTS_AT_ONCE: usize = 64;
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -155,7 +155,8 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
         connect(&config.journal, options, replica).await.map_err(|error| unopened(&error))?;
     let has_unstored = plan.settings.tenants.current().iter().any(|tenant| tenant.no_store);
     if store.is_shared() && has_unstored && !is_reachable {
-        // They live in one process's memory, and the others could not pass their requests on to it.
+        // Their data is in the memory of one process, and other gateways cannot forward requests to
+        // it.
         return Err(Failure::usage(
             "tenants with no_store need cluster.url where several processes share a journal: the \
              others pass their requests on",
@@ -169,7 +170,7 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
         tokio::spawn(breakers::share(std::sync::Arc::clone(&store), plan.breakers.clone()));
     }
     let journal = Journal::new(store, TailLimits::default());
-    // Before the greeting: whoever reads it may send a signal at once.
+    // Before the greeting: a program that reads the greeting may send a signal at once.
     let terminated = terminated()?;
     let greeting = greeting(&config, &plan, &addresses, &console_addresses);
     let Plan { settings, agents, certificate, token_keys, .. } = plan;
@@ -192,14 +193,14 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     Ok(())
 }
 
-/// The journal cannot be opened: why, down to the operating system's own words.
+/// Explains why the journal cannot be opened, with the operating system's own message.
 fn unopened(error: &JournalError) -> Failure {
     let chain =
         std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
-    let mut words: Vec<String> = chain.map(ToString::to_string).collect();
-    // Some errors repeat what caused them.
-    words.dedup_by(|cause, told| told.ends_with(cause.as_str()));
-    let failure = Failure::usage(words.join(": "));
+    let mut messages: Vec<String> = chain.map(ToString::to_string).collect();
+    // Some errors repeat their cause's text.
+    messages.dedup_by(|cause, outer| outer.ends_with(cause.as_str()));
+    let failure = Failure::usage(messages.join(": "));
     match error.kind() {
         ErrorKind::Locked => failure.with_help(
             "stop the other process, or choose another folder with --journal \
@@ -257,7 +258,7 @@ fn greeting(
     greeting.to_string()
 }
 
-/// SIGTERM or Ctrl-C.
+/// Waits for SIGTERM or Ctrl-C.
 pub(super) fn terminated() -> io::Result<impl Future<Output = ()>> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {

@@ -1,4 +1,4 @@
-//! `capstan stop`: end a run on purpose.
+//! `capstan stop`: stops a run.
 
 use std::process::ExitCode;
 
@@ -9,9 +9,9 @@ use super::Failure;
 use super::connection::{Connection, Which, block_on, failed, nothing_there};
 use super::screen::Screen;
 
-/// Stop a run; a finished one stays as it is
+/// Stop a run; a finished run stays unchanged
 ///
-/// Returns when its end is journalled. Whoever watches sees CLOSE `cancelled`.
+/// Returns when its end is in the journal. Viewers see CLOSE `cancelled`.
 ///
 /// Exit codes: 0 it has ended; 1 refused; 2 wrong usage; 3 no connection; 4 the server does not
 /// speak the protocol.

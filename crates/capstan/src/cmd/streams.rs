@@ -1,4 +1,4 @@
-//! `capstan streams`: the runs of a server, newest first.
+//! `capstan streams`: lists the runs of a server, newest first.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -23,12 +23,12 @@ pub(crate) struct Args {
     #[command(flatten)]
     connection: Connection,
 
-    /// How many to list at most
+    /// How many runs at most
     #[arg(long, default_value_t = 20, value_name = "NUMBER",
     value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
 
-    /// A JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -84,7 +84,7 @@ fn table(runs: &[StreamSummary]) -> Table {
     table
 }
 
-/// In the largest unit that fits.
+/// Formats an age in the largest unit that fits.
 fn age(micros: i64) -> String {
     let seconds = (micros / 1_000_000).max(0);
     match seconds {
@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn an_age_is_told_in_the_largest_unit_that_fits() {
-        let told =
+        let ages =
             [-5, 0, 59, 60, 3_599, 3_600, 86_399, 86_400, 900_000].map(|s| age(s * 1_000_000));
-        assert_eq!(told, ["0s", "0s", "59s", "1m", "59m", "1h", "23h", "1d", "10d"]);
+        assert_eq!(ages, ["0s", "0s", "59s", "1m", "59m", "1h", "23h", "1d", "10d"]);
     }
 }

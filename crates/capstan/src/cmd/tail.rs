@@ -1,4 +1,4 @@
-//! `capstan tail`: watch a stream, from its start or from a packet on, until it ends.
+//! `capstan tail`: watches a stream, from its start or from a packet on, until it ends.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use super::connection::{Connection, Which, block_on, failed, nothing_there};
 use super::outcome::INTERRUPTED;
 use super::screen::Screen;
 
-/// Watch a stream until it ends, healing included
+/// Watch a stream until it ends, over reconnections
 ///
 /// The text goes to standard output, everything else to standard error; a pipe gets plain text
 /// only. Ctrl-C stops watching, not the run.
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1, value_name = "SEQ")]
     from: u64,
 
-    /// Every packet a line, as JSON; what the run failed with also goes to standard error
+    /// Print every packet as a line of JSON; a failure of the run also goes to standard error
     #[arg(long)]
     json: bool,
 
@@ -89,14 +89,14 @@ impl Args {
         if !self.json {
             return screen.packet(packet, so_far);
         }
-        // A line a packet, at once: whoever reads it may be waiting for it.
+        // Flush each line at once: a program may wait for it.
         let mut out = io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string(packet).unwrap_or_default())?;
         out.flush()
     }
 }
 
-/// What the run has failed with if nothing but its CLOSE follows.
+/// The error with which the run failed, if only its CLOSE follows.
 fn failure_after(
     packet: StreamPacket,
     before: Option<Box<StreamError>>,

@@ -1,4 +1,4 @@
-//! `capstan validate`: the protocol's verdict on documents, a line each.
+//! `capstan validate`: checks documents against the protocol's models, with a line for each.
 
 mod judge;
 
@@ -15,8 +15,8 @@ use judge::Judge;
 
 /// Check documents against the protocol's models
 ///
-/// Reads JSON values, one a line, and answers each with a line: `{"ok":true,"value":<canonical
-/// JSON>}` or `{"ok":false,"error":"<path>: <what is wrong>"}`. Exits with 1 if any was refused.
+/// Reads one JSON value per line, and prints a line for each: `{"ok":true,"value":<canonical
+/// JSON>}` or `{"ok":false,"error":"<path>: <what is wrong>"}`. Exits with 1 if it refused any.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The model's name (see --list), or `sse` for a captured SSE body, or `stream-json` for an
@@ -24,11 +24,11 @@ pub(crate) struct Args {
     #[arg(long, short, required_unless_present = "list")]
     model: Option<String>,
 
-    /// The edition of the data contract; by default v1, or whichever has the model
+    /// The edition of the data contract; by default v1, or the one that has the model
     #[arg(long, short, value_name = "v1|v2")]
     profile: Option<Profile>,
 
-    /// Exit with 0 even if documents were refused
+    /// Exit with 0 even if it refused documents
     #[arg(long)]
     report: bool,
 

@@ -55,7 +55,7 @@ fn get(address: &str) -> String {
     text
 }
 
-/// As Ctrl-C does.
+/// Sends the signal of Ctrl-C.
 fn interrupt(child: Child) -> Output {
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());

@@ -1,5 +1,5 @@
-//! Three real gateways over one real PostgreSQL: start, watch, resume and stop at any of them,
-//! whatever becomes of the others.
+//! Three real gateways over one real PostgreSQL: clients start, watch, resume and stop runs at any
+//! of them, while others crash.
 
 mod balancer;
 mod copying;
@@ -29,7 +29,7 @@ use tempfile::TempDir;
 
 /// Gateways that take over from each other within seconds.
 const CONFIG: &str = "[cluster]\nlease = 1\n[timeouts]\nbackoff = 0.001\ndrain = 0.05\n";
-/// The same, but nobody is given up while the database is away.
+/// A long lease, for tests in which the database is away.
 const PATIENT: &str = "[cluster]\nlease = 120\n[timeouts]\nbackoff = 0.001\n";
 
 struct Cluster {
@@ -45,7 +45,7 @@ impl Cluster {
         Self::with(CONFIG)
     }
 
-    /// For whoever needs no lease to end: on a busy machine one of a second may.
+    /// For tests in which no lease may end: on a busy machine a lease of one second may.
     fn patient() -> Self {
         Self::with(PATIENT)
     }
@@ -75,7 +75,7 @@ impl Cluster {
         self.add_with(&[]);
     }
 
-    /// Under a name of its own, and with this in its environment.
+    /// Adds a gateway with its own name and this environment.
     fn add_with(&mut self, env: &[(&str, &str)]) {
         let name = format!("gateway-{}", self.servers.len() + 1);
         let env = [&[("HOSTNAME", name.as_str())], env].concat();
@@ -90,7 +90,7 @@ impl Cluster {
         self.servers[server].get(&format!("/v1/streams/{stream}")).await
     }
 
-    /// The whole stream, as another gateway replays it.
+    /// The complete stream, as another gateway replays it.
     async fn replay(&self, server: usize, stream: &str) -> Vec<u8> {
         self.watch(server, stream).await.bytes().await.unwrap().to_vec()
     }
@@ -189,7 +189,7 @@ async fn a_gateway_that_was_frozen_writes_nothing_more_and_takes_part_again() {
             .iter()
             .any(|one| one["is_self"] == true && one["runs"] == 0)
     {}
-    // Whatever it still had to say of the run was refused.
+    // The database refused its further writes to the run.
     let own = [seen, read_until(&mut response, |_| false).await].concat();
     assert!(whole.starts_with(whole_frames(&own)), "its own viewer saw nothing that is not so");
     assert!(cluster.replay(0, &stream).await == whole && cluster.replay(1, &stream).await == whole);
@@ -301,14 +301,14 @@ async fn packets_whose_acknowledgement_is_lost_are_neither_lost_nor_doubled() {
     assert_eq!((runs.len(), &runs[0]["attempt"]), (1, &1.into()), "{runs:?}");
 }
 
-/// A gateway asks for other things before it claims and before it ends: those are answered. The
-/// write itself is held back in the database until nobody hears the server any more.
+/// A gateway sends other queries before a claim and before an end, and gets their answers. The
+/// database holds back the write itself until the gateway's connection is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
 async fn a_claim_and_an_end_whose_answers_are_lost_are_made_once() {
     let database = Database::create();
     let (cluster, network) = first_behind_a_network(&database).await;
-    // All connections are there, and their statements prepared.
+    // All connections are open, and their statements are prepared.
     cluster.post(0, &ask("/tokens 1")).await.bytes().await.unwrap();
     let request = ask("/tokens 3 --delay 500ms");
     let held = database.hold("lock table capstan.runs in share mode");
@@ -337,7 +337,7 @@ async fn a_claim_and_an_end_whose_answers_are_lost_are_made_once() {
     assert_eq!((runs.len(), &runs[0]["attempt"]), (2, &1.into()), "{runs:?}");
 }
 
-/// Lets a write through for which somebody waits, and loses its answer.
+/// Lets a waiting write through, and loses its answer.
 fn lose_answer(database: &Database, network: &Network, held: Held, write: &str, is_done: &str) {
     let is_waiting = format!(
         "select exists (select from pg_stat_activity where datname = current_database() and \

@@ -1,4 +1,4 @@
-//! `capstan config`: an example that works, and a check that tells where each value comes from.
+//! `capstan config`: a valid example, and a check that names the source of each value.
 
 use std::fs;
 use std::path::Path;
@@ -96,7 +96,7 @@ fn what_would_keep_the_server_from_starting_is_said() {
     }
 }
 
-/// What a server would say that is started the same way.
+/// The output of a server that is started the same way.
 fn serve(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
     command

@@ -12,7 +12,7 @@ fn fake_provider() -> Command {
     command
 }
 
-/// A running provider, where it listens, and the rest of what it says on standard error.
+/// A running provider, its address, and the rest of its standard error.
 fn start(args: &[&str]) -> (Child, String, BufReader<std::process::ChildStderr>) {
     let mut command = fake_provider();
     command.args(["--listen", "127.0.0.1:0"]).args(args);

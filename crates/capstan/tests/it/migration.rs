@@ -1,11 +1,11 @@
-//! The migration guide shows what the command really says.
+//! The migration guide quotes the command's real output.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 const GUIDE: &str = include_str!("../../../../docs/migration.md");
 
-/// The first fenced block that holds a word.
+/// The first fenced block that contains a word.
 fn block(language: &str, word: &str) -> &'static str {
     let fence = format!("```{language}\n");
     let mut blocks = GUIDE.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap());

@@ -161,7 +161,7 @@ fn lines_end_at_lf_only() {
     assert_eq!(verdicts(&output)[0]["value"]["p"], "a\u{2028}b\u{85}c");
 }
 
-/// All cases of a model go through one process.
+/// One process judges all cases of a model.
 #[test]
 fn every_case_of_the_vectors_gets_its_verdict_from_the_command() {
     let mut by_model: BTreeMap<(String, String), Vec<Value>> = BTreeMap::new();

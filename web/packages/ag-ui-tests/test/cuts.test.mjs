@@ -60,7 +60,7 @@ describe("broken connections", { concurrency: true }, () => {
         });
       }
 
-      test("/fault timeout: whoever comes back to a run that waits starts its next attempt, and no text is doubled", async () => {
+      test("/fault timeout: a returning client starts the next attempt once", async () => {
         const said = listen();
         const whole = await run(gateway.endpoint, "/fault timeout");
         await cutEverywhere("/fault timeout", whole.events.length, (cut, where) => {

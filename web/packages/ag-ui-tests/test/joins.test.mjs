@@ -18,7 +18,7 @@ const agUi = Object.entries(clients).filter(([, client]) => !client.isTanStack);
 describe("joining a run", { concurrency: true }, () => {
   for (const [name, { run }] of agUi) {
     describe(name, { concurrency: true, timeout: 60_000 }, () => {
-      test("who joins without a cursor and holds nothing gets a snapshot and the tail", async () => {
+      test("a client without a cursor receives a snapshot and the tail", async () => {
         const said = listen();
         const ids = { runId: randomUUID(), threadId: randomUUID() };
         let begun;
@@ -34,7 +34,7 @@ describe("joining a run", { concurrency: true }, () => {
         assert.deepEqual(said, []);
       });
 
-      test("who holds half of the answer does not get it twice, wherever the joined body is cut", async () => {
+      test("a client with half of the answer does not receive it twice", async () => {
         const said = listen();
         const ids = { runId: randomUUID(), threadId: randomUUID() };
         const whole = await run(gateway.endpoint, "/events", ids);

@@ -116,7 +116,8 @@ describe("whole runs", { concurrency: true }, () => {
         assert.equal(thrown, undefined);
         assert.ok(types(events).includes("MESSAGES_SNAPSHOT"));
         assert.deepEqual(answer, [
-          "The answer, I am quite sure, depends on the question; on second thoughts I should have asked for that before I spoke.",
+          "The answer, I am quite sure, depends on the question; " +
+            "on second thoughts I should have asked for that before I spoke.",
         ]);
         assert.deepEqual(said, []);
       });
@@ -165,7 +166,7 @@ describe("whole runs", { concurrency: true }, () => {
         assert.deepEqual(said, []);
       });
 
-      test("a client that comes back with the cursor of RUN_ERROR goes on where it was", async (t) => {
+      test("a client resumes at the cursor of RUN_ERROR", async (t) => {
         if (isTanStack) return t.skip("TanStack's client stops at RUN_ERROR");
         const said = listen();
         const steady = (await run(gateway.endpoint, "/flaky 0")).answer;

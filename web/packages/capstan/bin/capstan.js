@@ -11,7 +11,8 @@ try {
 } catch {
   console.error(`error: there is no binary for this platform: the package ${wanted} is missing`);
   console.error(
-    "remedy: install without --omit=optional; on another platform build it: https://github.com/capstan-run/capstan",
+    "remedy: install without --omit=optional; on another platform build it: " +
+      "https://github.com/capstan-run/capstan",
   );
   process.exit(1);
 }

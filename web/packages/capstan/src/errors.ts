@@ -59,8 +59,12 @@ function lostMessage(why: string, retries: number, { address, deadline }: Lost):
   if (address === undefined) return why;
   const tries = retries > 0 ? ` (tried again ${retries === 1 ? "once" : `${retries} times`})` : "";
   if (deadline === undefined)
-    return `no connection to ${address}: ${why}${tries}; check the address and the network, or try again later`;
-  return `${address}: ${why}${tries}; a run that was started goes on: allow more time, or attach to it`;
+    return (
+      `no connection to ${address}: ${why}${tries}; ` +
+      "check the address and the network, or try again later"
+    );
+  const remedy = "a run that was started goes on: allow more time, or attach to it";
+  return `${address}: ${why}${tries}; ${remedy}`;
 }
 
 /** The call took longer than it may. */
@@ -79,9 +83,11 @@ export class CAPProtocolError extends CAPError {
 /** A redirect that is not followed. Only its origin is told: the rest may be a secret. */
 export function redirected(status: number, origin: string): CAPProtocolError {
   // A browser tells neither the status nor the target.
-  const what = `${status ? `status ${status}: ` : ""}redirected${origin === "null" ? "" : ` to ${origin}`}`;
+  const to = origin === "null" ? "" : ` to ${origin}`;
+  const what = `${status ? `status ${status}: ` : ""}redirected${to}`;
   return new CAPProtocolError(
-    `${what}, which is not followed, since what is asked would go there; if that is the right server, make it the base URL`,
+    `${what}, which is not followed, since what is asked would go there; ` +
+      "if that is the right server, make it the base URL",
   );
 }
 

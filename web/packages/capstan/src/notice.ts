@@ -30,7 +30,10 @@ export function describeNotice(notice: Notice): string {
     case "resumed":
       return `resumed after ${notice.cursor}`;
     case "retrying":
-      return `Connection dropped. Retrying in ${(notice.wait / 1000).toFixed(1)} seconds: ${notice.because}`;
+      return (
+        `Connection dropped. Retrying in ${(notice.wait / 1000).toFixed(1)} seconds: ` +
+        notice.because
+      );
     case "duplicate":
       return `packet ${notice.seq} came again and was dropped`;
     case "gap":

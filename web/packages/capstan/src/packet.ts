@@ -11,7 +11,7 @@ const OPS = ["DELTA", "EVENT", "ERROR", "CLOSE"] as const;
 type Op = (typeof OPS)[number];
 
 const TIME =
-  /^(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/;
+  /^(\d{4})-(\d\d)-(\d\d)[Tt\x20](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/;
 
 /** Text that is not a packet. */
 export class DecodeError extends Error {

@@ -56,7 +56,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway?.stop());
 
-test("an answer that is cut after every chunk is whole, and the chat sees nothing of it", async () => {
+test("an answer that is cut after every chunk arrives complete", async () => {
   const cutter = await startCutter(gateway.url, () => 2);
   const notices: Notice[] = [];
   const chat = new Chat({

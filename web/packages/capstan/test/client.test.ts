@@ -53,10 +53,11 @@ test("chat yields text and knows its conversation at once", async () => {
   expect(sent?.headers["x-request-id"]).toBe(JSON.parse(sent?.body ?? "").request_id);
 });
 
-test("a cut in the middle of a frame is healed with the same bytes and the right cursor", async () => {
+test("a cut within a frame is healed with the same bytes and cursor", async () => {
   const cut: Handler = (response) => {
     openStream(response);
-    const begun = `retry: 1\nid: ${STREAM}:0\n\n${frame(1, "DELTA", "Hel")}${frame(2, "DELTA", "lo").slice(0, 60)}`;
+    const half = frame(2, "DELTA", "lo").slice(0, 60);
+    const begun = `retry: 1\nid: ${STREAM}:0\n\n${frame(1, "DELTA", "Hel")}${half}`;
     response.write(begun, () => response.destroy());
   };
   const rest: Handler = (response) => {
@@ -297,7 +298,9 @@ test("a connection error names the address, the cause and the remedy, and no sec
     const error = await failureOf(call());
     expect(error).toBeInstanceOf(CAPConnectionError);
     expect(error?.message).toBe(
-      `no connection to http://127.0.0.1:${port}: fetch failed: connect ECONNREFUSED 127.0.0.1:${port} (tried again once); check the address and the network, or try again later`,
+      `no connection to http://127.0.0.1:${port}: fetch failed: ` +
+        `connect ECONNREFUSED 127.0.0.1:${port} (tried again once); ` +
+        `check the address and the network, or try again later`,
     );
   }
   const error = await failureOf(client.health());
@@ -449,7 +452,7 @@ async function timed<T>(call: () => Promise<T>, step: number, steps: number): Pr
   }
 }
 
-test("a server that brings one packet per connection holds a call no longer than its deadline", async () => {
+test("one packet per connection does not extend a call's deadline", async () => {
   let seq = 0;
   const fetch = async () =>
     new Response(frame(++seq, "DELTA", "a"), { headers: { "content-type": "text/event-stream" } });

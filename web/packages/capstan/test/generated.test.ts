@@ -1,9 +1,15 @@
-// What Capstan writes and reads in AG-UI's words, held against the schemas of both published client lines.
+// What Capstan writes and reads in AG-UI's words, held against the schemas of both published client
+// lines.
 import * as core1 from "@ag-ui/core/schemas";
 import * as core0 from "@ag-ui/core-0";
 import { expect, test } from "vitest";
 
-import { AGUI_HTTP_STATUS, AGUI_RETRYABLE, AGUIErrorCode, CATALOGUE } from "../src/generated/faults.js";
+import {
+  AGUI_HTTP_STATUS,
+  AGUI_RETRYABLE,
+  AGUIErrorCode,
+  CATALOGUE,
+} from "../src/generated/faults.js";
 import { ErrorSeverity } from "../src/generated/wire.js";
 import { capstan, vectors } from "./vectors.js";
 
@@ -15,7 +21,8 @@ type Line = keyof typeof lines;
 
 test("the enum has the ten codes and each its status", () => {
   expect(Object.keys(AGUIErrorCode)).toHaveLength(10);
-  for (const code of Object.values(AGUIErrorCode)) expect(AGUI_HTTP_STATUS[code], code).toBeGreaterThanOrEqual(400);
+  for (const code of Object.values(AGUIErrorCode))
+    expect(AGUI_HTTP_STATUS[code], code).toBeGreaterThanOrEqual(400);
 });
 
 test("three codes are retryable by themselves", () => {
@@ -41,7 +48,9 @@ test("both published AG-UI lines accept every fault as RUN_ERROR", () => {
 });
 
 test("both published AG-UI lines accept every event that Capstan writes", () => {
-  for (const { lines: named, event } of vectors<{ lines: Line[]; event: { type: string } }>("agui/events.jsonl")) {
+  for (const { lines: named, event } of vectors<{ lines: Line[]; event: { type: string } }>(
+    "agui/events.jsonl",
+  )) {
     for (const line of named) {
       const { success, error } = lines[line].event.safeParse(event);
       expect(success, `${line} ${event.type}: ${error}`).toBe(true);
@@ -52,6 +61,7 @@ test("both published AG-UI lines accept every event that Capstan writes", () => 
 test("run inputs get the verdict of the published AG-UI lines", () => {
   type Input = { lines: Line[]; accept: boolean; input: unknown; why: string };
   for (const { lines: named, accept, input, why } of vectors<Input>("agui/inputs.jsonl")) {
-    for (const line of named) expect(lines[line].input.safeParse(input).success, `${line}: ${why}`).toBe(accept);
+    for (const line of named)
+      expect(lines[line].input.safeParse(input).success, `${line}: ${why}`).toBe(accept);
   }
 });

@@ -83,7 +83,7 @@ test("the documents install what is packed", () => {
   expect(page).not.toMatch(/npm install \.\.\//);
 });
 
-test("the React parts say that they are clients, and ask for sonner only when a toast is due", () => {
+test("the React parts are client code, and load sonner for a toast only", () => {
   for (const file of ["index.js", "index.cjs"]) {
     const text = readFileSync(join(installed, "dist/react", file), "utf8");
     expect(text.startsWith('"use client";'), file).toBe(true);
@@ -100,7 +100,8 @@ const page = (notify) => function Page() {
 const told = [];
 renderToString(React.createElement(page((notification) => told.push(notification))));
 const error = new CapClient("http://localhost").question("c", "hi");
-console.log(JSON.stringify([told[0].title, isRetryableError("TIMEOUT"), typeof FAULT_HELP.timeout.remedy, typeof error.request_id]));
+const types = [typeof FAULT_HELP.timeout.remedy, typeof error.request_id];
+console.log(JSON.stringify([told[0].title, isRetryableError("TIMEOUT"), ...types]));
 `;
 
 test.each([
@@ -134,9 +135,10 @@ import { CapClient, type StreamPacket, AGUIErrorCode } from "capstan";
 import { parseAGUIError } from "capstan/ag-ui-error-codes";
 import { FAULT_HELP } from "capstan/fault-help";
 import { useCapStream, type CapStreamState } from "capstan/react";
-const packet: Promise<StreamPacket | undefined> = new CapClient("http://localhost").attach("x").next();
+const client = new CapClient("http://localhost");
+const packet: Promise<StreamPacket | undefined> = client.attach("x").next();
 const status: number | undefined = parseAGUIError({})?.http_status;
-const state: CapStreamState["status"] = useCapStream(new CapClient("http://localhost")).state.status;
+const state: CapStreamState["status"] = useCapStream(client).state.status;
 // @ts-expect-error a packet is not a number
 const wrong: number = packet;
 export const all = [packet, status, state, wrong, FAULT_HELP.timeout.remedy, AGUIErrorCode.TIMEOUT];

@@ -138,7 +138,7 @@ function fakeAgent() {
 }
 
 describe("ErrorHandler", () => {
-  test("a toast shows title, message, a live countdown, and a retry that wakes at zero", async () => {
+  test("a toast shows title, message, countdown, and a retry at zero", async () => {
     const agent = fakeAgent();
     const onRetry = vi.fn();
     render(

@@ -358,7 +358,7 @@ test("a dead line is told with its address, a redirect with where it leads", asy
   server = undefined;
 });
 
-test("a server that brings one event per connection holds an agent no longer than the deadline", async () => {
+test("one event per connection does not extend an agent's deadline", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   let n = 0;
   const fetch = async () =>

@@ -4,7 +4,9 @@ import { expect, test } from "vitest";
 import { Decoder } from "../src/sse.js";
 
 const TEXT =
-  "\uFEFFretry: 250\nid: 1\ndata: a\ndata\n\n: beat\r\rid\revent: x\rdata:b\r\r\nevent: y\r\nid: 2\r\n\r\ndata:  ü\u2028 🦀\n\nid: 3\ndata: cut off";
+  "\uFEFFretry: 250\nid: 1\ndata: a\ndata\n\n" +
+  ": beat\r\rid\revent: x\rdata:b\r\r\nevent: y\r\nid: 2\r\n\r\n" +
+  "data:  ü\u2028 🦀\n\nid: 3\ndata: cut off";
 const FRAMES = [
   { event: "message", data: "a\n", id: "1" },
   { event: "x", data: "b", id: "" },

@@ -47,7 +47,7 @@ async function fold(events) {
   return seen;
 }
 
-describe("A2A 0.3", { skip, concurrency: true, timeout: 60_000 }, () => {
+describe("soak: A2A 0.3", { skip, concurrency: true, timeout: 60_000 }, () => {
   let gateway;
   before(async () => (gateway = await startGateway()));
   after(() => gateway?.stop());

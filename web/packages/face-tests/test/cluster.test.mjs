@@ -15,7 +15,7 @@ const WORDS = 300;
 const LONG = `/tokens ${WORDS} --delay 10ms`;
 const skip = process.env.CAPSTAN_SOAK ? false : "soak: needs CAPSTAN_SOAK, and scripts/postgres";
 
-describe("three gateways, one killed", { skip, concurrency: false, timeout: 240_000 }, () => {
+describe("soak: three gateways, one killed", { skip, concurrency: false, timeout: 240_000 }, () => {
   /** Three gateways for a test that kills one. */
   const clusterFor = async (t) => {
     const cluster = await startCluster();
@@ -65,7 +65,7 @@ describe("three gateways, one killed", { skip, concurrency: false, timeout: 240_
     });
   }
 
-  test("an answer that Anthropic's SDK waits for is asked for again, and billed once", async (t) => {
+  test("Anthropic's SDK repeats a request, and it is billed once", async (t) => {
     const cluster = await clusterFor(t);
     const runs = async () => (await (await fetch(`${cluster.url}/v1/streams`)).json()).streams;
     const client = new Anthropic({ apiKey: "sk-local", baseURL: cluster.url });

@@ -37,9 +37,7 @@ function transportAt(url, options = {}) {
     ...options,
   });
   const ask = async (text) =>
-    read(
-      await transport.sendMessages({ chatId, messages: said(text), trigger: "submit-message" }),
-    );
+    read(await transport.sendMessages({ chatId, messages: said(text), trigger: "submit-message" }));
   return Object.assign(seen, { transport, ask });
 }
 
@@ -103,7 +101,11 @@ describe("WorkflowChatTransport", { concurrency: true, timeout: 120_000 }, () =>
   test("the last chunks are read by a place before the end, through a cut as well", async (t) => {
     const first = transportAt(gateway.url);
     const whole = await first.ask(LONG);
-    for (const [index, cut] of [[-4, undefined], [-4, 2], [-1000, 3]]) {
+    for (const [index, cut] of [
+      [-4, undefined],
+      [-4, 2],
+      [-1000, 3],
+    ]) {
       const cutter = await startCutter(gateway.url, (nth) => [cut][nth]);
       t.after(cutter.stop);
       const seen = transportAt(cutter.url);

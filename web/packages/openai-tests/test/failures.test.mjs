@@ -113,8 +113,9 @@ describe("failures", () => {
     { timeout: 60_000 },
     async (t) => {
       const hash = createHash("sha256").update("sk-right").digest("hex");
+      const tenant = `[[tenants]]\nname = "acme"\nkeys = ["sha256:${hash}"]\n`;
       const limited = await startGateway({
-        config: `[limits]\nruns_per_tenant = 1\n\n[[tenants]]\nname = "acme"\nkeys = ["sha256:${hash}"]\n`,
+        config: `[limits]\nruns_per_tenant = 1\n\n${tenant}`,
       });
       t.after(() => limited.stop());
       const { sent, fetch } = counting();

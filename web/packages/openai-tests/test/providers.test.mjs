@@ -18,8 +18,8 @@ const quick = { backoff: { first: 1, max: 1, jitter: false } };
 const TEXT = Array.from({ length: 12 }, (_, n) => `tok${n + 1}`).join(" ");
 
 describe(
-  "providers",
-  { skip: !process.env["CAPSTAN_SOAK"] && "part of the soak", timeout: 120_000 },
+  "soak: providers",
+  { skip: !process.env["CAPSTAN_SOAK"] && "soak: needs CAPSTAN_SOAK", timeout: 120_000 },
   () => {
     let gateway;
     before(async () => (gateway = await startGateway()));
@@ -109,7 +109,8 @@ describe(
     }
 
     for (const useResponsesApi of [true, false]) {
-      test(`LangChain, ${useResponsesApi ? "responses" : "chat"}: whole, streamed, failed`, async () => {
+      const api = useResponsesApi ? "responses" : "chat";
+      test(`LangChain, ${api}: whole, streamed, failed`, async () => {
         const model = new ChatOpenAI({
           model: "demo",
           apiKey: "sk-local",

@@ -27,9 +27,9 @@ test(
     process.env["HOOK_SECRET"] = SECRET;
     const hash = createHash("sha256").update("sk-hook").digest("hex");
     const url = `http://127.0.0.1:${receiver.address().port}/hook`;
-    const webhook = `webhook = { url = "${url}", secret_env = "HOOK_SECRET", allow_private = true }`;
+    const members = `url = "${url}", secret_env = "HOOK_SECRET", allow_private = true`;
     const gateway = await startGateway({
-      config: `[[tenants]]\nname = "acme"\nkeys = ["sha256:${hash}"]\n${webhook}\n`,
+      config: `[[tenants]]\nname = "acme"\nkeys = ["sha256:${hash}"]\nwebhook = { ${members} }\n`,
     });
     t.after(() => gateway.stop());
     const client = clientFor(gateway.url, { apiKey: "sk-hook", webhookSecret: SECRET });

@@ -2,7 +2,7 @@
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Refused } from "./api/api.js";
-import type { Health } from "./api/types.js";
+import type { Health } from "./generated/answers.js";
 import { useConsole, useFeed, useFeedState } from "./context.js";
 import { count, latency, plural, span } from "./format.js";
 import { Link } from "./router.js";

@@ -3,7 +3,8 @@ import { createContext, useContext, useEffect, useRef, useSyncExternalStore } fr
 
 import type { Api } from "./api/api.js";
 import type { Feed, FeedState } from "./api/feed.js";
-import type { FeedEvent, Me } from "./api/types.js";
+import type { Me } from "./generated/answers.js";
+import type { FeedEvent } from "./api/feed.js";
 import type { Shelf } from "./list/shelf.js";
 import { useSeldom } from "./use-asked.js";
 

@@ -1,5 +1,5 @@
 // Numbers and times in few words. Pure: whoever calls brings the clock.
-import type { Row, State, Usage } from "./api/types.js";
+import type { RunDetails, RunRow, RunStatus } from "./generated/answers.js";
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -104,18 +104,18 @@ export function brief(id: string): string {
 }
 
 /** How long a run took, or takes so far. */
-export function durationOf(row: Row, now: number): number {
+export function durationOf(row: RunRow, now: number): number {
   return isOver(row.state)
     ? row.duration_ms
     : Math.max(row.duration_ms, now - Date.parse(row.created_at));
 }
 
-export function isOver(state: State): boolean {
+export function isOver(state: RunStatus): boolean {
   return state !== "running" && state !== "waiting";
 }
 
 /** «12 in, 40 out» of what the provider counted. */
-export function tokens(usage: Usage | null | undefined): string | undefined {
+export function tokens(usage: RunDetails["usage"]): string | undefined {
   if (!usage) return undefined;
   const parts = Object.entries(usage).flatMap(([name, value]) =>
     typeof value === "number"

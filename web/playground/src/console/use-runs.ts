@@ -1,7 +1,7 @@
 // The list of runs of some filters: pages at its end, the feed at its top.
 import { useCallback, useEffect, useRef, useState } from "react";
 
-import type { Row, RunPage } from "./api/types.js";
+import type { RunRow, RunRows } from "./generated/answers.js";
 import { useConsole, useFeed } from "./context.js";
 import { EMPTY, type List, withFresh, withLive, withPage } from "./list/list.js";
 import { type Filters, searchOf } from "./url.js";
@@ -36,7 +36,7 @@ export function useRuns(filters: Filters, mayMove: () => boolean): Runs {
   }, [list, search, shelf]);
 
   const ask = useCallback(
-    (before: string | undefined, use: (page: RunPage) => void) => {
+    (before: string | undefined, use: (page: RunRows) => void) => {
       left.current?.abort();
       const request = new AbortController();
       left.current = request;
@@ -57,7 +57,7 @@ export function useRuns(filters: Filters, mayMove: () => boolean): Runs {
   );
 
   const take = useCallback(
-    (row: Row) => setList((before) => withLive(before, row, filters, mayMove())),
+    (row: RunRow) => setList((before) => withLive(before, row, filters, mayMove())),
     [search, mayMove],
   );
 

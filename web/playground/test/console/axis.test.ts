@@ -4,21 +4,25 @@ import { expect, test } from "vitest";
 
 import { after, axisOf, density, moved, scale, ticks, zoomed } from "../../src/console/run/axis.js";
 import { happenings, viewersSum } from "../../src/console/run/happenings.js";
-import { at, BEGAN, detailOf } from "./rows.js";
+import { at, attemptOf, BEGAN, detailOf } from "./rows.js";
 
 /** An attempt of two seconds that failed, half a minute of waiting, and one that ended well. */
 const HEALED = detailOf(
   {
     attempts: [
-      { n: 1, began_at: at(0), first_packet_at: at(500), ended_at: at(2_000), fault: "timeout" },
-      {
-        n: 2,
+      attemptOf(1, {
+        began_at: at(0),
+        first_packet_at: at(500),
+        ended_at: at(2_000),
+        fault: "timeout",
+      }),
+      attemptOf(2, {
         began_at: at(32_000),
         first_packet_at: at(32_100),
         ended_at: at(34_000),
         reset_to: 4,
         swallowed_bytes: 12,
-      },
+      }),
     ],
   },
   { state: "healed", closed_at: at(34_000) },
@@ -132,17 +136,19 @@ test("what is drawn is told in words, in its order", () => {
       false,
     );
   expect(usual(2)).toBe(
-    "1 viewer; when its end was written, 2 of 3 packets had been sent; whoever was still there was sent the rest",
+    "1 viewer; when its end was written, 2 of 3 packets had been sent; " +
+      "whoever was still there was sent the rest",
   );
   expect(usual(0)).toBe(
-    "1 viewer; when its end was written, no packet had been sent yet; whoever was still there was sent the rest",
+    "1 viewer; when its end was written, no packet had been sent yet; " +
+      "whoever was still there was sent the rest",
   );
 });
 
 test("within a millisecond packets stand in the attempt that wrote them", () => {
   const attempts = [
-    { n: 1, began_at: at(0), ended_at: at(0), from_seq: 1, to_seq: 2, fault: "timeout" },
-    { n: 2, began_at: at(0), ended_at: at(0), from_seq: 3, to_seq: 4 },
+    attemptOf(1, { began_at: at(0), ended_at: at(0), from_seq: 1, to_seq: 2, fault: "timeout" }),
+    attemptOf(2, { began_at: at(0), ended_at: at(0), from_seq: 3, to_seq: 4 }),
   ];
   const told = happenings({ ...HEALED, attempts }, [
     [1, 0, "DELTA", null, 1],

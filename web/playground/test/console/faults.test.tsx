@@ -2,25 +2,25 @@
 // Faults in words: what is read aloud is what is seen, and no more is said than is known.
 import { expect, test } from "vitest";
 
-import type { Faults as Found, RunFault } from "../../src/console/api/types.js";
+import type { FaultDetails, FaultTable } from "../../src/console/generated/answers.js";
 import { FaultPanel } from "../../src/console/run/FaultPanel.js";
 import { Faults } from "../../src/console/views/Faults.js";
 import { at, BEGAN, detailOf } from "./rows.js";
 import { stage } from "./stage.js";
 
-const FOUND: Found = {
+const FOUND: FaultTable = {
   from: at(0),
   to: at(120_000),
   step_seconds: 60,
   cells: [
     { code: "timeout", title: "Timeout", agent: "demo", fatal: 1, healed: 2, refused: 3 },
-    { code: "auth", agent: "demo", fatal: 0, healed: 1_500, refused: 0 },
+    { code: "auth", title: null, agent: "demo", fatal: 0, healed: 1_500, refused: 0 },
   ],
   series: [{ at: at(0), fatal: 1, healed: 2, refused: 3 }],
   runs_total: 9,
 };
 
-test("a failed attempt after which the run went on was tried again, and nobody says that it healed", async () => {
+test("a failed attempt of a run that went on is shown as tried again", async () => {
   const { text, container } = await stage(<Faults />, {
     api: { faults: async () => FOUND },
     at: "/console/faults",
@@ -47,10 +47,10 @@ test("a number of the matrix is called what it shows, behind what it is of", asy
   expect(links.filter((link) => link.hasAttribute("aria-label"))).toEqual([]);
 });
 
-const FAULT: RunFault = {
+const FAULT: FaultDetails = {
   code: "upstream_error",
   status: 502,
-  agui_code: "UPSTREAM",
+  agui_code: "UPSTREAM_ERROR",
   others_last_hour: 0,
 };
 
@@ -70,7 +70,7 @@ test.each([
   expect(find("a[href*='fault=']")?.getAttribute("href")).toMatch(href);
 });
 
-test("the status is what a client that waits sees; whoever reads a stream sees a packet", async () => {
+test("the status is for collected responses; a stream has a packet", async () => {
   const { text } = await stage(
     <FaultPanel detail={detailOf({}, { state: "failed" })} fault={FAULT} now={BEGAN} />,
   );

@@ -2,7 +2,7 @@
 // A call that was refused: what it was told.
 import { expect, test } from "vitest";
 
-import type { Refusal } from "../../src/console/api/types.js";
+import type { Refusal } from "../../src/console/generated/answers.js";
 import { Find } from "../../src/console/views/Find.js";
 import { at } from "./rows.js";
 import { stage } from "./stage.js";

@@ -117,7 +117,8 @@ const named = (tape: Tape) =>
   Array.from({ length: tape.length }, (_, n) => [tape.seq(n), tape.frame(n).name]);
 
 test("frames are read as they were sent, in each face", async () => {
-  const text = `retry: 500\nid: ${ID}:0\n\n: hello\n\n${PACKETS.map((one) => sent(one.seq, one)).join("")}`;
+  const packets = PACKETS.map((one) => sent(one.seq, one)).join("");
+  const text = `retry: 500\nid: ${ID}:0\n\n: hello\n\n${packets}`;
   const cap = Tape.EMPTY.with(await read(text, "cap"));
   expect(named(cap)).toEqual([
     [1, "DELTA"],
@@ -146,8 +147,10 @@ test("frames are read as they were sent, in each face", async () => {
 test.each([
   [
     "in another order",
-    (one: StreamPacket) =>
-      `data: ${JSON.stringify(Object.fromEntries(Object.entries(one).reverse()))}\nid: ${ID}:${one.seq}\n\n`,
+    (one: StreamPacket) => {
+      const reversed = Object.fromEntries(Object.entries(one).reverse());
+      return `data: ${JSON.stringify(reversed)}\nid: ${ID}:${one.seq}\n\n`;
+    },
   ],
   [
     "in several lines",

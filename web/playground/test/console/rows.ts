@@ -1,9 +1,14 @@
 // A run for tests, as the gateway tells it.
-import type { Row, RunDetail } from "../../src/console/api/types.js";
+import type {
+  AttemptDetails,
+  NumberedTurn,
+  RunDetails,
+  RunRow,
+} from "../../src/console/generated/answers.js";
 
 export const BEGAN = Date.parse("2026-11-17T04:00:00.000Z");
 
-export function rowOf(n: number, changed: Partial<Row> = {}): Row {
+export function rowOf(n: number, changed: Partial<RunRow> = {}): RunRow {
   return {
     stream_id: `01936d6e-0000-7000-8000-${n.toString().padStart(12, "0")}`,
     tenant: "local",
@@ -29,13 +34,22 @@ export function at(ms: number): string {
   return new Date(BEGAN + ms).toISOString();
 }
 
-export function detailOf(changed: Partial<RunDetail> = {}, row: Partial<Row> = {}): RunDetail {
+export function detailOf(changed: Partial<RunDetails> = {}, row: Partial<RunRow> = {}): RunDetails {
   return {
     row: rowOf(1, row),
     sentence: "Done in 1.0 s.",
     attempts: [],
     max_attempts: 3,
+    viewers: [],
     may: { content: true, act: true },
     ...changed,
   };
+}
+
+export function attemptOf(n: number, changed: Partial<AttemptDetails> = {}): AttemptDetails {
+  return { n, began_at: null, swallowed_bytes: 0, calls: 1, members: [], ...changed };
+}
+
+export function turnOf(n: number, changed: Partial<NumberedTurn> = {}): NumberedTurn {
+  return { n, stream_id: String(n), messages: [], partial: false, closed_at: at(n), ...changed };
 }

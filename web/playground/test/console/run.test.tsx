@@ -2,12 +2,12 @@
 // The page of a run: a link may name a packet that there is not.
 import { expect, test } from "vitest";
 
-import type { State } from "../../src/console/api/types.js";
+import type { RunStatus } from "../../src/console/generated/answers.js";
 import { Run } from "../../src/console/views/Run.js";
 import { detailOf } from "./rows.js";
 import { stage } from "./stage.js";
 
-const shown = (at: number, state: State = "done") => {
+const shown = (at: number, state: RunStatus = "done") => {
   const detail = detailOf({}, { state, packets: 81 });
   const marks = async () => ({ marks: [], complete: true, read_to: 81, sampled: false });
   return stage(<Run id={detail.row.stream_id} />, {

@@ -12,7 +12,7 @@ beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 const api = {
-  runs: async () => ({ runs: [rowOf(1)], complete: true }),
+  runs: async () => ({ runs: [rowOf(1)], next: null, looked_back_to: null, complete: true }),
   agents: async () => ({ agents: [] }),
 };
 const begin = (on: Stage, n: number) => on.tell({ type: "run", what: "began", run: rowOf(n) });
@@ -27,7 +27,7 @@ const point = (on: Stage, kind: "pointerover" | "pointerout") =>
         .dispatchEvent(new PointerEvent(kind, { bubbles: true, relatedTarget: document.body })),
   );
 
-test("a run that waits while the pointer is on the list comes once the pointer has left, not only with the next run", async () => {
+test("a held-back run appears when the pointer leaves the list", async () => {
   const on = await stage(<Runs />, { api, at: "/console/runs" });
   await point(on, "pointerover");
   await begin(on, 2);
@@ -52,7 +52,7 @@ test("the same with the focus, wherever in the list it is", async () => {
   expect(first(on)).toBe(rowOf(2).stream_id);
 });
 
-test("a state that there is not is refused by the gateway, and never looks like any state", async () => {
+test("an unknown state is refused, and never shown as any state", async () => {
   const runs = vi.fn(async () =>
     Promise.reject(
       new Refused(

@@ -4,21 +4,23 @@ import { act } from "react";
 import { expect, test, vi } from "vitest";
 
 import { Refused } from "../../src/console/api/api.js";
-import type { RunPage } from "../../src/console/api/types.js";
+import type { RunRows } from "../../src/console/generated/answers.js";
 import { Actions } from "../../src/console/run/Actions.js";
 import { Session } from "../../src/console/views/Session.js";
 import { at, rowOf } from "./rows.js";
 import { type Stage, stage, type } from "./stage.js";
 
-const page = (changed: Partial<RunPage> = {}): RunPage => ({
+const page = (changed: Partial<RunRows> = {}): RunRows => ({
   runs: [rowOf(1)],
+  next: null,
+  looked_back_to: null,
   complete: true,
   ...changed,
 });
 const purgeSession = vi.fn(async () => new Response());
 const purge = vi.fn(async () => new Response());
-const shown = (runs: RunPage) =>
-  stage(<Session tenant="acme" session="Conversation-aB12" />, {
+const shown = (runs: RunRows) =>
+  stage(<Session tenant="acme" session="Session-aB12" />, {
     api: { runs: async () => runs, purgeSession },
     me: { content: "asked" },
   });
@@ -29,7 +31,7 @@ test("a session that is there has its runs, its content and its end at hand", as
   expect(buttons(await shown(page()))).toEqual(["Its runs", "Purge…", "Show content"]);
 });
 
-test("a session that is not there offers nothing, before and after its content is asked for", async () => {
+test("an unknown session offers nothing, before and after its content is requested", async () => {
   const missing = await shown(page({ runs: [] }));
   expect([missing.text(), buttons(missing)]).toEqual([
     expect.stringMatching(/^No such session.*It may have been purged/),

@@ -5,7 +5,8 @@ import { onTestFinished } from "vitest";
 
 import type { Api } from "../../src/console/api/api.js";
 import type { Feed } from "../../src/console/api/feed.js";
-import type { FeedEvent, Me } from "../../src/console/api/types.js";
+import type { Me } from "../../src/console/generated/answers.js";
+import type { FeedEvent } from "../../src/console/api/feed.js";
 import { ConsoleContext } from "../../src/console/context.js";
 import { Shelf } from "../../src/console/list/shelf.js";
 

@@ -2,13 +2,27 @@
 // Use against limits, in numbers, in a bar and in words.
 import { expect, test } from "vitest";
 
-import type { Use } from "../../src/console/api/types.js";
+import type { TenantDetails, Use } from "../../src/console/generated/answers.js";
 import { Tenants } from "../../src/console/views/Tenants.js";
 import { stage } from "./stage.js";
 
+const UNLIMITED: Use = { used: 0, limit: null };
+const ACME: TenantDetails = {
+  name: "acme",
+  runs: UNLIMITED,
+  responses: UNLIMITED,
+  requests_per_minute: UNLIMITED,
+  sessions: UNLIMITED,
+  bytes: UNLIMITED,
+  tokens_today: UNLIMITED,
+  retention: { max_age_seconds: 3600, max_bytes: null },
+  no_store: false,
+  refusals: {},
+};
+
 const shown = (runs: Use) =>
   stage(<Tenants />, {
-    api: { tenants: async () => ({ tenants: [{ name: "acme", runs, no_store: false }] }) },
+    api: { tenants: async () => ({ tenants: [{ ...ACME, runs }] }) },
   });
 
 test.each([
@@ -27,6 +41,6 @@ test.each([
 });
 
 test("without a limit there is no bar", async () => {
-  const { find } = await shown({ used: 5 });
+  const { find } = await shown({ used: 5, limit: null });
   expect([find(".use dd")?.textContent, find("progress")]).toEqual(["5 no limit", null]);
 });

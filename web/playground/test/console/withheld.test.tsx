@@ -3,7 +3,7 @@
 // the gateway.
 import { expect, test } from "vitest";
 
-import type { Me } from "../../src/console/api/types.js";
+import type { Me } from "../../src/console/generated/answers.js";
 import { Withheld } from "../../src/console/parts/Withheld.js";
 import { stage } from "./stage.js";
 

@@ -26,7 +26,8 @@ class Role(str, Enum):
 class ChatMessage(Model):
     """A message of a conversation.
 
-    `parts` are dicts with a `type`: `text`, `blob`, `file`, `uri`, `tool_call`, `tool_call_response` or `reasoning`.
+    `parts` are dicts with a `type`: `text`, `blob`, `file`, `uri`, `tool_call`,
+    `tool_call_response` or `reasoning`.
     """
 
     __slots__ = ("name", "parts", "role")

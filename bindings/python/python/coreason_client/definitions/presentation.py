@@ -116,7 +116,9 @@ class StreamError(Model):
 
 
 class UserError(Model):
-    """A failure that the user should read while the agent carries on: the data of a `user_error` event."""
+    """A failure that the user should read while the agent carries on: the data of a `user_error`
+    event.
+    """
 
     __slots__ = ("code", "domain", "message", "retryable")
     _name = "UserErrorData"
@@ -155,8 +157,18 @@ class CitationItem(Model):
     snippet: str | None
     confidence: float
 
-    def __init__(self, source_id: str, uri: str, title: str, confidence: float, snippet: str | None = None) -> None:
-        self._check({"source_id": source_id, "uri": uri, "title": title, "snippet": snippet, "confidence": confidence})
+    def __init__(
+        self, source_id: str, uri: str, title: str, confidence: float, snippet: str | None = None
+    ) -> None:
+        self._check(
+            {
+                "source_id": source_id,
+                "uri": uri,
+                "title": title,
+                "snippet": snippet,
+                "confidence": confidence,
+            }
+        )
 
 
 class CitationBlock(Model):
@@ -165,7 +177,9 @@ class CitationBlock(Model):
     __slots__ = ("citations",)
     _name = "CitationBlock"
     _fields = ("citations",)
-    _readers: ClassVar = {"citations": lambda items: [CitationItem._trusted(item) for item in items]}
+    _readers: ClassVar = {
+        "citations": lambda items: [CitationItem._trusted(item) for item in items]
+    }
 
     citations: list[CitationItem]
 
@@ -257,7 +271,15 @@ class StreamReset(Model):
         self._check({"attempt": attempt, "after_seq": after_seq})
 
 
-EventView = CitationBlock | ProgressUpdate | MediaCarousel | MarkdownBlock | ThoughtTrace | UserError | StreamReset
+EventView = (
+    CitationBlock
+    | ProgressUpdate
+    | MediaCarousel
+    | MarkdownBlock
+    | ThoughtTrace
+    | UserError
+    | StreamReset
+)
 
 _VIEWS: dict[str, type[Model]] = {
     "CITATION_BLOCK": CitationBlock,
@@ -273,8 +295,9 @@ _VIEWS: dict[str, type[Model]] = {
 class PresentationEvent(Model, _Mapping):
     """What an EVENT packet shows to a person: `id`, `timestamp`, `type` and `data`.
 
-    It also reads as the mapping that it is on the wire: `event["data"]["citations"]`. Events that a server sends are
-    kept as they came, whatever their type; what is absent is `None`. Building one checks it.
+    It also reads as the mapping that it is on the wire: `event["data"]["citations"]`. Events that a
+    server sends are kept as they came, whatever their type; what is absent is `None`. Building one
+    checks it.
     """
 
     __slots__ = ("_raw",)
@@ -291,12 +314,19 @@ class PresentationEvent(Model, _Mapping):
         id: UUID | str | None = None,
         timestamp: datetime | None = None,
     ) -> None:
-        document = {"id": id or uuid4(), "timestamp": timestamp or now(), "type": type, "data": data}
+        document = {
+            "id": id or uuid4(),
+            "timestamp": timestamp or now(),
+            "type": type,
+            "data": data,
+        }
         if type == "user_error" and not isinstance(data, UserError):
             # The contract's list of types does not have it; its data has a model all the same.
             document["data"] = UserError.from_dict(data)
         if type in _EXTRA:
-            checked = self.from_json(_text({**document, "type": PresentationEventType.MARKDOWN_BLOCK}))
+            checked = self.from_json(
+                _text({**document, "type": PresentationEventType.MARKDOWN_BLOCK})
+            )
             object.__setattr__(self, "_raw", {**checked._raw, "type": str(type)})
         else:
             self._check(document)
@@ -334,7 +364,9 @@ class PresentationEvent(Model, _Mapping):
         return self._raw.get("data")
 
     def view(self) -> EventView | None:
-        """The typed block, in either profile; `None` if the type is unknown or its data does not fit."""
+        """The typed block, in either profile; `None` if the type is unknown or its data does not
+        fit.
+        """
         word = self.type or ""
         model = _VIEWS.get(word) or _VIEWS.get(word.upper())
         if model is None:

@@ -49,8 +49,9 @@ class ClientCapabilities(Model):
 class AgentRequest(Model):
     """What is asked, and by which request it was caused.
 
-    `AgentRequest(messages=[…])` or `AgentRequest(query="…")` is enough: ids and time are filled in, and the session is
-    that of the `ServiceRequest` around it. Any other question goes into `payload`.
+    `AgentRequest(messages=[…])` or `AgentRequest(query="…")` is enough: ids and time are filled in,
+    and the session is that of the `ServiceRequest` around it. Any other question goes into
+    `payload`.
     """
 
     __slots__ = (
@@ -112,11 +113,15 @@ class AgentRequest(Model):
         if query is not None:
             question["query"] = query
         if not question:
-            raise CAPValidationError("payload", "nothing is asked: give messages=[…], query=… or payload={…}")
+            raise CAPValidationError(
+                "payload", "nothing is asked: give messages=[…], query=… or payload={…}"
+            )
         self._check(
             {
                 "request_id": request_id or uuid4(),
-                "session_id": NO_SESSION if session_id is None else to_session("session_id", session_id),
+                "session_id": NO_SESSION
+                if session_id is None
+                else to_session("session_id", session_id),
                 "root_request_id": root_request_id,
                 "parent_request_id": parent_request_id,
                 "timestamp": timestamp or now(),
@@ -131,5 +136,7 @@ class AgentRequest(Model):
     def in_session(self, session_id: UUID) -> AgentRequest:
         """The same request in a session."""
         copy = object.__new__(AgentRequest)
-        copy._set({**{name: getattr(self, name) for name in self._fields}, "session_id": session_id})
+        copy._set(
+            {**{name: getattr(self, name) for name in self._fields}, "session_id": session_id}
+        )
         return copy

@@ -19,7 +19,8 @@ __all__ = ["ServiceRequest"]
 class ServiceRequest(Model):
     """A request: its key, who asks, and what is asked.
 
-    A run starts at most once per `request_id`: the same key with the same body attaches to the run that is there.
+    A run starts at most once per `request_id`: the same key with the same body attaches to the run
+    that is there.
     """
 
     __slots__ = ("context", "payload", "request_id")

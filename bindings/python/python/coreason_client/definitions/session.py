@@ -31,7 +31,9 @@ class UserContext(Model):
     tier: str
     locale: str
 
-    def __init__(self, user_id: str, email: str | None = None, tier: str = "free", locale: str = "en-US") -> None:
+    def __init__(
+        self, user_id: str, email: str | None = None, tier: str = "free", locale: str = "en-US"
+    ) -> None:
         self._check({"user_id": user_id, "email": email, "tier": tier, "locale": locale})
 
 
@@ -53,7 +55,9 @@ class TraceContext(Model):
         span_id: UUID | str | None = None,
         parent_id: UUID | str | None = None,
     ) -> None:
-        self._check({"trace_id": trace_id or uuid4(), "span_id": span_id or uuid4(), "parent_id": parent_id})
+        self._check(
+            {"trace_id": trace_id or uuid4(), "span_id": span_id or uuid4(), "parent_id": parent_id}
+        )
 
 
 class SessionContext(Model):
@@ -92,7 +96,9 @@ class SessionContext(Model):
         created_at: datetime | str | None = None,
     ) -> None:
         if (user is None) == (user_id is None):
-            raise CAPValidationError("user", "expected user_id=… or user=UserContext(…), one of the two")
+            raise CAPValidationError(
+                "user", "expected user_id=… or user=UserContext(…), one of the two"
+            )
         self._check(
             {
                 "session_id": to_session("session_id", session_id),

@@ -21,7 +21,7 @@ pub(crate) fn body() -> String {
     format!("{OPENING}{}", PACKETS.concat())
 }
 
-/// A response in chunks of a few bytes, which is how bodies come when nobody is kind.
+/// A response in chunks of a few bytes, as slow networks deliver it.
 pub(crate) fn stream(body: &str) -> Vec<u8> {
     let mut out =
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-stream-id: s\r\n".to_vec();
@@ -35,7 +35,7 @@ pub(crate) fn stream(body: &str) -> Vec<u8> {
     out
 }
 
-/// A server that answers every request with the same bytes and notes what it was asked.
+/// A server that answers every request with the same bytes and records the requests.
 pub(crate) struct Upstream {
     pub address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -66,7 +66,7 @@ impl Upstream {
     }
 }
 
-/// A request with its body, as far as its content-length tells.
+/// Reads a request with its body, by its content-length.
 async fn read_request(socket: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     loop {
@@ -98,7 +98,7 @@ impl Proxy {
         Self { address, handle }
     }
 
-    /// Asks for a stream.
+    /// Requests a stream.
     pub(crate) async fn get(&self) -> Answer {
         self.send("GET /stream HTTP/1.1\r\naccept: text/event-stream\r\n\r\n").await
     }
@@ -144,7 +144,7 @@ impl Answer {
         text.split_once("\r\n\r\n").map(|(head, _)| head.to_owned()).unwrap_or_default()
     }
 
-    /// The body's data as far as it came, and whether the chunked encoding was well-formed to its
+    /// The body's data so far, and whether the chunked encoding was well-formed to its end.
     /// end.
     pub(crate) fn dechunk(&self) -> (Vec<u8>, bool) {
         let start = self.bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
@@ -170,7 +170,7 @@ impl Answer {
         }
     }
 
-    /// The whole body of a well-formed answer.
+    /// The body of a well-formed answer.
     pub(crate) fn text(&self) -> String {
         assert_eq!(self.end, Ok(()));
         let (data, is_whole) = self.dechunk();

@@ -1,4 +1,4 @@
-//! The breaches: one for every check, each a small lie about what the gateway said or was asked.
+//! The breaches: one for each check. Each changes a request or a response of the gateway.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ pub(crate) struct Breach {
     pub(crate) frame: fn(&Sent, &str) -> String,
 }
 
-/// Everything passes as it is.
+/// Changes nothing.
 pub(crate) const NONE: Breach =
     Breach { breaks: "", sent: |_| (), answer: |_, _| (), frame: |_, frame| frame.to_owned() };
 
@@ -45,7 +45,7 @@ impl Sent {
         !self.header("last-event-id").is_empty()
     }
 
-    /// The plain question, in whatever face.
+    /// Whether this is the plain question, in any face.
     fn is_plain(&self) -> bool {
         self.body.contains("A capstan turns")
     }
@@ -58,13 +58,13 @@ impl Sent {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
 
-    /// The key under which it is asked to run.
+    /// The request's key.
     fn run(&self) -> String {
         let json = self.json();
         json["request_id"].as_str().or(json["runId"].as_str()).unwrap_or_default().to_owned()
     }
 
-    /// Asks for a run of its own.
+    /// Gives the request a new key.
     fn renew(&mut self) {
         let fresh = uuid();
         self.body = self.body.replace(&self.run(), &fresh);
@@ -136,7 +136,7 @@ fn keep_if(is_kept: bool, frame: &str) -> String {
     if is_kept { frame.to_owned() } else { String::new() }
 }
 
-/// Streams of CAP, whoever looks.
+/// Changes frames of CAP streams, for every reader.
 fn in_cap(sent: &Sent, frame: &str, change: impl Fn(&str) -> String) -> String {
     if sent.is_agui() || sent.path.contains("face=ag-ui") {
         frame.to_owned()
@@ -328,7 +328,7 @@ pub(crate) static BREACHES: &[Breach] = &[
             s.drop_query();
         }
     }),
-    // A run that goes on.
+    // A long run.
     frame("cap.disconnect", |s, f| {
         if s.has_cursor() && s.body.contains("/tokens") && is_packet(f) {
             edit(f, |packet| (packet["op"], packet["p"]) = (json!("CLOSE"), json!("cancelled")))

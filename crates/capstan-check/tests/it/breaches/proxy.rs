@@ -20,7 +20,7 @@ pub(crate) struct Sent {
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
-    /// What was noted of earlier requests.
+    /// Notes about earlier requests.
     pub(crate) memory: Arc<Mutex<Vec<String>>>,
 }
 
@@ -29,7 +29,7 @@ impl Sent {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Notes a word; true if it was noted before.
+    /// Notes a word; returns true if it was there already.
     pub(crate) fn note(&self, word: String) -> bool {
         let mut memory = self.memory.lock().unwrap();
         let is_known = memory.contains(&word);
@@ -107,7 +107,7 @@ fn finish(answer: Answer, body: Body) -> Response {
     response
 }
 
-/// The end of the first whole frame or comment.
+/// The end of the first complete frame or comment.
 fn boundary(text: &str) -> Option<usize> {
     if text.starts_with(":\n") { Some(2) } else { text.find("\n\n").map(|at| at + 2) }
 }

@@ -42,8 +42,7 @@ fn gateway() -> Gateway {
     Gateway::new(journal).agent("demo", Demo::with_delay(Duration::ZERO))
 }
 
-/// A gateway whose requests pass no socket, so that a paused clock tells exactly what was waited
-/// for.
+/// A gateway whose requests use no socket, so that a paused clock measures every wait exactly.
 pub(crate) struct InProcess {
     router: Router,
     _service: Service,

@@ -1,4 +1,4 @@
-//! A server on a real socket that says exactly what a script says.
+//! A server on a real socket that sends exactly what a script contains.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
 use capstan_client::protocol::{Close, Payload, StreamPacket, Timestamp};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 pub(crate) const STREAM: Uuid = Uuid::from_u128(7);
 
-/// A request as it came over the socket.
+/// A request that arrived on the socket.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub line: String,
@@ -37,7 +37,7 @@ pub(crate) async fn scripted(answers: Vec<Vec<u8>>) -> Scripted {
         for answer in answers {
             let (mut socket, _) = listener.accept().await.unwrap();
             let _ = sender.send(read_request(&mut socket).await);
-            // In small pieces, so that no client can count on frames coming whole.
+            // In small pieces, so that clients cannot rely on complete frames.
             for piece in answer.chunks(7) {
                 if socket.write_all(piece).await.is_err() {
                     break;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 pub(crate) const STREAM: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 pub(crate) const OTHER: &str = "00000000-0000-4000-8000-000000000002";
 
-/// What happens to the machine, in order.
+/// The machine's inputs, in order.
 #[derive(Clone)]
 pub(crate) enum In {
     /// The server opens a stream.
@@ -184,7 +184,7 @@ fn error_json(error: &CapError) -> Value {
     }
 }
 
-// What servers send.
+// Packets and frames of servers.
 
 pub(crate) fn packet(seq: u64, payload: Payload) -> StreamPacket {
     let t = Timestamp::from_micros(1_770_113_737_000_000);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::super::native::Native;
 use super::super::output::{Call, Output, Usage};
-use crate::face::reader::Whole;
+use crate::face::reader::Collected;
 
 /// A whole answer.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -144,7 +144,7 @@ impl From<Usage> for TokenUsage {
 }
 
 impl<'a> Completion<'a> {
-    pub(super) fn of(whole: &'a Whole<Output>) -> Self {
+    pub(super) fn of(whole: &'a Collected<Output>) -> Self {
         let (run, output) = (&whole.run, &whole.transcript);
         let tool_calls: Vec<_> =
             output.calls().map(|call| ToolCall::of(call, &output.native)).collect();

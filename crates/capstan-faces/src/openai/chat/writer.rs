@@ -164,7 +164,7 @@ impl ChatWriter {
     ) -> Result<BodyStep, JournalError> {
         match end {
             End::Failed(fault) => self.fail(&fault, &mut out),
-            End::Closed(close) => match reader::so_far::<Output>(cx, &self.run).await {
+            End::Closed(close) => match reader::collect_so_far::<Output>(cx, &self.run).await {
                 Ok(whole) => {
                     self.finish(&close, &whole.transcript, whole.run.usage.as_ref(), &mut out)
                 }

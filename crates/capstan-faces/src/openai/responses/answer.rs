@@ -452,7 +452,7 @@ impl Answer {
 }
 
 impl Fold for Answer {
-    fn take(&mut self, packet: &StreamPacket) {
+    fn add(&mut self, packet: &StreamPacket) {
         self.apply(packet, &mut Vec::new());
     }
 
@@ -473,7 +473,7 @@ mod tests {
         let mut answer = Answer::default();
         for (seq, payload) in (1..).zip(payloads) {
             let t = Timestamp::now();
-            Fold::take(&mut answer, &StreamPacket { stream_id: Uuid::nil(), seq, t, payload });
+            Fold::add(&mut answer, &StreamPacket { stream_id: Uuid::nil(), seq, t, payload });
         }
         answer
     }

@@ -28,7 +28,7 @@ pub(super) async fn refuse(
     post::read(&cx, &caller, &*face, &parts, body).await?;
     let wrong = DecodeError::value("model", "has no compaction of its own: ask it for a summary");
     let fault = invalid(&wrong).with_detail(CODE, "compaction_not_supported");
-    Err(face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))
+    Err(face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))
 }
 
 const BODY: Body = Body { says: "As for a response.", model: body, examples: &[] };

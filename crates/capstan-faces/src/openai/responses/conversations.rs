@@ -24,7 +24,7 @@ use super::references::items_of_run;
 use super::{NAME, Responses, conversation_id};
 use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget, post};
-use crate::identity::audit::Who;
+use crate::identity::audit::Actor;
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
 use crate::openapi::{Answer, Body, Content, Does, PathParameter, Routes, Row, model};
@@ -145,7 +145,9 @@ async fn create(
         let id = conversation_id::issue(&cx.engine, &caller.tenant, stream).await?;
         Ok(Json(Conversation::new(&id, began(stream))).into_response())
     };
-    created.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))
+    created
+        .await
+        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))
 }
 
 /// The time at which an id was made, in seconds.
@@ -238,7 +240,7 @@ async fn look(about: &About) -> Result<Response, Fault> {
 async fn erase(about: &About) -> Result<Response, Fault> {
     about.began().await?;
     let streams = purge::session(&about.cx.engine, &about.caller.tenant, &about.id).await?;
-    about.cx.audit.purged_session(&Who::from(&about.caller), streams);
+    about.cx.audit.purged_session(&Actor::from(&about.caller), streams);
     let erased = Erased { id: &about.id, object: "conversation.deleted", deleted: true };
     Ok(Json(erased).into_response())
 }

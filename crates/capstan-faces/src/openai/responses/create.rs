@@ -12,7 +12,7 @@ use super::resume::Question;
 use super::{Responses, references, resume};
 use crate::face::FaceContext;
 use crate::face::post;
-use crate::face::repeats::{self, Held};
+use crate::face::repeats::{self, ReaderGuardSlot};
 use crate::face::{self, RefusalTarget};
 use crate::identity::caller::Caller;
 use crate::openapi::Body;
@@ -28,14 +28,15 @@ pub(super) async fn answer(
     body: axum::body::Body,
 ) -> Result<Response, Refusal> {
     let mut read = post::read(&cx, &caller, &*face, &parts, body).await?;
-    parts.extensions.insert(Held::default());
+    parts.extensions.insert(ReaderGuardSlot::default());
     let size = read.body.len();
     let question = cpu_offload::run(size, || Question::read(&parts, &read.body));
-    let (hash, resumed) = match question {
-        Some(question) => resume::find(&face, &cx, &caller, &parts, question).await,
-        None => (None, None),
+    let found = match question {
+        Some(question) => Some(resume::find(&face, &cx, &caller, &parts, question).await),
+        None => None,
     };
-    if let Some(resumed) = resumed {
+    let (hash, resumed) = found.unzip();
+    if let Some(resumed) = resumed.flatten() {
         (read.body, read.hash) = (resumed.body, Some(resumed.hash));
         parts.extensions.insert(resumed.place);
         return request::answer(face, members::RESPONSES, cx, caller, parts, read).await;
@@ -44,7 +45,7 @@ pub(super) async fn answer(
     read.hash = hash;
     let resolved = async { references::resolve(&cx, &caller.tenant, key?, read).await }.await;
     let resolved = resolved
-        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Unread(&parts)))?;
+        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))?;
     request::answer(face, members::RESPONSES, cx, caller, parts, resolved).await
 }
 

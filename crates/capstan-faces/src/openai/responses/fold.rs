@@ -9,14 +9,14 @@ use capstan_protocol::{Fault, Payload, StreamError, StreamPacket};
 use super::super::output::Offered;
 use super::answer::Answer;
 use crate::face::FaceContext;
-use crate::face::reader::{self, Fold, Whole};
+use crate::face::reader::{self, Collected, Fold};
 
 /// The packets of a run. Which items they make depends on the tools that the request offers.
 #[derive(Default)]
 struct Packets(Vec<StreamPacket>);
 
 impl Fold for Packets {
-    fn take(&mut self, packet: &StreamPacket) {
+    fn add(&mut self, packet: &StreamPacket) {
         self.0.push(packet.clone());
     }
 
@@ -33,8 +33,8 @@ pub(super) async fn follow(
     cx: &FaceContext,
     run: &Run,
     offered: &Arc<Offered>,
-) -> Result<Whole<Answer>, Fault> {
-    Ok(fold(reader::follow(cx, run).await?, offered))
+) -> Result<Collected<Answer>, Fault> {
+    Ok(fold(reader::collect_to_end(cx, run).await?, offered))
 }
 
 /// Reads what a run has written so far.
@@ -42,16 +42,16 @@ pub(super) async fn so_far(
     cx: &FaceContext,
     run: &Run,
     offered: &Arc<Offered>,
-) -> Result<Whole<Answer>, Fault> {
-    Ok(fold(reader::so_far(cx, run).await?, offered))
+) -> Result<Collected<Answer>, Fault> {
+    Ok(fold(reader::collect_so_far(cx, run).await?, offered))
 }
 
-fn fold(whole: Whole<Packets>, offered: &Arc<Offered>) -> Whole<Answer> {
-    let Whole { transcript, run, state, load } = whole;
+fn fold(whole: Collected<Packets>, offered: &Arc<Offered>) -> Collected<Answer> {
+    let Collected { transcript, run, state, load } = whole;
     let transcript = cpu_offload::run(load.held(), || {
         let mut answer = Answer::new(offered.clone());
-        transcript.0.iter().for_each(|packet| Fold::take(&mut answer, packet));
+        transcript.0.iter().for_each(|packet| Fold::add(&mut answer, packet));
         answer
     });
-    Whole { transcript, run, state, load }
+    Collected { transcript, run, state, load }
 }

@@ -17,7 +17,7 @@ use super::answer::Answer;
 use super::id_of;
 use super::item::{Item, items};
 use super::seen::Seen;
-use crate::face::reader::Whole;
+use crate::face::reader::Collected;
 
 /// Members of a request that its response repeats.
 #[derive(Debug, Default, Deserialize)]
@@ -288,7 +288,7 @@ impl<'a> TokenUsage<'a> {
 
 impl<'a> ResponseObject<'a> {
     /// The response of a run in its present state.
-    pub(super) fn of(whole: &'a Whole<Answer>, echo: &'a Echo, exposure: Exposure) -> Self {
+    pub(super) fn of(whole: &'a Collected<Answer>, echo: &'a Echo, exposure: Exposure) -> Self {
         let (run, answer) = (&whole.run, &whole.transcript);
         let status = Status::of(whole);
         let mut response = Self::begun(run, echo);
@@ -405,7 +405,7 @@ impl Status {
         }
     }
 
-    pub(super) fn of(whole: &Whole<Answer>) -> Self {
+    pub(super) fn of(whole: &Collected<Answer>) -> Self {
         let (run, close) = (&whole.run, whole.transcript.close.as_ref());
         if whole.state != RunState::Closed {
             return Self::InProgress;

@@ -3,12 +3,11 @@
 
 use http::HeaderValue;
 use http::request::Parts;
-use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use serde_json::{Map, Value};
 
 use super::NAME;
 use crate::face::repeats::KEY;
-use capstan_engine::ask::body_hash;
+use capstan_engine::ask::decoded_body_hash;
 
 /// The headers that distinguish clients.
 const CLIENT: [&str; 2] = ["session-id", "thread-id"];
@@ -35,57 +34,38 @@ pub(super) fn client(parts: &Parts) -> Option<String> {
 }
 
 /// The hash of a client and its question. Members about the sending do not count.
-pub(super) fn of_members(client: &str, members: &Map<String, Value>) -> Option<[u8; 32]> {
-    let question = serde_json::to_vec(&Question(members)).ok()?;
-    Some(body_hash(&question, Some(client), NAME))
+pub(super) fn of_members(client: &str, members: &Map<String, Value>) -> [u8; 32] {
+    let question = |(name, value): (&String, &Value)| {
+        let value = match name.as_str() {
+            ABOUT_SENDING => ids_of_question(value),
+            "input" => without_empty(value),
+            _ => value.clone(),
+        };
+        (name.clone(), value)
+    };
+    decoded_body_hash(&members.iter().map(question).collect(), Some(client), NAME)
 }
 
-/// A request without what may differ between two sendings.
-struct Question<'a>(&'a Map<String, Value>);
-
-impl Serialize for Question<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (name, value) in self.0 {
-            match name.as_str() {
-                ABOUT_SENDING => {
-                    let ids = OF_QUESTION.iter().filter_map(|id| Some((id, value.get(*id)?)));
-                    let ids = ids.filter(|(_, id)| **id != "");
-                    map.serialize_entry(name, &ids.collect::<Vec<_>>())?;
-                }
-                "input" => map.serialize_entry(name, &Items(value))?,
-                _ => map.serialize_entry(name, value)?,
-            }
-        }
-        map.end()
-    }
+fn ids_of_question(metadata: &Value) -> Value {
+    let ids = OF_QUESTION.iter().filter_map(|name| Some((*name, metadata.get(*name)?)));
+    let ids = ids.filter(|(_, id)| **id != "").map(|(name, id)| (name.to_owned(), id.clone()));
+    ids.collect::<Map<_, _>>().into()
 }
 
-/// Items of an input. An item of an answer may come back as the gateway sent it, or without members
-/// that say nothing: a WebSocket connection composes a request from the former, and a client that
-/// connects again sends the latter.
-struct Items<'a>(&'a Value);
-
-impl Serialize for Items<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::Array(items) => {
-                let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                items.iter().try_for_each(|item| seq.serialize_element(&Items(item)))?;
-                seq.end()
-            }
-            Value::Object(members) => {
-                let mut map = serializer.serialize_map(None)?;
-                let counts = |name: &String, value: &Value| {
-                    !value.is_null() && !NOT_SENT_BACK.contains(&name.as_str())
-                };
-                for (name, value) in members.iter().filter(|(name, value)| counts(name, value)) {
-                    map.serialize_entry(name, &Items(value))?;
-                }
-                map.end()
-            }
-            value => value.serialize(serializer),
+/// Items without members that say nothing. A WebSocket connection composes a request from the items
+/// that it sent. A client that connects again leaves such members out.
+fn without_empty(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(without_empty).collect(),
+        Value::Object(members) => {
+            let counts = |(name, value): &(&String, &Value)| {
+                !value.is_null() && !NOT_SENT_BACK.contains(&name.as_str())
+            };
+            let kept = members.iter().filter(counts);
+            let kept = kept.map(|(name, value)| (name.clone(), without_empty(value)));
+            kept.collect::<Map<_, _>>().into()
         }
+        value => value.clone(),
     }
 }
 
@@ -101,7 +81,7 @@ mod tests {
             request = request.header("session-id", session);
         }
         let client = client(&request.body(()).unwrap().into_parts().0)?;
-        of_members(&client, body.as_object().unwrap())
+        Some(of_members(&client, body.as_object().unwrap()))
     }
 
     #[test]

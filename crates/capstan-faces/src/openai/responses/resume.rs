@@ -13,7 +13,7 @@ use super::object::Echo;
 use super::seen::Seen;
 use super::{NAME, Responses, fold, repeat_hash};
 use crate::face::FaceContext;
-use crate::face::repeats::{self, Held};
+use crate::face::repeats::{self, ReaderGuardSlot};
 use crate::identity::caller::Caller;
 use capstan_engine::cpu_offload;
 use capstan_journal::Run;
@@ -52,7 +52,7 @@ pub(super) async fn find(
     caller: &Caller,
     parts: &Parts,
     question: Question,
-) -> (Option<[u8; 32]>, Option<Resumed>) {
+) -> ([u8; 32], Option<Resumed>) {
     let hash = question.hash();
     if !face.attaches_repeats || !question.ends_with_answer() {
         return (hash, None);
@@ -67,16 +67,16 @@ async fn find_rest(
     parts: &Parts,
     mut question: Question,
 ) -> Option<Resumed> {
-    let may_repeat = |run: &Run| face.heard.may_repeat(run, parts);
+    let may_repeat = |run: &Run| face.sent_answers.may_repeat(run, parts);
     loop {
-        let hash = question.hash()?;
+        let hash = question.hash();
         let found = repeats::repeated(cx, &caller.tenant, parts, hash, NAME, &may_repeat).await;
         if let Some(run) = found.ok()? {
             if let Some(seen) = sent_ids(cx, &run, &question.seen).await {
                 let body = question.into_body()?;
                 return Some(Resumed { body, hash, place: Place { key: run.key, seen } });
             }
-            parts.extensions.get::<Held>().map(Held::release);
+            parts.extensions.get::<ReaderGuardSlot>().map(ReaderGuardSlot::release);
         }
         question = question.shorter()?;
     }
@@ -107,7 +107,7 @@ impl Question {
             && input.and_then(|input| input.last()).is_some_and(may_be_of_answer)
     }
 
-    fn hash(&self) -> Option<[u8; 32]> {
+    fn hash(&self) -> [u8; 32] {
         cpu_offload::run(self.size, || repeat_hash::of_members(&self.client, &self.members))
     }
 
@@ -147,7 +147,7 @@ async fn sent_ids(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
     let body = cx.engine.journal.store().body(run.stream_id).await.ok()??;
     let offered = Echo::of(std::str::from_utf8(&body).ok()?).offered;
     let so_far = fold::so_far(cx, run, &offered).await.ok()?;
-    so_far.told(|it| {
+    so_far.encode(|it| {
         // Such an answer is complete, and its client has to send the next request.
         if it.transcript.more.get("end_turn").is_some_and(|ends| *ends == false) {
             return None;

@@ -29,7 +29,7 @@ use crate::face::post;
 use crate::face::reader::{self, ViewerKind};
 use crate::face::repeats::KEY;
 use crate::face::{self, RefusalTarget, ViewRequest};
-use crate::identity::audit::{Deed, Who};
+use crate::identity::audit::{Action, Actor};
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
 use crate::openapi::{self, Answer, Content, Does, PathParameter, Routes, Row, model};
@@ -122,7 +122,7 @@ impl About {
         let whole = fold::so_far(&self.cx, run, &echo.offered).await?;
         let exposure = self.cx.engine.settings.exposure;
         let mut response =
-            whole.told(|whole| Json(ResponseObject::of(whole, &echo, exposure)).into_response());
+            whole.encode(|whole| Json(ResponseObject::of(whole, &echo, exposure)).into_response());
         reader::name_stream(run, &mut response);
         Ok(response)
     }
@@ -194,8 +194,8 @@ async fn erase(about: About) -> Result<Response, Refusal> {
     let erased = async {
         let run = purge::stream(&about.cx.engine, about.run().await?).await?;
         about.cx.audit.did(
-            &Who::from(&about.caller),
-            Deed::PurgedStream,
+            &Actor::from(&about.caller),
+            Action::PurgedStream,
             &run.tenant,
             run.stream_id,
         );

@@ -22,8 +22,8 @@ use super::object::{Echo, ResponseObject, Status};
 use super::seen::Seen;
 use super::thought_part::{SUMMARY_PART, ThoughtPart};
 use crate::face::FaceContext;
-use crate::face::heard::Note;
-use crate::face::reader::{ViewerKind, Whole};
+use crate::face::reader::{Collected, ViewerKind};
+use crate::face::sent_answers::SentAnswer;
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
@@ -85,7 +85,7 @@ pub(super) struct ViewOptions {
     /// Packets that a later attempt took back.
     pub(super) taken_back: TakenBack,
     /// Records that the response was sent to its end.
-    pub(super) heard: Option<Note>,
+    pub(super) sent_answer: Option<SentAnswer>,
 }
 
 impl ResponsesWriter {
@@ -412,13 +412,13 @@ impl ResponsesWriter {
                 self.write("response.failed", &OfResponse { response: &response }, &mut out);
             }
         }
-        if let Some(heard) = &self.options.heard {
-            heard.take();
+        if let Some(answer) = &self.options.sent_answer {
+            answer.record();
         }
         Ok(BodyStep::Last(out.into()))
     }
 
-    fn finish(&mut self, whole: &Whole<Answer>, out: &mut Vec<u8>) {
+    fn finish(&mut self, whole: &Collected<Answer>, out: &mut Vec<u8>) {
         let status = Status::of(whole);
         if status != Status::Failed {
             self.finish_items(status.of_items(), out);

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Catalog, Claim, Claimed, Cluster, ErrorKind, Found, Frame, Health, Journal, JournalError,
-    Layer, Named, Query, Quota, Records, Result, Run, RunPage, RunState, Sessions, Store,
-    StoredTurn, TailLimits, Transition, TurnRange, Usage,
+    Catalog, Claim, Claimed, ErrorKind, Found, Frame, Health, Journal, JournalError, Layer, Named,
+    Query, Quota, Records, Result, Run, RunPage, RunState, Sessions, Store, StoredTurn, TailLimits,
+    Transition, TurnRange, Usage,
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
@@ -210,8 +210,6 @@ impl Catalog for OddStore {
         self.store.open_runs().await
     }
 }
-
-impl Cluster for OddStore {}
 
 impl Store for OddStore {
     fn health(&self) -> watch::Receiver<Health> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Catalog, Claim, Claimed, Cluster, Expired, Found, Frame, Layer, Named, Quota, Records, Result,
+    Catalog, Claim, Claimed, Expired, Found, Frame, Layer, Named, Quota, Records, Result,
     Retention, Run, Sessions, Store, StoredTurn, Transition, TurnRange, Usage,
 };
 use capstan_protocol::Timestamp;
@@ -207,8 +207,6 @@ impl Catalog for Shaky {
         self.call(self.inner.open_runs()).await
     }
 }
-
-impl Cluster for Shaky {}
 
 #[async_trait]
 impl Store for Shaky {

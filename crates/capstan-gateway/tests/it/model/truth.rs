@@ -42,6 +42,12 @@ impl Truth {
 
     pub(crate) async fn is_stop_asked(&self, stream: Uuid) -> Result<bool, String> {
         let store = Arc::clone(&self.store);
-        self.ask(async move { store.is_stop_asked(stream).await }).await
+        self.ask(async move {
+            match store.cluster_of(stream) {
+                Some(cluster) => cluster.has_stop_request(stream).await,
+                None => Ok(false),
+            }
+        })
+        .await
     }
 }

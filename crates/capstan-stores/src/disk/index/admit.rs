@@ -1,10 +1,10 @@
-//! Taking frames into the index, one by one and in whatever order.
+//! Adds frames to the index, one by one and in any order.
 
 use capstan_journal::RunState;
 use capstan_protocol::Timestamp;
 
 use super::super::footer::Entry;
-use super::super::format::CLEANED;
+use super::super::format::COMPACTED;
 use super::super::format::Kind;
 use super::super::names::Name;
 use super::super::record::{GoneSummary, RunSummary, SessionSummary, read_number, read_tokens};
@@ -12,7 +12,7 @@ use super::{HEADS, Index, Location, Session, Stream, change, weight};
 use uuid::Uuid;
 
 impl Index {
-    /// Takes in one frame of a segment.
+    /// Adds one frame of a segment.
     pub(crate) fn admit(&mut self, segment: u32, entry: &Entry, summary: &[u8]) {
         match entry.kind {
             Kind::Gone => return self.admit_gone(segment, entry, summary),
@@ -80,7 +80,7 @@ impl Index {
         if old.is_some_and(|old| old.entry.seq > entry.seq) {
             return stream.parts.add(segment, 0, None);
         }
-        // A record that is not the last of its segment has no summary in a footer.
+        // In a footer only the last record of a run has a summary.
         let Some(summary) = RunSummary::read(summary) else {
             return stream.parts.add(segment, 0, None);
         };
@@ -154,7 +154,7 @@ impl Index {
             return session.parts.add(segment, 0, None);
         }
         session.turns += 1;
-        if segment >= CLEANED {
+        if segment >= COMPACTED {
             session.copied_turns.insert(entry.seq, segment);
         }
         session.parts.add(segment, weight(entry), Some(entry.seq));
@@ -164,7 +164,7 @@ impl Index {
         self.weigh(segment, weight(entry));
     }
 
-    /// A turn of which nothing is left but its place.
+    /// Adds an erased turn: only its place is left.
     pub(crate) fn admit_erased_turn(&mut self, segment: u32, entry: &Entry) {
         if !self.gone.contains_key(&entry.owner) {
             let session = self.sessions.entry(entry.owner).or_insert_with(Session::new);
@@ -174,7 +174,7 @@ impl Index {
         self.admit_dead(segment, entry);
     }
 
-    /// The summary is the weight of the turn, so that it need not be looked for.
+    /// Adds the deletion of a turn. Its summary has the turn's weight, which need not be looked up.
     fn admit_turn_gone(&mut self, segment: u32, entry: &Entry, summary: &[u8]) {
         let session = self.sessions.entry(entry.owner).or_insert_with(Session::new);
         session.parts.add(segment, weight(entry), None);
@@ -185,11 +185,11 @@ impl Index {
             let of = self.moved.get(&of).copied().unwrap_or(of);
             let is_there =
                 session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
-            // Or it was copied meanwhile, or the copy that it was erased from has not outlived a
-            // crash.
-            let is_lost = of >= CLEANED && !self.segments.contains_key(&of);
+            // Otherwise the turn was copied meanwhile, or a crash removed the copy in which it was
+            // erased.
+            let is_lost = of >= COMPACTED && !self.segments.contains_key(&of);
             let original = session.parts.0.iter().find(|part| {
-                is_lost && part.segment < CLEANED && (part.first..=part.last).contains(&entry.seq)
+                is_lost && part.segment < COMPACTED && (part.first..=part.last).contains(&entry.seq)
             });
             let elsewhere = || {
                 session.copied_turns.get(&entry.seq).copied().or(original.map(|part| part.segment))
@@ -246,7 +246,7 @@ impl Index {
     }
 }
 
-/// The name of the session that a frame is of.
+/// The name of a frame's session.
 fn session_of(kind: Kind, summary: &[u8]) -> Option<Name> {
     match kind {
         Kind::Record => RunSummary::read(summary)?.session(),
@@ -272,7 +272,8 @@ mod tests {
         Entry { owner: SESSION, kind, seq, offset: 0, length: 50 }
     }
 
-    /// Turns 1 to 3 are in one segment; the second was erased, by a mark that names where it was.
+    /// Turns 1 to 3 are in one segment. The second one was erased, by a mark that names its
+    /// segment.
     fn turns_left(held: u32, named: u32) -> u64 {
         let mut index = Index::default();
         for seq in 1..=3 {
@@ -286,10 +287,10 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_counted_out_once_wherever_its_mark_says_that_it_was() {
+    fn purged_turn_is_subtracted_once() {
         assert_eq!(turns_left(3, 3), 2, "where it was");
-        assert_eq!(turns_left(CLEANED, 3), 2, "it was erased while it was copied");
-        assert_eq!(turns_left(3, CLEANED), 2, "the copy did not outlive a crash");
+        assert_eq!(turns_left(COMPACTED, 3), 2, "it was erased while it was copied");
+        assert_eq!(turns_left(3, COMPACTED), 2, "the copy did not outlive a crash");
         assert_eq!(turns_left(3, 2), 3, "it went with its segment, and was never counted");
     }
 }

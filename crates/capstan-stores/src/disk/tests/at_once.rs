@@ -1,4 +1,4 @@
-//! A few packets are written by whoever has them, while nobody else writes.
+//! Appends of a few packets in the caller's thread.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,7 +9,7 @@ use capstan_journal::{ErrorKind, Health, Quota};
 use super::super::writer::AT_ONCE_BYTES;
 use super::*;
 
-/// What it comes to without anybody being waited for.
+/// The result of a future that does not have to wait.
 fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -20,13 +20,13 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 async fn begun(store: &DiskStore) -> Uuid {
     let id = Uuid::now_v7();
     store.claim(claim(id), &Quota::UNLIMITED).await.unwrap();
-    // Its answer came from the thread, which may still be on its way back to its queue.
-    drop(store.desk.lock().unwrap());
+    // The writer thread has answered, and may not be back at its queue.
+    drop(store.shared_writer.lock().unwrap());
     id
 }
 
 #[tokio::test]
-async fn a_few_packets_are_written_without_waking_anybody_and_are_as_good_as_others() {
+async fn small_appends_are_written_by_their_caller() {
     let folder = tempfile::tempdir().unwrap();
     let id = {
         let store = open(folder.path(), Durability::Process);
@@ -34,7 +34,7 @@ async fn a_few_packets_are_written_without_waking_anybody_and_are_as_good_as_oth
         for seq in 1..=20 {
             at_once(store.append(id, 1, frames(id, seq, seq))).expect("nobody writes").unwrap();
         }
-        // What is wrong is refused as by the thread, and leaves nothing behind.
+        // An invalid append is refused as by the writer thread, and leaves nothing behind.
         assert!(at_once(store.append(id, 1, frames(id, 30, 30))).expect("nobody writes").is_err());
         assert!(at_once(store.append(id, 2, frames(id, 21, 21))).expect("nobody writes").is_err());
         store.append(id, 1, frames(id, 21, 24)).await.unwrap();
@@ -45,14 +45,14 @@ async fn a_few_packets_are_written_without_waking_anybody_and_are_as_good_as_oth
 }
 
 #[tokio::test]
-async fn what_could_take_long_is_left_to_the_thread() {
+async fn slow_writes_are_left_to_the_writer_thread() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("process"), Durability::Process);
     let id = begun(&store).await;
     let long = Frame::new(1, vec![b'x'; AT_ONCE_BYTES + 1]);
-    let fits = |frame: Frame| store.desk.lock().unwrap().append_at_once(id, 1, &[frame]);
+    let fits = |frame: Frame| store.shared_writer.lock().unwrap().append_at_once(id, 1, &[frame]);
     assert!(fits(long).is_none(), "it is long");
-    // A segment takes no more than 16 KiB here.
+    // A segment has 16 KiB here.
     let full = (1..1000).find(|seq| fits(Frame::new(*seq, vec![b'x'; 100])).is_none()).unwrap();
     assert!(full > 9, "{full}");
     store.append(id, 1, vec![Frame::new(full, vec![b'x'; 100])]).await.unwrap();
@@ -60,19 +60,19 @@ async fn what_could_take_long_is_left_to_the_thread() {
     let store = open(&folder.path().join("power"), Durability::Power);
     let id = begun(&store).await;
     assert!(
-        store.desk.lock().unwrap().append_at_once(id, 1, &frames(id, 1, 1)).is_none(),
+        store.shared_writer.lock().unwrap().append_at_once(id, 1, &frames(id, 1, 1)).is_none(),
         "it is synced"
     );
 }
 
 #[tokio::test]
-async fn whoever_finds_somebody_writing_waits_in_line() {
+async fn concurrent_writers_form_one_group() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = begun(&store).await;
     let mut append = pin!(store.append(id, 1, frames(id, 1, 1)));
     {
-        let _writing = store.desk.lock().unwrap();
+        let _writing = store.shared_writer.lock().unwrap();
         assert!(at_once(append.as_mut()).is_none());
     }
     append.await.unwrap();
@@ -80,13 +80,13 @@ async fn whoever_finds_somebody_writing_waits_in_line() {
 }
 
 #[tokio::test]
-async fn what_was_left_in_the_middle_by_a_mistake_is_not_trusted() {
+async fn half_made_files_are_not_trusted() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = begun(&store).await;
-    let desk = store.desk.clone();
+    let shared_writer = store.shared_writer.clone();
     let failed = std::thread::spawn(move || {
-        let _writing = desk.lock().unwrap();
+        let _writing = shared_writer.lock().unwrap();
         panic!("a mistake, on purpose");
     });
     assert!(failed.join().is_err());

@@ -1,11 +1,11 @@
-//! Flipped bits, cut and missing files: told, never read as something else, never cut away.
+//! Flipped bits, cut and missing files. They are reported, never misread, and never cut off.
 
 use capstan_journal::{ErrorKind, JournalError, Quota};
 
 use super::super::repair::{check, repair};
 use super::*;
 
-/// A journal with a few runs, one of them under way, well closed.
+/// A journal with a few runs, one of them running, closed in order.
 async fn sample(folder: &Path) -> All {
     let store = open(folder, Durability::Process);
     let mut all = All::new();
@@ -38,8 +38,7 @@ fn contents(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
         .collect()
 }
 
-/// What a reader may see of damaged streams: what was written, up to some place, or that it is
-/// damaged.
+/// Checks that readers of damaged streams get only what was written, up to some place, or an error.
 async fn assert_never_wrong(store: &DiskStore, all: &All) {
     for id in all.keys() {
         match store.read(*id, 0, usize::MAX, usize::MAX).await {
@@ -63,7 +62,7 @@ async fn assert_never_wrong(store: &DiskStore, all: &All) {
 }
 
 #[tokio::test]
-async fn every_flipped_bit_is_found_by_a_deep_check_and_none_is_read_as_something_else() {
+async fn deep_check_finds_every_flipped_bit() {
     let folder = tempfile::tempdir().unwrap();
     let all = sample(folder.path()).await;
     assert_eq!(check(folder.path(), true).unwrap().damage, []);
@@ -114,7 +113,7 @@ async fn every_flipped_bit_is_found_by_a_deep_check_and_none_is_read_as_somethin
 }
 
 #[tokio::test]
-async fn files_that_are_cut_emptied_or_missing_are_told() {
+async fn cut_empty_or_missing_files_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     sample(folder.path()).await;
     let mut cuts = 0;
@@ -147,7 +146,7 @@ async fn files_that_are_cut_emptied_or_missing_are_told() {
 }
 
 #[tokio::test]
-async fn a_torn_tail_is_cut_and_what_came_before_it_is_whole() {
+async fn torn_tail_is_cut_at_opening() {
     let folder = tempfile::tempdir().unwrap();
     let (mut all, id) = (All::new(), Uuid::now_v7());
     let store = open(folder.path(), Durability::Process);
@@ -162,7 +161,7 @@ async fn a_torn_tail_is_cut_and_what_came_before_it_is_whole() {
     let start = segment.size();
     store.append(id, 1, frames(id, 1, 8)).await.unwrap();
     let end = segment.size();
-    // As a kill leaves it: the last write may be cut short, anywhere.
+    // As after a kill: the last write may be cut anywhere.
     let killed = tempfile::tempdir().unwrap();
     copy(folder.path(), killed.path());
     let name = segment.path.strip_prefix(folder.path()).unwrap();
@@ -187,7 +186,7 @@ async fn a_torn_tail_is_cut_and_what_came_before_it_is_whole() {
 }
 
 #[tokio::test]
-async fn a_repair_keeps_what_is_whole_and_says_what_is_lost() {
+async fn repair_keeps_intact_data_and_reports_losses() {
     let folder = tempfile::tempdir().unwrap();
     let all = sample(folder.path()).await;
     let mut random = Random(0xabcdef);
@@ -238,8 +237,8 @@ async fn a_repair_keeps_what_is_whole_and_says_what_is_lost() {
                 Some(run) => {
                     let found = store.read(*id, 0, usize::MAX, usize::MAX).await.unwrap();
                     assert_eq!(found, frames(*id, 1, run.last_seq));
-                    // What would go on with less than was seen says other words under the same
-                    // seqs.
+                    // A run that continued with fewer packets than a viewer saw would give the same
+                    // numbers to other text.
                     assert_eq!(
                         (run.last_seq, run.state == RunState::Closed),
                         (known.last, known.is_closed),
@@ -254,7 +253,8 @@ async fn a_repair_keeps_what_is_whole_and_says_what_is_lost() {
         let aside = report.aside.unwrap();
         assert!(aside.exists());
         assert_eq!(store.stats().damaged, 0);
-        // A purge cannot tell whose words lie aside, so they go.
+        // A purge removes the files that a repair moved aside, because they may contain data of any
+        // owner.
         if let Some(id) = whole.keys().next() {
             assert!(store.purge(*id, Timestamp::now()).await.unwrap());
             assert!(!aside.exists() && !holds(broken.path(), &word(*id)));

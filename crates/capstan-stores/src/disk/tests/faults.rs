@@ -1,5 +1,5 @@
-//! Every operation on the disk fails once, or for a while: nothing acknowledged is lost, and the
-//! store mends itself.
+//! Every disk operation fails once, or for a while. Nothing acknowledged is lost, and the store
+//! recovers.
 
 use capstan_journal::{ErrorKind, Health, JournalError, Quota, Transition};
 
@@ -7,7 +7,7 @@ use super::super::writer::Command;
 use super::recorder::{Fault, Recorder};
 use super::*;
 
-/// Runs until one goes through; whatever was acknowledged on the way must be kept.
+/// Executes runs until one succeeds. Everything acknowledged meanwhile must be stored.
 async fn persist(store: &DiskStore, all: &mut All) {
     let mut health = store.health();
     for _ in 0..50 {
@@ -17,13 +17,13 @@ async fn persist(store: &DiskStore, all: &mut All) {
         .await;
         let Err(error) = outcome else { return };
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        // What it says may have happened already: that is for the state to tell.
+        // The health may be outdated, so wait for its state.
         drop(health.wait_for(|health| *health == Health::Well).await.unwrap());
     }
     panic!("it never went through");
 }
 
-/// After a failure an end may have been stored or not; only what was acknowledged is owed.
+/// The writes that must be there. After a failure an end may be stored or not.
 async fn owed(store: &DiskStore, all: &All) -> All {
     let mut owed = all.clone();
     for (id, known) in &mut owed {
@@ -33,14 +33,13 @@ async fn owed(store: &DiskStore, all: &All) -> All {
     owed
 }
 
-/// Segment files that the store does not know of: nothing would ever remove them.
+/// Segment files that the store does not know, and that nothing would remove.
 fn strays(store: &DiskStore) -> Vec<String> {
     let mut names = SystemFiles.list(&store.shared.folder.join("log")).unwrap();
     let index = store.shared.index();
     let known =
         |name: &String| index.segments.values().any(|held| held.segment.path.ends_with(name));
-    // The next segment's file is made ahead of time; a name that is taken and never was written to
-    // costs nothing.
+    // The file of the next segment is created in advance. An unused name costs nothing.
     let spare = store.shared.spare_path();
     let is_empty = |path: &Path| std::fs::metadata(path).is_ok_and(|data| data.len() == 0);
     let is_spare = |name: &String| {
@@ -51,7 +50,8 @@ fn strays(store: &DiskStore) -> Vec<String> {
     names
 }
 
-/// What happens with `count` operations failing from the `at`th on. True if any was left to fail.
+/// Runs a workload in which `count` operations fail from the `at`th on. True if one was left to
+/// fail.
 async fn fail(durability: Durability, at: usize, count: usize) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::default();
@@ -84,7 +84,7 @@ async fn fail(durability: Durability, at: usize, count: usize) -> bool {
 }
 
 #[tokio::test]
-async fn whichever_write_or_sync_fails_nothing_acknowledged_is_lost_and_it_passes() {
+async fn failed_writes_and_syncs_lose_nothing_acknowledged() {
     for durability in [Durability::Process, Durability::Power] {
         let step = if seeds() > 50 { 1 } else { 15 };
         for at in (0..150).step_by(step) {
@@ -99,7 +99,7 @@ async fn whichever_write_or_sync_fails_nothing_acknowledged_is_lost_and_it_passe
 }
 
 #[tokio::test]
-async fn while_it_cannot_write_finished_streams_are_served_and_new_runs_are_refused() {
+async fn full_disk_serves_reads_and_refuses_new_runs() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::default();
     let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
@@ -124,7 +124,7 @@ async fn while_it_cannot_write_finished_streams_are_served_and_new_runs_are_refu
     assert_eq!(store.run(id).await.unwrap().unwrap().state, RunState::Closed);
     recorder.fail(None);
     drop(health.wait_for(|health| *health == Health::Well).await.unwrap());
-    // Whoever was told that it failed may try again, and is the first.
+    // The caller of a failed claim may try again, and its claim is the first.
     assert!(store.claim(claim(refused), &Quota::UNLIMITED).await.unwrap().is_new);
     run_once(&store, 30, |id, known| {
         all.insert(id, known);
@@ -135,14 +135,14 @@ async fn while_it_cannot_write_finished_streams_are_served_and_new_runs_are_refu
 }
 
 #[tokio::test]
-async fn a_claim_that_could_not_be_synced_never_was() {
+async fn unsynced_claim_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::default();
     let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
     run_once(&store, 3, |_, _| ()).await.unwrap();
     store.housekeep().await;
     let id = Uuid::now_v7();
-    // The claim is written, and from then on nothing works.
+    // The claim is written, and every later operation fails.
     recorder.fail(Some(Fault { at: 1, count: usize::MAX }));
     assert_eq!(
         store.claim(claim(id), &Quota::UNLIMITED).await.unwrap_err().kind(),
@@ -150,7 +150,7 @@ async fn a_claim_that_could_not_be_synced_never_was() {
     );
     recorder.fail(None);
     drop(store.health().wait_for(|health| *health == Health::Well).await.unwrap());
-    // Any write comes after the claim was taken back.
+    // Writes only succeed after the claim was withdrawn.
     run_once(&store, 3, |_, _| ()).await.unwrap();
     assert_eq!(store.run(id).await.unwrap(), None);
     assert_eq!(store.orphans(9).await.unwrap(), []);
@@ -158,7 +158,7 @@ async fn a_claim_that_could_not_be_synced_never_was() {
 }
 
 #[tokio::test]
-async fn below_the_floor_of_free_space_new_runs_are_refused_and_running_ones_go_on() {
+async fn low_disk_space_refuses_only_new_runs() {
     let folder = tempfile::tempdir().unwrap();
     let id = Uuid::now_v7();
     let run = open(folder.path(), Durability::Process)
@@ -184,9 +184,9 @@ async fn below_the_floor_of_free_space_new_runs_are_refused_and_running_ones_go_
     );
 }
 
-/// Housekeeping of a journal that is mostly dead, all of whose operations fail from the `at`th on;
-/// then it is well again.
-async fn clean_with_failures(at: usize) -> usize {
+/// Compacts a mostly dead journal while all operations fail from the `at`th on. Then the disk works
+/// again.
+async fn compact_with_failures(at: usize) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::default();
     let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
@@ -212,10 +212,10 @@ async fn clean_with_failures(at: usize) -> usize {
 }
 
 #[tokio::test]
-async fn cleaning_on_a_full_disk_leaves_nothing_behind_that_makes_it_fuller() {
+async fn compaction_on_a_full_disk_leaves_no_files() {
     let mut failed = 0;
     for at in 0..40 {
-        failed += usize::from(clean_with_failures(at).await > 0);
+        failed += usize::from(compact_with_failures(at).await > 0);
     }
     assert!(failed > 20, "{failed}");
 }

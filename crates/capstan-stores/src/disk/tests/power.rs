@@ -1,11 +1,11 @@
-//! Power cuts: the recorded writes are replayed, those that were not synced dropped at random and
-//! in any order.
+//! Power cuts. Recorded writes are replayed, and unsynced ones are dropped at random and in any
+//! order.
 
 use super::super::shared::Settings;
 use super::recorder::{Recorder, after_power_cut};
 use super::*;
 
-/// Writes for a while; what was acknowledged after how many operations.
+/// Records a workload, and what was acknowledged after how many operations.
 async fn record(
     durability: Durability,
     folder: &Path,
@@ -19,7 +19,7 @@ async fn record(
         ended.push(run_once(&store, 1 + random.below(40), note).await.unwrap());
         if round % 3 == 2 {
             let id = ended.remove(random.below(ended.len() as u64) as usize);
-            // Between this and the answer it may be there or not.
+            // Between this operation and the answer the write may be there or not.
             told.push((
                 recorder.count(),
                 id,
@@ -37,7 +37,7 @@ async fn record(
     (recorder, told)
 }
 
-/// What must be there after a power cut: claims and ends, and packets where they are synced.
+/// What must survive a power cut: claims and ends, and packets if they are synced.
 fn owed(told: &[(usize, Uuid, Acknowledged)], upto: usize, durability: Durability) -> All {
     let mut all = All::new();
     for (_, id, known) in told.iter().filter(|(at, ..)| *at <= upto) {
@@ -57,7 +57,7 @@ async fn cut_power(durability: Durability, seed: u64, cuts: u64) {
     let (recorder, told) = record(durability, folder.path(), seed).await;
     let (ops, mut random) = (recorder.ops(), Random(seed ^ 0x5555));
     for _ in 0..cuts {
-        // From when there is a journal at all.
+        // Only after the journal was created.
         let upto = told[0].0 + random.below((ops.len() - told[0].0) as u64 + 1) as usize;
         let after = tempfile::tempdir().unwrap();
         after_power_cut(&ops[..upto], folder.path(), after.path(), &mut random);
@@ -75,7 +75,7 @@ async fn cut_power(durability: Durability, seed: u64, cuts: u64) {
         {
             assert!(!holds(after.path(), &word(*id)), "words of {id}");
         }
-        // It goes on as if nothing had been.
+        // The journal works as before.
         let mut all = All::new();
         run_once(&store, 20, |id, known| {
             all.insert(id, known);
@@ -88,7 +88,7 @@ async fn cut_power(durability: Durability, seed: u64, cuts: u64) {
 }
 
 #[tokio::test]
-async fn no_power_cut_takes_what_was_promised() {
+async fn power_cut_loses_nothing_promised() {
     for seed in 1..=seeds().div_ceil(50) {
         cut_power(Durability::Process, seed * 0x9e37_79b9, 40).await;
         cut_power(Durability::Power, seed * 0x51ed_270b, 40).await;

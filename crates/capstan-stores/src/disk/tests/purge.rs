@@ -1,4 +1,4 @@
-//! A purge meets a compaction: what it erases may just have been copied.
+//! Purges during a compaction, which may have copied the purged data.
 
 use capstan_journal::{Quota, Transition};
 
@@ -18,7 +18,8 @@ fn is_unlink(op: &Op) -> bool {
     matches!(op, Op::Remove(path) if path.extension().is_some_and(|name| name == "seg"))
 }
 
-/// A run whose files are mostly dead, copied to a new segment that is about to be installed.
+/// A run in mostly dead segments. Compaction has copied it, and waits before the new segment
+/// counts.
 async fn copied(recorder: &Recorder, store: &DiskStore) -> (Uuid, Pause) {
     let id = run_once(store, 3, |_, _| ()).await.unwrap();
     let mut streams = Vec::new();
@@ -39,7 +40,7 @@ async fn copied(recorder: &Recorder, store: &DiskStore) -> (Uuid, Pause) {
     let install = recorder.pause(is_install);
     let now = Timestamp::now();
     store.ask(|reply| Command::Retire { streams, now, reply }).await.unwrap();
-    store.wake_keeper();
+    store.wake_compactor();
     install.reached();
     (id, install)
 }
@@ -56,7 +57,7 @@ async fn assert_gone(folder: &Path, store: DiskStore, id: Uuid) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_that_is_purged_before_its_copy_is_installed_is_erased_and_counted_out() {
+async fn turn_purged_before_its_copy_is_erased() {
     let (folder, recorder) = (tempfile::tempdir().unwrap(), Recorder::default());
     let store = Arc::new(open_on(folder.path(), Durability::Process, Arc::new(recorder.clone())));
     let (id, install) = copied(&recorder, &store).await;
@@ -72,7 +73,7 @@ async fn a_turn_that_is_purged_before_its_copy_is_installed_is_erased_and_counte
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_whose_copy_is_installed_while_its_purge_is_written_is_erased_and_counted_out() {
+async fn turn_copied_during_its_purge_is_erased() {
     let (folder, recorder) = (tempfile::tempdir().unwrap(), Recorder::default());
     let store = Arc::new(open_on(folder.path(), Durability::Process, Arc::new(recorder.clone())));
     let (id, install) = copied(&recorder, &store).await;
@@ -80,7 +81,7 @@ async fn a_turn_whose_copy_is_installed_while_its_purge_is_written_is_erased_and
     let purging = store.clone();
     let purging = tokio::spawn(async move { purging.purge(id, Timestamp::now()).await });
     written.reached();
-    // Installed: the old segment goes.
+    // The new segment counts, and the old one is removed.
     let unlink = recorder.pause(is_unlink);
     drop(install);
     unlink.reached();

@@ -1,5 +1,4 @@
-//! The real file system, with a record of everything that was asked of it, and failures and pauses
-//! on demand.
+//! The real file system with a record of all operations, and with failures and pauses on demand.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use super::super::files::{Data, Files, SystemFiles, read_range};
 use super::Random;
 
-/// What was done, in order. Files are known by number, as a disk knows them, whatever their names.
+/// An operation. Files have numbers, whatever their names, as on a disk.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     Create(usize, PathBuf),
@@ -21,12 +20,12 @@ pub(super) enum Op {
     SyncFolder,
 }
 
-/// Which operation is to fail, and how.
+/// The operations that fail, and how.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fault {
-    /// Counted from when the fault is set.
+    /// Counted from the time when the fault is set.
     pub(super) at: usize,
-    /// How many fail from there on.
+    /// The number of failing operations.
     pub(super) count: usize,
 }
 
@@ -35,28 +34,28 @@ struct State {
     ops: Vec<Op>,
     names: HashMap<PathBuf, usize>,
     next: usize,
-    /// What is on the disk of each file for sure.
+    /// The synced contents of each file.
     synced: HashMap<usize, Vec<u8>>,
     fault: Option<Fault>,
     failed: usize,
     pauses: Vec<Waiting>,
 }
 
-/// An operation that is to wait: which one, who is told, and until when.
+/// An operation that has to wait: which one, its notification, and its end.
 struct Waiting {
     is_it: fn(&Op) -> bool,
     reached: mpsc::Sender<()>,
     released: mpsc::Receiver<()>,
 }
 
-/// Holds up one operation, before it is carried out, until this is dropped.
+/// Delays one operation until this value is dropped.
 pub(super) struct Pause {
     reached: mpsc::Receiver<()>,
     _released: mpsc::Sender<()>,
 }
 
 impl Pause {
-    /// Returns when somebody waits there.
+    /// Waits until an operation is delayed.
     pub(super) fn reached(&self) {
         self.reached.recv().unwrap();
     }
@@ -76,7 +75,7 @@ impl Recorder {
         self.0.lock().unwrap().fault = fault;
     }
 
-    /// The next operation of this kind waits.
+    /// Delays the next operation of this kind.
     pub(super) fn pause(&self, is_it: fn(&Op) -> bool) -> Pause {
         let (reached, to_reach) = mpsc::channel();
         let (release, released) = mpsc::channel();
@@ -93,7 +92,7 @@ impl Recorder {
         let _ = waiting.released.recv();
     }
 
-    /// How many operations were made to fail.
+    /// The number of operations that failed.
     pub(super) fn failed(&self) -> usize {
         self.0.lock().unwrap().failed
     }
@@ -106,7 +105,7 @@ impl Recorder {
         self.0.lock().unwrap().ops.len()
     }
 
-    /// Whether this operation is to fail.
+    /// Whether this operation has to fail.
     fn is_due(&self) -> bool {
         let state = &mut *self.0.lock().unwrap();
         let Some(fault) = &mut state.fault else { return false };
@@ -200,7 +199,7 @@ impl Data for Recorded {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.recorder.is_due() {
-            // A full disk takes what fits.
+            // A full disk writes as much as fits.
             let half = &bytes[..bytes.len() / 2];
             self.file.write_at(half, offset)?;
             self.recorder.note(Op::Write(self.number, offset, half.to_vec()));
@@ -220,7 +219,7 @@ impl Data for Recorded {
         Ok(())
     }
 
-    /// A sync that fails drops what was not on the disk: pages are marked as clean and forgotten.
+    /// A failed sync drops unsynced data, because the kernel marks its pages as clean.
     fn sync(&self) -> io::Result<()> {
         if self.recorder.is_due() {
             let synced = self
@@ -236,7 +235,7 @@ impl Data for Recorded {
             self.file.write_at(&synced, 0)?;
             return Err(io::Error::other("input/output error"));
         }
-        // Nothing is really synced: the test process does not lose power.
+        // Does not really sync: the test process does not lose power.
         let whole = read_range(&*self.file, 0, self.file.length()?)?;
         let mut state = self.recorder.0.lock().unwrap();
         state.ops.push(Op::Sync(self.number));
@@ -249,7 +248,7 @@ impl Data for Recorded {
     }
 }
 
-/// One file as a disk knows it.
+/// A file as on a disk.
 #[derive(Default, Clone)]
 struct Inode {
     synced: Vec<u8>,
@@ -270,8 +269,7 @@ fn apply(bytes: &mut Vec<u8>, op: &Op) {
     }
 }
 
-/// Makes the folder as a power cut may leave it: what was synced, and of the rest whatever the disk
-/// came to write.
+/// Creates the folder as after a power cut: synced data, and a random part of the rest.
 pub(super) fn after_power_cut(ops: &[Op], from: &Path, to: &Path, random: &mut Random) {
     let mut inodes: HashMap<usize, Inode> = HashMap::new();
     let (mut names, mut pending): (HashMap<PathBuf, usize>, Vec<&Op>) =
@@ -290,7 +288,7 @@ pub(super) fn after_power_cut(ops: &[Op], from: &Path, to: &Path, random: &mut R
             Op::SyncFolder => pending.drain(..).for_each(|op| name(&mut names, op)),
         }
     }
-    // Names are changed in order; how far is chance.
+    // Renames happen in order, up to a random one.
     let reached = random.below(pending.len() as u64 + 1) as usize;
     pending.into_iter().take(reached).for_each(|op| name(&mut names, op));
     for (path, number) in names {

@@ -1,10 +1,10 @@
-//! What a tenant has used outlives the process, cleaning and every purge.
+//! Used tokens survive restarts, compaction and purges.
 
 use capstan_journal::{ErrorKind, Over, Refused, Transition};
 
 use super::*;
 
-/// One run of `t` that used seven tokens at a time; everything of it is purged.
+/// A run of `t` with seven tokens per attempt. Everything of it is purged.
 async fn use_some(store: &DiskStore, at: Timestamp) {
     let id = Uuid::now_v7();
     let run = store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().run;
@@ -24,7 +24,7 @@ async fn use_some(store: &DiskStore, at: Timestamp) {
 }
 
 #[tokio::test]
-async fn what_was_used_outlives_restarts_cleaning_and_purges() {
+async fn used_tokens_survive_restart_compaction_and_purge() {
     for durability in [Durability::Process, Durability::Power] {
         let folder = tempfile::tempdir().unwrap();
         let mut store = open(folder.path(), durability);
@@ -39,7 +39,7 @@ async fn what_was_used_outlives_restarts_cleaning_and_purges() {
                 assert_eq!(used.used(noon), (round * 7, round * 7));
             }
         }
-        assert!(store.stats().segments < 20, "nothing was cleaned: this proves nothing");
+        assert!(store.stats().segments < 20, "nothing was compacted: this proves nothing");
         let quota = Quota { tokens_per_day: Some(700), ..Quota::UNLIMITED };
         let later = Claim { created_at: noon, ..claim(Uuid::now_v7()) };
         let refused = store.claim(later, &quota).await.unwrap_err();

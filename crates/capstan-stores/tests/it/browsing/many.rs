@@ -1,5 +1,4 @@
-//! Many runs: every question is answered whole, page by page, and no page looks at more than it
-//! may.
+//! Many runs. Every query returns all results, page by page, and each page stays within its budget.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use uuid::Uuid;
 use super::says;
 use crate::filled::{AGENTS, Filling, OFTEN, SELDOM, TURNS};
 
-/// What a person asks of a list, and whether an index leads straight to it on disk.
+/// The queries of a user, and whether an index on disk supports each.
 fn questions(filling: &Filling) -> Vec<(Query, bool)> {
     let asked = || Query { limit: Query::MOST, ..Query::default() };
     let tenant = |n: usize| Some(vec![filling.tenants[n].clone()]);
@@ -57,7 +56,7 @@ fn questions(filling: &Filling) -> Vec<(Query, bool)> {
     ]
 }
 
-/// The answer to a question, page after page; how long each took.
+/// All results of a query, page by page, with the duration of each page.
 async fn whole(store: &dyn Store, asked: &Query, is_led: bool) -> (Vec<Uuid>, Vec<Duration>) {
     let (mut found, mut times, mut before, mut looked_at) =
         (Vec::new(), Vec::new(), asked.before, 0);
@@ -84,8 +83,8 @@ async fn whole(store: &dyn Store, asked: &Query, is_led: bool) -> (Vec<Uuid>, Ve
     (found, times)
 }
 
-/// Asks everything. What is led to by an index costs as many looks as there are answers, if
-/// `counts`.
+/// Runs all queries. With `counts`, checks that indexed queries read only as many records as they
+/// return.
 pub(crate) async fn ask_all(
     store: &dyn Store,
     filling: &Filling,
@@ -110,8 +109,8 @@ pub(crate) async fn ask_all(
     times
 }
 
-/// As many records as ever, and all the time they take: a busy machine must not change what is
-/// found where.
+/// The usual number of records with unlimited time, so that a slow machine does not change the
+/// results.
 pub(crate) fn patient() -> Budget {
     Budget { time: Duration::from_secs(60), ..Budget::default() }
 }
@@ -128,7 +127,7 @@ async fn on_disk(count: usize) -> (tempfile::TempDir, Arc<dyn Store>, Filling) {
     (folder, store, filling)
 }
 
-/// What the console promises of a hundred thousand runs, in a release build on a quiet machine.
+/// The console's promise for a hundred thousand runs, for a release build on a quiet machine.
 pub(crate) fn assert_quick(times: &[Duration]) {
     let p95 = times[times.len() * 95 / 100];
     eprintln!(
@@ -144,14 +143,14 @@ mod disk {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn ten_thousand_runs_are_found_by_whatever_is_asked() {
+    async fn ten_thousand_runs_match_every_query() {
         let (_folder, store, filling) = on_disk(10_000).await;
         ask_all(&*store, &filling, patient(), true).await;
     }
 
     #[ignore = "soak: takes minutes"]
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn soak_a_hundred_thousand_runs_are_found_a_page_in_sixty_milliseconds() {
+    async fn soak_page_of_hundred_thousand_runs_takes_60_ms() {
         let (_folder, store, filling) = on_disk(100_000).await;
         assert_quick(&ask_all(&*store, &filling, Budget::default(), true).await);
     }

@@ -1,5 +1,5 @@
-//! Many runs in a database, with the same questions. Filling it takes longer than a folder: ten
-//! times fewer in `make test`.
+//! The same queries on a database. Filling it takes longer than a folder, so `make test` uses a
+//! tenth of the runs.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ async fn filled(count: usize) -> (Database, Arc<dyn Store>, Filling) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_thousand_runs_are_found_by_whatever_is_asked() {
+async fn thousand_runs_match_every_query() {
     let (_database, store, filling) = filled(1_000).await;
     ask_all(&*store, &filling, patient(), false).await;
 }
 
 #[ignore = "soak: takes minutes"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn soak_a_hundred_thousand_runs_are_found_a_page_in_sixty_milliseconds() {
+async fn soak_page_of_hundred_thousand_runs_takes_60_ms() {
     let (_database, store, filling) = filled(100_000).await;
     assert_quick(&ask_all(&*store, &filling, Budget::default(), false).await);
 }

@@ -1,12 +1,12 @@
-//! Start once.
+//! Claims: a key starts one run.
 
-use capstan_journal::{Asked, Claim, ErrorKind, Found, Quota, Run, RunState};
+use capstan_journal::{Claim, ErrorKind, Found, Questions, Quota, Run, RunState};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
 use super::{Backend, claim, frames, moved};
 
-pub(crate) async fn duplicates_race_to_one_winner(backend: &Backend) {
+pub(crate) async fn concurrent_duplicates_start_one_run(backend: &Backend) {
     let tasks: Vec<_> = (0..1000)
         .map(|_| {
             let store = backend.store.clone();
@@ -26,7 +26,7 @@ pub(crate) async fn duplicates_race_to_one_winner(backend: &Backend) {
     assert_eq!(backend.store.list("local", None, 10).await.unwrap().len(), 1);
 }
 
-pub(crate) async fn a_claim_keeps_its_body_and_its_terms(backend: &Backend) {
+pub(crate) async fn claim_stores_its_body_and_terms(backend: &Backend) {
     let mut first = claim("local", "k");
     first.agent = "demo".into();
     first.body_hash = [7; 32];
@@ -39,7 +39,7 @@ pub(crate) async fn a_claim_keeps_its_body_and_its_terms(backend: &Backend) {
     assert_eq!(backend.store.run(first.stream_id).await.unwrap(), Some(first.to_run()));
     assert_eq!(backend.store.find("local", "k").await.unwrap(), Some(Found::Run(first.to_run())));
 
-    // A later claim of the key, whatever it says, is told of the first one.
+    // A later claim of the key gets the first run.
     let second = backend.store.claim(claim("local", "k"), &Quota::UNLIMITED).await.unwrap();
     assert_eq!((second.run, second.is_new), (first.to_run(), false));
 }
@@ -55,7 +55,7 @@ pub(crate) async fn keys_are_scoped_by_tenant(backend: &Backend) {
     assert_eq!(backend.store.list("a", None, 10).await.unwrap().len(), 1);
 }
 
-pub(crate) async fn names_too_long_for_a_key_are_refused_or_kept(backend: &Backend) {
+pub(crate) async fn long_names_are_refused_or_stored(backend: &Backend) {
     let key = "k".repeat(70_000);
     match backend.store.claim(claim("local", &key), &Quota::UNLIMITED).await {
         Ok(claimed) => {
@@ -68,12 +68,12 @@ pub(crate) async fn names_too_long_for_a_key_are_refused_or_kept(backend: &Backe
     }
 }
 
-/// A run that has ended by asking.
+/// A run that ended with questions.
 async fn asker(backend: &Backend, tenant: &str, session: &str) -> Run {
     let mut claim = claim(tenant, &Uuid::new_v4().to_string());
     claim.session = session.into();
     let run = backend.store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
-    let asked = Asked::new(vec![("q".into(), None)]);
+    let asked = Questions::new(vec![("q".into(), None)]);
     let to = Run { asked: Some(asked), ..moved(&run, RunState::Closed, 1) };
     assert!(backend.step((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
     backend.store.run(run.stream_id).await.unwrap().unwrap()
@@ -86,7 +86,7 @@ fn answering(asker: &Run, key: &str) -> Claim {
     claim
 }
 
-pub(crate) async fn questions_are_answered_once_and_in_their_session(backend: &Backend) {
+pub(crate) async fn questions_are_answered_once_in_their_session(backend: &Backend) {
     let store = &backend.store;
     let asked = asker(backend, "t", "s").await;
     let mut stranger = answering(&asked, "k0");
@@ -100,7 +100,7 @@ pub(crate) async fn questions_are_answered_once_and_in_their_session(backend: &B
     assert!(first.is_new);
     let now = store.run(asked.stream_id).await.unwrap().unwrap();
     assert_eq!(now.asked.unwrap().answered_by, Some(first.run.stream_id));
-    // The same request again finds its run, another one finds nothing to answer.
+    // A repeated request finds its run. Another one finds no open question.
     assert_eq!(
         store.claim(answering(&asked, "k1"), &Quota::UNLIMITED).await.unwrap().run.stream_id,
         first.run.stream_id
@@ -117,7 +117,7 @@ pub(crate) async fn questions_are_answered_once_and_in_their_session(backend: &B
     );
 }
 
-pub(crate) async fn racing_answers_have_one_winner(backend: &Backend) {
+pub(crate) async fn concurrent_answers_have_one_winner(backend: &Backend) {
     let asked = asker(backend, "t", "s").await;
     let race = |n: u32| {
         let (store, claim) = (backend.store.clone(), answering(&asked, &format!("k{n}")));

@@ -1,10 +1,10 @@
-//! A store whose appends wait at a gate, and which counts what is read from it.
+//! A store whose appends wait for permits, and which counts reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use capstan_journal::{Catalog, Cluster, Frame, Layer, Records, Result, Sessions, Store};
+use capstan_journal::{Catalog, Frame, Layer, Records, Result, Sessions, Store};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
@@ -42,5 +42,4 @@ impl Records for Gated {
 
 impl Sessions for Gated {}
 impl Catalog for Gated {}
-impl Cluster for Gated {}
 impl Store for Gated {}

@@ -1,4 +1,4 @@
-//! Runs of several tenants, a page at a time.
+//! Pages of runs of several tenants.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ fn ids(page: &RunPage) -> Vec<Uuid> {
     page.runs.iter().map(|run| run.stream_id).collect()
 }
 
-/// As many as it takes, however slow the machine.
+/// A query with unlimited time, for slow machines.
 fn query() -> Query {
     let budget = Budget { time: Duration::from_secs(60), ..Budget::default() };
     Query { limit: Query::MOST, budget, ..Query::default() }
 }
 
-/// A run with attempts that failed, in the state that its last one left it in.
+/// A run with failed attempts, in the state after the last one.
 async fn failed(backend: &Backend, tenant: &str, codes: &[&str], state: RunState) -> Run {
     let claim = Claim {
         agent: "adam".into(),
@@ -47,7 +47,7 @@ async fn failed(backend: &Backend, tenant: &str, codes: &[&str], state: RunState
     backend.store.run(run.stream_id).await.unwrap().unwrap()
 }
 
-pub(crate) async fn a_page_is_of_all_tenants_or_some_newest_first(backend: &Backend) {
+pub(crate) async fn page_covers_the_chosen_tenants_newest_first(backend: &Backend) {
     let mut runs = Vec::new();
     for n in 0..9 {
         runs.push(backend.start(["a", "b", "c"][n % 3]).await);
@@ -65,7 +65,7 @@ pub(crate) async fn a_page_is_of_all_tenants_or_some_newest_first(backend: &Back
         let names = Some(tenants.iter().map(|name| (*name).to_owned()).collect());
         assert_eq!(ids(&page(Query { tenants: names, ..query() }).await.unwrap()), of(tenants));
     }
-    // Pages follow each other without a gap and without a repeat.
+    // Pages have no gaps and no repeats.
     let (mut before, mut found) = (None, Vec::new());
     loop {
         let some = page(Query { before, limit: 2, ..query() }).await.unwrap();
@@ -78,7 +78,7 @@ pub(crate) async fn a_page_is_of_all_tenants_or_some_newest_first(backend: &Back
         }
     }
     assert_eq!(found, of(&["a", "b", "c"]));
-    // From a stream on, and before one.
+    // A range of streams.
     let (from, before) = (Some(runs[6].stream_id), Some(runs[2].stream_id));
     let between = page(Query { from, before, ..query() }).await.unwrap();
     assert_eq!(ids(&between), runs[3..=6].iter().map(|run| run.stream_id).collect::<Vec<_>>());
@@ -88,7 +88,7 @@ pub(crate) async fn a_page_is_of_all_tenants_or_some_newest_first(backend: &Back
     );
 }
 
-pub(crate) async fn a_page_is_filtered_by_what_its_runs_are(backend: &Backend) {
+pub(crate) async fn page_applies_every_filter(backend: &Backend) {
     let running = backend.start("a").await;
     let waits = failed(backend, "a", &["timeout"], RunState::Waiting).await;
     let failed_run = failed(backend, "b", &["timeout", "rate_limited"], RunState::Closed).await;
@@ -120,7 +120,7 @@ pub(crate) async fn a_page_is_filtered_by_what_its_runs_are(backend: &Backend) {
         );
     }
     assert!(found(Query { status: Some(Status::Done), ..query() }).await.is_empty());
-    // Every attempt's fault counts, also that of a run that was healed since.
+    // The faults of all attempts match, even if the run completed later.
     let by_fault = |code: &str| Query { fault: Some(code.to_owned()), ..query() };
     let with_timeout = [healed.stream_id, failed_run.stream_id, waits.stream_id];
     assert_eq!(found(by_fault("timeout")).await, with_timeout);
@@ -131,13 +131,13 @@ pub(crate) async fn a_page_is_filtered_by_what_its_runs_are(backend: &Backend) {
     let agent = |name: &str| Query { agent: Some(name.into()), ..query() };
     assert_eq!(found(agent("adam")).await, with_timeout);
     assert!(found(agent("eve")).await.is_empty());
-    // By ids that are no tenant's own.
+    // Ids match across tenants.
     let by_request = |id: &str| Query { request_id: Some(id.into()), ..query() };
     assert_eq!(found(by_request("r-a")).await, [waits.stream_id]);
     assert_eq!(found(by_request("a-2")).await, [failed_run.stream_id]);
     assert!(found(Query { tenants: Some(vec!["c".into()]), ..by_request("r-a") }).await.is_empty());
     assert_eq!(found(Query { trace_id: Some("t".repeat(32)), ..query() }).await, with_timeout);
-    // By session, of one tenant and of several.
+    // Sessions of one tenant and of several.
     let by_session = |tenants: Option<Vec<String>>| Query {
         session: Some("session".into()),
         tenants,
@@ -147,7 +147,7 @@ pub(crate) async fn a_page_is_filtered_by_what_its_runs_are(backend: &Backend) {
     assert_eq!(found(by_session(None)).await.len(), 5);
 }
 
-pub(crate) async fn a_page_looks_at_no_more_than_its_budget(backend: &Backend) {
+pub(crate) async fn page_stays_within_its_budget(backend: &Backend) {
     for _ in 0..30 {
         backend.start("a").await;
     }
@@ -163,16 +163,16 @@ pub(crate) async fn a_page_looks_at_no_more_than_its_budget(backend: &Backend) {
         assert_eq!(page.looked_back_to, Some(Query::time_of(next)), "how far it looked");
     }
     assert!((3..=4).contains(&pages), "{pages}");
-    // Without any time, it still comes on.
+    // Even without any time, each page makes progress.
     let hasty = Budget { time: Duration::ZERO, records: 0 };
     let page = backend.store.page(Query { budget: hasty, ..query() }).await.unwrap();
     assert!(page.looked_at >= 1 && page.next.is_some());
-    // Never more rows than a page holds.
+    // A page never has more rows than its limit.
     let page = backend.store.page(Query { limit: usize::MAX, ..query() }).await.unwrap();
     assert_eq!(page.runs.len(), 30);
 }
 
-pub(crate) async fn what_is_open_is_found_whatever_has_ended_since(backend: &Backend) {
+pub(crate) async fn open_runs_are_found_behind_many_closed_ones(backend: &Backend) {
     let (runs, waits) =
         (backend.start("a").await, failed(backend, "b", &["timeout"], RunState::Waiting).await);
     for _ in 0..20 {
@@ -189,7 +189,7 @@ pub(crate) async fn what_is_open_is_found_whatever_has_ended_since(backend: &Bac
     }
 }
 
-pub(crate) async fn what_is_gone_is_on_no_page(backend: &Backend) {
+pub(crate) async fn deleted_runs_are_on_no_page(backend: &Backend) {
     let run = failed(backend, "a", &["timeout"], RunState::Closed).await;
     let kept = failed(backend, "a", &["timeout"], RunState::Closed).await;
     let questions = || {
@@ -221,9 +221,7 @@ pub(crate) async fn what_is_gone_is_on_no_page(backend: &Backend) {
     }
 }
 
-pub(crate) async fn what_was_counted_adds_up_by_the_hour_and_is_kept_for_a_month(
-    backend: &Backend,
-) {
+pub(crate) async fn rollups_add_up_and_expire_after_a_month(backend: &Backend) {
     let key = |agent: &str| RollupKey {
         tenant: "a".into(),
         agent: agent.into(),

@@ -1,4 +1,4 @@
-//! What is erased on request, and what stays so that nothing starts twice.
+//! Erasure on request. What remains keeps a request from running twice.
 
 use capstan_journal::{ErrorKind, Found, Journal, Quota, Reader, RunState, Step, TurnRange};
 use capstan_protocol::Timestamp;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Backend, claim, frames, moved};
 
-pub(crate) async fn a_purged_stream_is_gone_and_its_claim_stays(backend: &Backend) {
+pub(crate) async fn purge_deletes_a_stream_and_keeps_its_claim(backend: &Backend) {
     let store = &backend.store;
     let (gone, other) = (
         backend.said("t", "s", "a", Timestamp::now()).await,
@@ -36,7 +36,7 @@ pub(crate) async fn a_purged_stream_is_gone_and_its_claim_stays(backend: &Backen
     assert_eq!(store.read(kept.stream_id, 0, 2, 1000).await.unwrap(), frames(1, 2));
 }
 
-pub(crate) async fn what_runs_or_waits_is_not_purged(backend: &Backend) {
+pub(crate) async fn open_runs_are_not_purged(backend: &Backend) {
     let (running, waiting) = (backend.start("t").await, backend.start("t").await);
     let to = moved(&waiting, RunState::Waiting, 1);
     assert!(backend.step((RunState::Running, 1), to, frames(1, 3), None).await.unwrap());
@@ -47,7 +47,7 @@ pub(crate) async fn what_runs_or_waits_is_not_purged(backend: &Backend) {
     assert!(!backend.store.purge(Uuid::now_v7(), Timestamp::now()).await.unwrap());
 }
 
-pub(crate) async fn a_purged_session_is_gone_with_its_turns(backend: &Backend) {
+pub(crate) async fn purge_deletes_a_session_and_its_turns(backend: &Backend) {
     let store = &backend.store;
     for (tenant, session) in [("t", "s"), ("t", "s2"), ("other", "s")] {
         backend.said(tenant, session, "", Timestamp::now()).await;
@@ -70,7 +70,7 @@ async fn rest(mut reader: Reader) -> Result<usize, ErrorKind> {
     }
 }
 
-pub(crate) async fn a_readers_memory_of_a_purged_stream_goes_with_it(backend: &Backend) {
+pub(crate) async fn purge_clears_the_memory_of_readers(backend: &Backend) {
     let journal: Journal = backend.journal();
     let run = journal.claim(claim("t", "k"), &Quota::UNLIMITED).await.unwrap().run;
     let reader = journal.reader(run.stream_id, 0);

@@ -1,4 +1,4 @@
-//! How much: a quota holds however many come at once, and a refusal leaves nothing behind.
+//! Quotas hold for concurrent claims, and a refusal leaves nothing behind.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::{Backend, claim, frames, moved};
 
 const RUSH: usize = 60;
 
-/// A run that runs begins to wait, if the quota allows.
+/// A transition of a running run to waiting, with a quota.
 fn to_wait(to: Run, frames: Vec<Frame>, quota: Quota) -> Transition {
     Transition { quota, ..Transition::new((RunState::Running, 1), to, frames, None) }
 }
@@ -30,7 +30,7 @@ fn over(error: &JournalError) -> Refused {
     refused
 }
 
-/// Many claims at once: those that won, and why the others did not.
+/// Concurrent claims. Returns the runs, and the refusals.
 async fn rush(
     backend: &Backend,
     quota: Quota,
@@ -60,7 +60,7 @@ async fn close(backend: &Backend, run: &Run, text: &str) {
     assert!(backend.step(from, to, frames(1, 1), Some(turn)).await.unwrap());
 }
 
-pub(crate) async fn a_rush_does_not_get_past_runs_at_once(backend: &Backend) {
+pub(crate) async fn running_quota_holds_for_concurrent_claims(backend: &Backend) {
     let quota = Quota { running: Some(7), ..Quota::UNLIMITED };
     let (won, lost) = rush(backend, quota, |n| new_claim("t", &n.to_string())).await;
     assert_eq!(won.len(), 7);
@@ -78,7 +78,7 @@ pub(crate) async fn a_rush_does_not_get_past_runs_at_once(backend: &Backend) {
     // A duplicate is never refused.
     let again = Claim { session: won[0].session.clone(), ..claim("t", &won[0].key) };
     assert!(!backend.store.claim(again, &quota).await.unwrap().is_new);
-    // One ends, one waits: two have room, and whoever is armed again takes it without being asked.
+    // One run ends and one waits, so two more may start. Arming the waiting one needs no quota.
     close(backend, &won[0], "").await;
     let to = moved(&won[1], RunState::Waiting, 1);
     assert!(backend.step((RunState::Running, 1), to, vec![], None).await.unwrap());
@@ -89,7 +89,7 @@ pub(crate) async fn a_rush_does_not_get_past_runs_at_once(backend: &Backend) {
     assert_eq!(backend.store.usage("t", "0").await.unwrap().running, 8);
 }
 
-pub(crate) async fn a_rush_does_not_get_past_the_rate(backend: &Backend) {
+pub(crate) async fn rate_quota_holds_for_concurrent_claims(backend: &Backend) {
     let quota = Quota { per_minute: NonZeroU32::new(4), ..Quota::UNLIMITED };
     let (won, lost) = rush(backend, quota, |_| new_claim("t", "s")).await;
     assert_eq!(won.len(), 4, "a minute's worth at once");
@@ -101,7 +101,7 @@ pub(crate) async fn a_rush_does_not_get_past_the_rate(backend: &Backend) {
         );
     }
     assert!(backend.store.claim(new_claim("other", "s"), &quota).await.is_ok());
-    // What is refused for another reason does not use the rate up.
+    // A refusal for another reason does not count against the rate.
     let quota = Quota { running: Some(0), ..quota };
     let (_, lost) = rush(backend, quota, |_| new_claim("third", "s")).await;
     assert!(lost.iter().all(|refused| refused.over == Over::Running));
@@ -109,7 +109,7 @@ pub(crate) async fn a_rush_does_not_get_past_the_rate(backend: &Backend) {
     assert_eq!(rush(backend, quota, |_| new_claim("third", "s")).await.0.len(), 4);
 }
 
-pub(crate) async fn a_rush_does_not_get_past_sessions(backend: &Backend) {
+pub(crate) async fn session_quota_holds_for_concurrent_claims(backend: &Backend) {
     let quota = Quota { sessions: Some(3), ..Quota::UNLIMITED };
     let (won, lost) = rush(backend, quota, |n| new_claim("t", &n.to_string())).await;
     assert_eq!((won.len(), backend.store.sessions("t").await.unwrap()), (3, 3));
@@ -124,7 +124,7 @@ pub(crate) async fn a_rush_does_not_get_past_sessions(backend: &Backend) {
     assert_eq!(rush(backend, quota, |n| new_claim("t", &format!("new {n}"))).await.0.len(), 1);
 }
 
-pub(crate) async fn a_sessions_open_runs_count_as_the_turns_they_will_be(backend: &Backend) {
+pub(crate) async fn open_runs_count_as_messages_of_their_session(backend: &Backend) {
     let quota = Quota { messages_per_session: Some(5), ..Quota::UNLIMITED };
     close(backend, &backend.store.claim(new_claim("t", "s"), &quota).await.unwrap().run, "one")
         .await;
@@ -144,12 +144,12 @@ pub(crate) async fn a_sessions_open_runs_count_as_the_turns_they_will_be(backend
         assert_eq!(over(&refused).over, Over::Messages);
     }
     assert!(backend.store.claim(new_claim("t", "another"), &quota).await.unwrap().is_new);
-    // A turn that was purged makes room.
+    // A purged turn does not count.
     assert!(backend.store.purge(won[1].stream_id, Timestamp::now()).await.unwrap());
     assert_eq!(rush(backend, quota, |_| new_claim("t", "s")).await.0.len(), 1);
 }
 
-pub(crate) async fn a_rush_does_not_get_past_bytes(backend: &Backend) {
+pub(crate) async fn byte_quotas_hold_for_concurrent_claims(backend: &Backend) {
     let body = Bytes::from(vec![b' '; 1000]);
     let with_body =
         |tenant: &str, session: &str| Claim { body: body.clone(), ..new_claim(tenant, session) };
@@ -157,7 +157,7 @@ pub(crate) async fn a_rush_does_not_get_past_bytes(backend: &Backend) {
     let (won, lost) = rush(backend, quota, |_| with_body("t", "s")).await;
     assert_eq!(won.len(), 10);
     assert!(lost.iter().all(|refused| refused.over == Over::SessionBytes));
-    // In place of the body the turn counts.
+    // After its end the turn counts instead of the body.
     close(backend, &won[0], "").await;
     assert_eq!(rush(backend, quota, |_| with_body("t", "s")).await.0.len(), 1);
     close(backend, &won[1], &"x".repeat(9000)).await;
@@ -169,7 +169,7 @@ pub(crate) async fn a_rush_does_not_get_past_bytes(backend: &Backend) {
     let (won, lost) = rush(backend, quota, |n| with_body("u", &n.to_string())).await;
     assert_eq!(won.len(), 5);
     assert!(lost.iter().all(|refused| refused.over == Over::Bytes));
-    // A stream that ends still takes its room, and so does its turn, until they go.
+    // An ended stream and its turn count until they are deleted.
     close(backend, &won[0], &"x".repeat(2000)).await;
     let before = backend.store.usage("u", "0").await.unwrap().bytes;
     assert!((7_000..7_500).contains(&before), "{before}");
@@ -179,7 +179,7 @@ pub(crate) async fn a_rush_does_not_get_past_bytes(backend: &Backend) {
     assert_eq!(rush(backend, quota, |n| with_body("u", &n.to_string())).await.0.len(), 1);
 }
 
-pub(crate) async fn a_rush_does_not_get_past_runs_that_wait(backend: &Backend) {
+pub(crate) async fn waiting_quota_holds_for_concurrent_transitions(backend: &Backend) {
     let quota = Quota { waiting: Some(3), ..Quota::UNLIMITED };
     let (runs, _) = rush(backend, quota, |_| new_claim("t", "s")).await;
     let race = |run: &Run| {
@@ -203,7 +203,7 @@ pub(crate) async fn a_rush_does_not_get_past_runs_that_wait(backend: &Backend) {
         runs.iter().find(|run| waiting.iter().all(|w| w.stream_id != run.stream_id)).unwrap();
     let now = backend.store.run(refused.stream_id).await.unwrap().unwrap();
     assert_eq!((now.state, now.last_seq), (RunState::Running, 0), "it is as it was");
-    // Who is armed makes room; a new run is not refused for those that wait.
+    // An armed run does not count as waiting. Waiting runs never refuse a new one.
     let to = moved(&waiting[0], RunState::Running, 2);
     assert!(backend.step((RunState::Waiting, 1), to, vec![], None).await.unwrap());
     let suspend = |run: &Run| {

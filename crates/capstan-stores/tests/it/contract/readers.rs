@@ -1,4 +1,4 @@
-//! Readers and the tails they read from.
+//! Readers and live tails.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -28,7 +28,7 @@ async fn read_to_end(mut reader: Reader) -> Frames {
     }
 }
 
-/// Polls once: what is ready now, without waiting.
+/// Polls once and does not wait.
 async fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(|context| match future.as_mut().poll(context) {
@@ -54,7 +54,7 @@ async fn finish(journal: &Journal, stream: Uuid, last: u64) {
     );
 }
 
-pub(crate) async fn a_reader_sees_frames_only_after_commit(backend: &Backend) {
+pub(crate) async fn reader_sees_frames_only_after_commit(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 0);
     let journal = Journal::new(store.clone(), TailLimits::default());
     let id = start(&journal).await;
@@ -64,7 +64,7 @@ pub(crate) async fn a_reader_sees_frames_only_after_commit(backend: &Backend) {
             let journal = journal.clone();
             async move { journal.append(id, 1, frames(seq, seq)).await }
         });
-        // The append stands before the gate, or will: there is nothing to see yet.
+        // The append waits for its permit, or soon will, so there is nothing to see.
         tokio::task::yield_now().await;
         assert_eq!(now(reader.next()).await.map(Result::unwrap), None);
         store.gate.add_permits(1);
@@ -74,8 +74,8 @@ pub(crate) async fn a_reader_sees_frames_only_after_commit(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_reader_never_misses_a_wake_up(backend: &Backend) {
-    // Every round is another interleaving of writer and readers on two threads; a lost wake-up
+pub(crate) async fn reader_never_misses_a_wake_up(backend: &Backend) {
+    // Every round has another interleaving of writer and readers on two threads. A lost wake-up
     // hangs.
     for round in 0..100_u64 {
         let journal = backend.journal();
@@ -95,7 +95,7 @@ pub(crate) async fn a_reader_never_misses_a_wake_up(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_dropped_append_still_wakes(backend: &Backend) {
+pub(crate) async fn dropped_append_still_wakes_readers(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 0);
     let journal = Journal::new(store.clone(), TailLimits::default());
     let id = start(&journal).await;
@@ -103,7 +103,7 @@ pub(crate) async fn a_dropped_append_still_wakes(backend: &Backend) {
         let mut reader = journal.reader(id, 0);
         async move { reader.next().await.unwrap() }
     });
-    // Begun, then given up by its caller while it is on its way into the store.
+    // The caller drops the append while it is on its way into the store.
     assert!(now(journal.append(id, 1, frames(1, 1))).await.is_none());
     store.gate.add_permits(1);
     assert_eq!(reader.await.unwrap(), Step::Frames(bytes(1, 1)));
@@ -136,7 +136,7 @@ pub(crate) async fn every_cursor_resumes_exactly(backend: &Backend) {
     }
 }
 
-pub(crate) async fn waiting_is_said_once_and_closed_always(backend: &Backend) {
+pub(crate) async fn waiting_is_returned_once_and_closed_always(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     let run = journal.store().run(id).await.unwrap().unwrap();
@@ -170,13 +170,13 @@ pub(crate) async fn waiting_is_said_once_and_closed_always(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_reader_of_an_armed_run_is_not_told_that_it_waits(backend: &Backend) {
+pub(crate) async fn reader_of_an_armed_run_skips_the_old_waiting(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     let run = journal.store().run(id).await.unwrap().unwrap();
     let waiting = moved(&run, RunState::Waiting, 1);
     assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1), None).await.unwrap());
-    // Armed in the store, while the wake-up is still on its way.
+    // The next attempt is stored, and the wake-up has not arrived.
     let armed = moved(&run, RunState::Running, 2);
     assert!(backend.step((RunState::Waiting, 1), armed, Vec::new(), None).await.unwrap());
     let found = backend.store.run(id).await.unwrap().unwrap();
@@ -184,12 +184,12 @@ pub(crate) async fn a_reader_of_an_armed_run_is_not_told_that_it_waits(backend: 
     let end = tokio::spawn(async move { reader.next().await.unwrap() });
     journal.append(id, 2, frames(2, 2)).await.unwrap();
     assert_eq!(end.await.unwrap(), Step::Frames(bytes(2, 2)));
-    // What the caller found may be old, too: then the tail knows better.
+    // The caller's record may be old too. Then the tail has the newer state.
     finish(&journal, id, 3).await;
     assert_eq!(read_to_end(journal.reader_of(&found, 1)).await, bytes(2, 3));
 }
 
-pub(crate) async fn waiting_is_not_said_of_an_attempt_that_was_followed(backend: &Backend) {
+pub(crate) async fn waiting_of_an_earlier_attempt_is_not_returned(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     let run = backend.store.run(id).await.unwrap().unwrap();
@@ -197,7 +197,7 @@ pub(crate) async fn waiting_is_not_said_of_an_attempt_that_was_followed(backend:
     assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1), None).await.unwrap());
     let mut viewer = journal.reader(id, 1);
     assert_eq!(viewer.next().await.unwrap(), Step::State(RunState::Waiting));
-    // The next attempt is stored, but its writer has not come round to telling readers.
+    // The next attempt is stored, and its writer has not woken the readers.
     let armed = moved(&run, RunState::Running, 2);
     assert!(backend.step((RunState::Waiting, 1), armed, vec![], None).await.unwrap());
     let run = backend.store.run(id).await.unwrap().unwrap();
@@ -207,7 +207,7 @@ pub(crate) async fn waiting_is_not_said_of_an_attempt_that_was_followed(backend:
     assert_eq!(reader.next().await.unwrap(), Step::Frames(bytes(2, 2)));
 }
 
-pub(crate) async fn a_reader_of_a_run_that_has_long_closed_is_not_left_waiting(backend: &Backend) {
+pub(crate) async fn reader_with_a_stale_record_sees_the_end(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     let looked_up = backend.store.run(id).await.unwrap().unwrap();
@@ -215,9 +215,7 @@ pub(crate) async fn a_reader_of_a_run_that_has_long_closed_is_not_left_waiting(b
     assert_eq!(read_to_end(journal.reader_of(&looked_up, 0)).await, bytes(1, 1));
 }
 
-pub(crate) async fn recent_frames_come_from_memory_and_evicted_ones_from_the_store(
-    backend: &Backend,
-) {
+pub(crate) async fn old_frames_are_read_from_the_store(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 1000);
     let journal =
         Journal::new(store.clone(), TailLimits { stream_bytes: 2000, total_bytes: 1 << 20 });
@@ -233,7 +231,7 @@ pub(crate) async fn recent_frames_come_from_memory_and_evicted_ones_from_the_sto
     assert!(store.reads.load(Ordering::SeqCst) > 0);
 }
 
-pub(crate) async fn the_total_of_all_tails_is_bounded(backend: &Backend) {
+pub(crate) async fn tails_have_a_total_memory_limit(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 1000);
     let journal =
         Journal::new(store.clone(), TailLimits { stream_bytes: 1 << 20, total_bytes: 3000 });
@@ -241,15 +239,15 @@ pub(crate) async fn the_total_of_all_tails_is_bounded(backend: &Backend) {
     let (mut of_old, mut of_young) = (journal.reader(old, 0), journal.reader(young, 0));
     journal.append(old, 1, frames(1, 20)).await.unwrap();
     journal.append(young, 1, frames(1, 20)).await.unwrap();
-    // Together they are too much: the older stream's frames went, the younger one's are still
-    // there.
+    // Both exceed the limit. The older stream's frames were dropped, and the younger one's are in
+    // memory.
     assert_eq!(of_young.next().await.unwrap(), Step::Frames(bytes(1, 20)));
     assert_eq!(store.reads.load(Ordering::SeqCst), 0);
     assert_eq!(of_old.next().await.unwrap(), Step::Frames(bytes(1, 20)));
     assert_eq!(store.reads.load(Ordering::SeqCst), 1);
 }
 
-pub(crate) async fn a_readers_step_is_bounded(backend: &Backend) {
+pub(crate) async fn reader_step_is_bounded(backend: &Backend) {
     let big = |seq| capstan_journal::Frame::new(seq, vec![b'x'; 10_000]);
     let journal = backend.journal();
     let id = start(&journal).await;
@@ -266,21 +264,21 @@ pub(crate) async fn a_readers_step_is_bounded(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_reader_of_nothing_is_told_so(backend: &Backend) {
+pub(crate) async fn reader_of_an_unknown_stream_fails(backend: &Backend) {
     let error = backend.journal().reader(Uuid::now_v7(), 0).next().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
-pub(crate) async fn a_late_reader_replays_a_closed_stream(backend: &Backend) {
+pub(crate) async fn late_reader_replays_a_closed_stream(backend: &Backend) {
     let run = backend.closed("local", 5000, Timestamp::now()).await;
     assert_eq!(read_to_end(backend.journal().reader(run.stream_id, 0)).await, bytes(1, 5000));
     let mut at_end = backend.journal().reader(run.stream_id, 5000);
     assert_eq!(at_end.next().await.unwrap(), Step::State(RunState::Closed));
 }
 
-/// Nobody polls the reader while its step is sent: the store is asked for what follows all the
-/// same, unless that was all.
-pub(crate) async fn what_follows_a_full_step_is_fetched_while_it_is_sent(backend: &Backend) {
+/// While a step is sent, no task polls the reader. It fetches the next step all the same, unless it
+/// has read everything.
+pub(crate) async fn next_step_is_prefetched(backend: &Backend) {
     for (packets, visits) in [(5000, 2), (5, 1)] {
         let run = backend.closed("local", packets, Timestamp::now()).await;
         let store = Gated::new(backend.store.clone(), 0);
@@ -296,9 +294,9 @@ pub(crate) async fn what_follows_a_full_step_is_fetched_while_it_is_sent(backend
     }
 }
 
-/// A viewer whose connection is stuck is not polled. However many have asked and are not, another
-/// one is answered.
-pub(crate) async fn readers_that_are_not_polled_hold_up_nobody(backend: &Backend) {
+/// A viewer with a stuck connection is not polled. However many there are, another viewer gets its
+/// answer.
+pub(crate) async fn unpolled_readers_do_not_block_others(backend: &Backend) {
     let run = backend.closed("local", 50, Timestamp::now()).await;
     let journal = backend.journal();
     let mut stuck: Vec<_> = (0..40).map(|_| journal.reader(run.stream_id, 0)).collect();
@@ -309,8 +307,7 @@ pub(crate) async fn readers_that_are_not_polled_hold_up_nobody(backend: &Backend
     assert_eq!(read_to_end(journal.reader(run.stream_id, 0)).await, bytes(1, 50));
 }
 
-/// What comes of it while the store answers somebody else so often: who is not through by then
-/// waits for news.
+/// Polls a future between reads of the store. After 20 of them it counts as waiting.
 async fn soon<T>(
     mut future: std::pin::Pin<&mut impl Future<Output = T>>,
     journal: &Journal,
@@ -325,8 +322,8 @@ async fn soon<T>(
     None
 }
 
-/// Two journals over one store are two processes, of which one hears nothing of the other.
-pub(crate) async fn what_one_reader_learns_from_the_store_wakes_the_others(backend: &Backend) {
+/// Two journals with one store act like two processes without notifications.
+pub(crate) async fn state_learned_by_one_reader_wakes_others(backend: &Backend) {
     let [here, there] =
         [(); 2].map(|()| Journal::new(backend.store.clone(), TailLimits::default()));
     let id = start(&here).await;

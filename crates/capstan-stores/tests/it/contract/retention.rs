@@ -1,4 +1,4 @@
-//! What expires, and what never does.
+//! Retention.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ fn by_size(max_bytes: u64) -> Retention {
     Retention { max_age: 1000 * HOUR, max_bytes: Some(max_bytes), ..Retention::default() }
 }
 
-pub(crate) async fn old_streams_go_and_their_claims_outlive_them(backend: &Backend) {
+pub(crate) async fn old_streams_expire_before_their_claims(backend: &Backend) {
     let store = &backend.store;
     let (old, young) = (backend.closed("t", 700, at(0)).await, backend.closed("t", 2, at(2)).await);
     assert_eq!(store.expire(&by_age(), at(0)).await.unwrap().streams, 0);
@@ -39,7 +39,7 @@ pub(crate) async fn old_streams_go_and_their_claims_outlive_them(backend: &Backe
     assert_eq!(store.list("t", None, 10).await.unwrap(), std::slice::from_ref(&young));
     assert_eq!(store.read(young.stream_id, 0, 10, 1000).await.unwrap(), frames(1, 2));
 
-    // The claim says so for a day, then the key is free.
+    // The claim is held for a day. Then the key is free.
     assert_eq!(store.find("t", &old.key).await.unwrap(), Some(Found::Expired));
     assert!(store.is_expired("t", old.stream_id).await.unwrap());
     assert!(!store.is_expired("other", old.stream_id).await.unwrap());
@@ -57,7 +57,7 @@ pub(crate) async fn old_streams_go_and_their_claims_outlive_them(backend: &Backe
     assert!(store.claim(claim("t", &old.key), &Quota::UNLIMITED).await.unwrap().is_new);
 }
 
-pub(crate) async fn the_oldest_closed_go_until_the_rest_fits(backend: &Backend) {
+pub(crate) async fn size_limit_deletes_the_oldest_closed_streams(backend: &Backend) {
     let mut runs = Vec::new();
     for hour in [3, 1, 2, 0] {
         runs.push((hour, backend.closed("t", 10, at(hour)).await));
@@ -71,7 +71,7 @@ pub(crate) async fn the_oldest_closed_go_until_the_rest_fits(backend: &Backend) 
     }
 }
 
-pub(crate) async fn what_runs_or_waits_is_never_evicted(backend: &Backend) {
+pub(crate) async fn open_runs_never_expire(backend: &Backend) {
     let store = &backend.store;
     let (running, waiting) = (backend.start("t").await, backend.start("t").await);
     store.append(running.stream_id, 1, frames(1, 100)).await.unwrap();
@@ -93,7 +93,7 @@ pub(crate) async fn what_runs_or_waits_is_never_evicted(backend: &Backend) {
     assert_eq!(store.read(running.stream_id, 0, 1000, 1 << 20).await.unwrap(), frames(1, 100));
 }
 
-pub(crate) async fn long_streams_are_never_seen_half_deleted(backend: &Backend) {
+pub(crate) async fn long_streams_are_never_half_deleted(backend: &Backend) {
     let id = backend.closed("t", 3000, at(0)).await.stream_id;
     let live = backend.start("t").await.stream_id;
     let (store, is_done) = (backend.store.clone(), Arc::new(AtomicBool::new(false)));
@@ -104,7 +104,7 @@ pub(crate) async fn long_streams_are_never_seen_half_deleted(backend: &Backend) 
             while !is_done.load(Ordering::SeqCst) {
                 let found = store.read(id, 0, 5, 1 << 20).await.unwrap();
                 assert!(found.is_empty() || found == frames(1, 5));
-                // Appends go on meanwhile.
+                // Appends continue meanwhile.
                 seq += 1;
                 store.append(live, 1, frames(seq, seq)).await.unwrap();
             }
@@ -116,7 +116,7 @@ pub(crate) async fn long_streams_are_never_seen_half_deleted(backend: &Backend) 
     assert_eq!(expired.streams, 1);
 }
 
-pub(crate) async fn a_tenants_own_age_holds_for_its_streams_alone(backend: &Backend) {
+pub(crate) async fn tenant_age_limit_applies_to_its_streams_only(backend: &Backend) {
     let store = &backend.store;
     let own = |hours| TenantRetention { max_age: hours * HOUR, max_bytes: None };
     let tenants = [("brief".to_owned(), own(1)), ("long".to_owned(), own(100))].into();
@@ -135,7 +135,7 @@ pub(crate) async fn a_tenants_own_age_holds_for_its_streams_alone(backend: &Back
     }
 }
 
-pub(crate) async fn a_tenants_own_size_holds_for_its_streams_alone(backend: &Backend) {
+pub(crate) async fn tenant_size_limit_applies_to_its_streams_only(backend: &Backend) {
     let mut runs = Vec::new();
     for (tenant, hour) in [("small", 0), ("other", 1), ("small", 2), ("small", 3)] {
         runs.push(backend.closed(tenant, 10, at(hour)).await);
@@ -151,7 +151,7 @@ pub(crate) async fn a_tenants_own_size_holds_for_its_streams_alone(backend: &Bac
     }
 }
 
-pub(crate) async fn turns_count_and_sessions_go_when_it_is_too_much(backend: &Backend) {
+pub(crate) async fn size_limit_counts_turns_and_deletes_sessions(backend: &Backend) {
     let store = &backend.store;
     for (hour, session) in [(0, "old"), (1, "busy"), (2, "young")] {
         backend.said("t", session, &"x".repeat(100_000), at(hour)).await;
@@ -160,7 +160,7 @@ pub(crate) async fn turns_count_and_sessions_go_when_it_is_too_much(backend: &Ba
         |session: &'static str| async move { store.usage("t", session).await.unwrap().bytes };
     let before = bytes("old").await;
     assert!(before > 300_000, "{before}");
-    // A session in which a run is open is in use, however long ago it was used.
+    // A session with an open run is in use, however old it is.
     let open = Claim { session: "busy".into(), created_at: at(1), ..claim("t", "open") };
     store.claim(open, &Quota::UNLIMITED).await.unwrap();
     let expired = store.expire(&by_size(before - 1_000), at(3)).await.unwrap();
@@ -169,7 +169,7 @@ pub(crate) async fn turns_count_and_sessions_go_when_it_is_too_much(backend: &Ba
     let has = |session: &'static str| async move { store.has_session("t", session).await.unwrap() };
     assert_eq!((has("old").await, has("busy").await, has("young").await), (false, true, false));
     assert!((100_000..110_000).contains(&bytes("busy").await), "{}", bytes("busy").await);
-    // A tenant's own size counts them as well.
+    // A tenant's own size limit counts them as well.
     let tenants =
         [("u".to_owned(), TenantRetention { max_age: 1000 * HOUR, max_bytes: Some(1_000) })].into();
     backend.said("u", "s", &"x".repeat(10_000), at(2)).await;

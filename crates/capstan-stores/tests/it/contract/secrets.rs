@@ -1,8 +1,8 @@
-//! The store's own secret.
+//! The store's secret.
 
 use super::Backend;
 
-pub(crate) async fn the_secret_stays_the_same_and_is_no_other_stores(backend: &Backend) {
+pub(crate) async fn secret_is_stable_and_unique(backend: &Backend) {
     let secret = backend.store.secret().await.unwrap();
     assert_eq!(backend.store.secret().await.unwrap(), secret);
     assert_ne!(Backend::memory().store.secret().await.unwrap(), secret);

@@ -14,8 +14,8 @@ fn at(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-pub(crate) async fn a_run_that_ends_leaves_its_turn_in_order(backend: &Backend) {
-    // In the order in which they ended: what clocks say does not count.
+pub(crate) async fn ended_runs_leave_turns_in_order(backend: &Backend) {
+    // Turns have the order in which runs ended, whatever the clocks say.
     let first = backend.said("t", "s", "first", at(20)).await;
     let second = backend.said("t", "s", "second", at(10)).await;
     let other = backend.said("t", "s2", "other session", at(1)).await;
@@ -24,7 +24,7 @@ pub(crate) async fn a_run_that_ends_leaves_its_turn_in_order(backend: &Backend) 
     assert_eq!(backend.store.turns(TurnRange::all("other", "s")).await.unwrap(), []);
 }
 
-pub(crate) async fn who_loses_the_race_to_end_a_run_leaves_no_turn(backend: &Backend) {
+pub(crate) async fn losing_transition_leaves_no_turn(backend: &Backend) {
     let said = backend.said("t", "s", "said", at(1)).await;
     let run = backend.store.run(said.stream_id).await.unwrap().unwrap();
     let late = StoredTurn { said: "too late".into(), ..said.clone() };
@@ -33,7 +33,7 @@ pub(crate) async fn who_loses_the_race_to_end_a_run_leaves_no_turn(backend: &Bac
     assert_eq!(backend.store.turns(TurnRange::all("t", "s")).await.unwrap(), [said]);
 }
 
-pub(crate) async fn turns_are_numbered_counted_and_read_in_pages(backend: &Backend) {
+pub(crate) async fn turns_are_numbered_counted_and_paged(backend: &Backend) {
     let store = &backend.store;
     let mut said = Vec::new();
     for number in 1..=150 {
@@ -52,8 +52,8 @@ pub(crate) async fn turns_are_numbered_counted_and_read_in_pages(backend: &Backe
     );
     assert_eq!(store.turns(TurnRange::all("t", "s")).await.unwrap(), said);
     assert_eq!(store.turns(TurnRange { from: 151, ..TurnRange::all("t", "s") }).await.unwrap(), []);
-    // A purged turn is no more, its number is not used again, and a claim notes how far the session
-    // had come.
+    // A purged turn is gone, its number is not used again, and a claim records the session's last
+    // number.
     assert!(store.purge(said[149].stream_id, Timestamp::now()).await.unwrap());
     assert!(store.purge(said[4].stream_id, Timestamp::now()).await.unwrap());
     assert_eq!(store.turn_count("t", "s").await.unwrap(), 148);
@@ -96,7 +96,7 @@ pub(crate) async fn unused_sessions_expire(backend: &Backend) {
     assert_eq!(store.sessions("t").await.unwrap(), 1);
 }
 
-pub(crate) async fn a_tenants_own_age_holds_for_its_sessions_alone(backend: &Backend) {
+pub(crate) async fn tenant_age_limit_applies_to_its_sessions_only(backend: &Backend) {
     let store = &backend.store;
     for tenant in ["brief", "long", "usual"] {
         backend.said(tenant, "s", "", at(0)).await;
@@ -120,7 +120,7 @@ pub(crate) async fn a_tenants_own_age_holds_for_its_sessions_alone(backend: &Bac
     }
 }
 
-pub(crate) async fn a_page_of_turns_is_bounded_by_bytes(backend: &Backend) {
+pub(crate) async fn turn_page_is_bounded_by_bytes(backend: &Backend) {
     let store = &backend.store;
     let mut said = Vec::new();
     for number in 0..70 {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Backend, claim, frame, frames, moved};
 
-pub(crate) async fn frames_are_appended_in_order_or_not_at_all(backend: &Backend) {
+pub(crate) async fn out_of_order_frames_are_refused(backend: &Backend) {
     let id = backend.start("local").await.stream_id;
     let store = &backend.store;
     store.append(id, 1, frames(1, 3)).await.unwrap();
@@ -29,7 +29,7 @@ pub(crate) async fn frames_are_appended_in_order_or_not_at_all(backend: &Backend
     assert_eq!((run.last_seq, run.bytes), (5, bytes as u64));
 }
 
-pub(crate) async fn another_attempt_or_state_is_fenced(backend: &Backend) {
+pub(crate) async fn append_of_another_attempt_is_fenced(backend: &Backend) {
     let run = backend.start("local").await;
     let (id, store) = (run.stream_id, &backend.store);
     assert_eq!(store.append(id, 2, frames(1, 1)).await.unwrap_err().kind(), ErrorKind::Fenced);
@@ -62,7 +62,7 @@ pub(crate) async fn another_attempt_or_state_is_fenced(backend: &Backend) {
     assert_eq!(store.read(id, 0, 100, 1 << 20).await.unwrap(), frames(1, 3));
 }
 
-pub(crate) async fn a_transition_is_compare_and_set(backend: &Backend) {
+pub(crate) async fn transition_is_compare_and_set(backend: &Backend) {
     let run = backend.start("local").await;
     let (id, store) = (run.stream_id, &backend.store);
     let closed = moved(&run, RunState::Closed, 1);
@@ -94,7 +94,7 @@ pub(crate) async fn a_transition_is_compare_and_set(backend: &Backend) {
         (RunState::Closed, 2, Some("completed"))
     );
     assert_eq!(after.closed_at, Some(closed.updated_at));
-    // The end is the end.
+    // A closed run never changes.
     assert!(
         !store
             .transition(Transition::new(
@@ -108,7 +108,7 @@ pub(crate) async fn a_transition_is_compare_and_set(backend: &Backend) {
     );
 }
 
-pub(crate) async fn racing_transitions_have_one_winner(backend: &Backend) {
+pub(crate) async fn concurrent_transitions_have_one_winner(backend: &Backend) {
     let run = backend.start("local").await;
     let waiting = moved(&run, RunState::Waiting, 1);
     assert!(backend.step((RunState::Running, 1), waiting, vec![], None).await.unwrap());
@@ -130,7 +130,7 @@ pub(crate) async fn racing_transitions_have_one_winner(backend: &Backend) {
     assert_eq!(winners, 1);
 }
 
-pub(crate) async fn a_transition_keeps_what_the_claim_fixed(backend: &Backend) {
+pub(crate) async fn transition_keeps_fields_of_the_claim(backend: &Backend) {
     let run = backend.start("local").await;
     let mut to = moved(&run, RunState::Waiting, 1);
     to.tenant = "other".into();
@@ -150,7 +150,7 @@ pub(crate) async fn a_transition_keeps_what_the_claim_fixed(backend: &Backend) {
     assert_eq!(backend.store.run(run.stream_id).await.unwrap(), Some(expected));
 }
 
-pub(crate) async fn a_lost_tail_is_marked_by_the_one_gap(backend: &Backend) {
+pub(crate) async fn lost_tail_is_marked_by_a_gap(backend: &Backend) {
     let run = backend.start("local").await;
     let (id, store, gap) = (run.stream_id, &backend.store, 1 << 20);
     store.append(id, 1, frames(1, 2)).await.unwrap();
@@ -174,7 +174,7 @@ pub(crate) async fn a_lost_tail_is_marked_by_the_one_gap(backend: &Backend) {
     assert_eq!(store.run(id).await.unwrap().unwrap().last_seq, 3 + gap);
 }
 
-pub(crate) async fn reading_pages_and_seeks(backend: &Backend) {
+pub(crate) async fn read_honours_cursor_and_limits(backend: &Backend) {
     let (id, other) =
         (backend.start("local").await.stream_id, backend.start("local").await.stream_id);
     let store = &backend.store;
@@ -201,7 +201,7 @@ pub(crate) async fn reading_pages_and_seeks(backend: &Backend) {
     assert_eq!(all, frames(1, 1000));
 }
 
-pub(crate) async fn listing_pages_newest_first_and_by_tenant(backend: &Backend) {
+pub(crate) async fn list_is_newest_first_and_by_tenant(backend: &Backend) {
     let mut own = Vec::new();
     for _ in 0..25 {
         own.push(backend.start("a").await.stream_id);
@@ -222,7 +222,7 @@ pub(crate) async fn listing_pages_newest_first_and_by_tenant(backend: &Backend) 
     assert_eq!(backend.store.list("c", None, 10).await.unwrap(), vec![]);
 }
 
-pub(crate) async fn open_runs_are_those_that_run_or_wait(backend: &Backend) {
+pub(crate) async fn open_runs_are_running_or_waiting(backend: &Backend) {
     let (running, waiting) = (backend.start("a").await, backend.start("b").await);
     backend.closed("a", 2, Timestamp::now()).await;
     backend.store.append(running.stream_id, 1, frames(1, 9)).await.unwrap();
@@ -237,7 +237,7 @@ pub(crate) async fn open_runs_are_those_that_run_or_wait(backend: &Backend) {
     );
 }
 
-pub(crate) async fn orphans_run_and_the_waiting_have_waited(backend: &Backend) {
+pub(crate) async fn orphans_are_running_and_waiting_runs_are_old(backend: &Backend) {
     let (running, waiting) = (backend.start("a").await, backend.start("b").await);
     backend.closed("a", 2, Timestamp::now()).await;
     let at = |seconds: i64| Timestamp::from_micros(1_800_000_000_000_000 + seconds * 1_000_000);
@@ -251,7 +251,7 @@ pub(crate) async fn orphans_run_and_the_waiting_have_waited(backend: &Backend) {
     assert_eq!(ids(store.waiting(at(0), 9).await.unwrap()), Vec::<Uuid>::new());
 }
 
-pub(crate) async fn runs_are_found_by_every_name_they_have(backend: &Backend) {
+pub(crate) async fn runs_are_found_by_every_name(backend: &Backend) {
     let store = &backend.store;
     let mut first = claim("t", "k");
     (first.session, first.chat, first.request_id) =
@@ -301,7 +301,7 @@ pub(crate) async fn runs_are_found_by_every_name_they_have(backend: &Backend) {
     assert_eq!(store.named(Named::all("t", NameKind::Session, "s")).await.unwrap().len(), 1);
 }
 
-pub(crate) async fn what_a_later_build_has_added_survives(backend: &Backend) {
+pub(crate) async fn unknown_record_fields_survive(backend: &Backend) {
     let run = backend.start("t").await;
     let mut to = moved(&run, RunState::Waiting, 1);
     to.more.insert("mood".into(), "good".into());
@@ -335,7 +335,7 @@ pub(crate) async fn unknown_streams_are_not_found(backend: &Backend) {
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
-pub(crate) async fn a_closed_store_takes_no_writes(backend: &Backend) {
+pub(crate) async fn closed_store_refuses_writes(backend: &Backend) {
     let id = backend.start("local").await.stream_id;
     backend.store.append(id, 1, frames(1, 2)).await.unwrap();
     backend.store.close().await.unwrap();

@@ -1,5 +1,5 @@
-//! Tokens by minute and by day: counted when an attempt ends, refused with the wait after which
-//! there are some again.
+//! Token quotas per minute and per day. Tokens count when an attempt ends, and a refusal states the
+//! wait.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Backend, claim, frames, moved};
 
 const SECOND: i64 = 1_000_000;
 
-/// So many microseconds after some midnight.
+/// A time in microseconds after midnight.
 fn at(micros: i64) -> Timestamp {
     Timestamp::from_micros(20_700 * 86_400 * SECOND + micros)
 }
@@ -29,7 +29,7 @@ fn new_claim(tenant: &str, now: Timestamp) -> Claim {
     Claim { created_at: now, ..claim(tenant, &Uuid::new_v4().to_string()) }
 }
 
-/// Claims a run at a moment, under this quota.
+/// Claims a run at a time, with a quota.
 async fn start(
     backend: &Backend,
     tenant: &str,
@@ -39,7 +39,7 @@ async fn start(
     Ok(backend.store.claim(new_claim(tenant, now), &quota).await?.run)
 }
 
-/// The run moves on; all its attempts together have used so many tokens.
+/// Changes a run's state. All of its attempts together have used this many tokens.
 async fn moves(
     backend: &Backend,
     run: &Run,
@@ -58,7 +58,7 @@ async fn spend(backend: &Backend, tenant: &str, tokens: u64, now: Timestamp) {
     moves(backend, &run, (RunState::Closed, 1), tokens, now).await;
 }
 
-pub(crate) async fn tokens_are_counted_at_each_attempts_end(backend: &Backend) {
+pub(crate) async fn tokens_are_counted_when_an_attempt_ends(backend: &Backend) {
     let now = at(10 * SECOND);
     let used =
         async |tenant| backend.store.usage(tenant, "session").await.unwrap().tokens.used(now);
@@ -66,7 +66,7 @@ pub(crate) async fn tokens_are_counted_at_each_attempts_end(backend: &Backend) {
     assert_eq!(used("t").await, (0, 0));
     let run = moves(backend, &run, (RunState::Running, 2), 30, now).await;
     assert_eq!((used("t").await, run.tokens), ((30, 30), 30));
-    // Waiting counts what the attempt used, arming nothing.
+    // Suspending counts the attempt's tokens, and arming counts none.
     let to = Run { tokens: 70, updated_at: now, ..moved(&run, RunState::Waiting, 2) };
     let quota = Quota { waiting: Some(1), ..Quota::UNLIMITED };
     assert!(
@@ -80,16 +80,16 @@ pub(crate) async fn tokens_are_counted_at_each_attempts_end(backend: &Backend) {
             .unwrap()
     );
     assert_eq!(used("t").await, (70, 70));
-    // Who comes too late counts nothing.
+    // A transition that is too late counts nothing.
     assert!(!backend.step((RunState::Running, 2), to, vec![], None).await.unwrap());
     let run = backend.store.run(run.stream_id).await.unwrap().unwrap();
     let run = moves(backend, &run, (RunState::Running, 3), 70, now).await;
     assert_eq!(used("t").await, (70, 70));
-    // What a caller forgot was used all the same.
+    // Used tokens never decrease, even if the caller forgets them.
     let run = moves(backend, &run, (RunState::Closed, 3), 0, now).await;
     assert_eq!((used("t").await, run.tokens), ((70, 70), 70));
     assert_eq!(used("other").await, (0, 0));
-    // Neither a purge gives anything back.
+    // A purge gives no tokens back.
     assert!(backend.store.purge(run.stream_id, now).await.unwrap());
     assert!(backend.store.purge_session("t", "session").await.unwrap());
     assert_eq!(used("t").await, (70, 70));
@@ -98,7 +98,7 @@ pub(crate) async fn tokens_are_counted_at_each_attempts_end(backend: &Backend) {
     assert_eq!(used, (5, 75));
 }
 
-pub(crate) async fn a_claim_is_refused_until_exactly_the_wait_is_over(backend: &Backend) {
+pub(crate) async fn token_refusal_states_the_exact_wait(backend: &Backend) {
     let now = at(17 * SECOND + 250_001);
     for (tenant, over, length) in [
         ("by minute", Over::TokensPerMinute, 60 * SECOND),
@@ -118,24 +118,24 @@ pub(crate) async fn a_claim_is_refused_until_exactly_the_wait_is_over(backend: &
             (what, wait),
             (over, Duration::from_micros((length - 17_250_001).unsigned_abs()))
         );
-        // What there is goes on: a duplicate finds it, and its next attempt is armed.
+        // Existing runs continue: a duplicate finds its run, and the next attempt is armed.
         let again = Claim { created_at: now, ..claim(tenant, &under_way.key) };
         assert!(!backend.store.claim(again, &quota).await.unwrap().is_new);
         let waits = moves(backend, &under_way, (RunState::Waiting, 1), 50, now).await;
         let goes_on = moves(backend, &waits, (RunState::Running, 2), 50, now).await;
         assert_eq!(goes_on.state, RunState::Running);
-        // A moment before it is over there is still nothing left, and then there is.
+        // A microsecond before its end the refusal still holds, and then it does not.
         let over_at = now.as_micros() + i64::try_from(wait.as_micros()).unwrap();
         let before = Timestamp::from_micros(over_at - 1);
         let (_, rest) = refusal(&start(backend, tenant, before, quota).await.unwrap_err());
         assert_eq!(rest, Duration::from_micros(1));
         start(backend, tenant, Timestamp::from_micros(over_at), quota).await.unwrap();
-        // Others have their own.
+        // Other tenants have their own quota.
         start(backend, "another", now, quota).await.unwrap();
     }
 }
 
-pub(crate) async fn of_both_limits_the_longer_wait_is_told(backend: &Backend) {
+pub(crate) async fn longer_token_wait_is_reported(backend: &Backend) {
     let quota = Quota { tokens_per_minute: Some(10), tokens_per_day: Some(15), ..Quota::UNLIMITED };
     spend(backend, "t", 10, at(0)).await;
     let (over, wait) = refusal(&start(backend, "t", at(SECOND), quota).await.unwrap_err());
@@ -143,17 +143,17 @@ pub(crate) async fn of_both_limits_the_longer_wait_is_told(backend: &Backend) {
     spend(backend, "t", 10, at(60 * SECOND)).await;
     let (over, wait) = refusal(&start(backend, "t", at(61 * SECOND), quota).await.unwrap_err());
     assert_eq!((over, wait), (Over::TokensPerDay, Duration::from_secs(86_400 - 61)));
-    // A clock that was wrong locks nobody out.
+    // A wrong clock locks no tenant out.
     spend(backend, "t", 99, at(400 * 86_400 * SECOND)).await;
     start(backend, "t", at(70 * SECOND), quota).await.unwrap();
-    // A refusal for tokens uses up no rate.
+    // A refusal for tokens does not count against the rate.
     let quota = Quota { per_minute: std::num::NonZeroU32::new(1), ..quota };
     spend(backend, "u", 99, at(0)).await;
     refusal(&start(backend, "u", at(0), quota).await.unwrap_err());
     start(backend, "u", at(86_400 * SECOND), quota).await.unwrap();
 }
 
-pub(crate) async fn what_ends_at_once_is_all_counted(backend: &Backend) {
+pub(crate) async fn concurrent_ends_are_all_counted(backend: &Backend) {
     let now = at(5 * SECOND);
     let mut tasks = Vec::new();
     for _ in 0..50 {

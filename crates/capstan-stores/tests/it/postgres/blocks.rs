@@ -1,4 +1,4 @@
-//! How packets lie in the database.
+//! Reads of packet blocks.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ async fn store(database: &Database) -> Arc<dyn Store> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_read_is_bounded_by_what_it_returns_and_not_by_what_is_stored() {
+async fn read_limit_counts_uncompressed_bytes() {
     let database = Database::create();
     let store = store(&database).await;
     let stream = begin(&store, "k").await.stream_id;
@@ -33,6 +33,6 @@ async fn a_read_is_bounded_by_what_it_returns_and_not_by_what_is_stored() {
     let size: usize = frames(1, 2000).iter().map(|frame| frame.bytes.len()).sum();
     assert!(
         reads <= size / 9000 + 1,
-        "each is as full as it may be: {reads} reads of {size} bytes"
+        "each read should be nearly full: {reads} reads of {size} bytes"
     );
 }

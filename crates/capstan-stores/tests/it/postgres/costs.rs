@@ -1,19 +1,19 @@
-//! What a claim costs the server, by its own count.
+//! The cost of a claim, as the server counts it.
 
 use crate::postgres_server::Database;
 
-/// The pages of the database that a claim of a new session looks at.
+/// The database pages that a claim of a new session reads.
 fn pages_of_a_claim(database: &Database) -> u64 {
     const ME: &str = "00000000-0000-0000-0000-000000000001";
     let nothing = ["int", "bigint", "bigint", "bigint", "bigint", "bigint", "bigint", "bigint"];
-    // As many may run, and a session may have as much, as a gateway allows by default.
+    // The default limits of a gateway on runs and sessions.
     let limits = nothing.iter().enumerate().map(|(at, kind)| match at {
         1 | 3 | 4 => "array[10000]::bigint[]".to_owned(),
         _ => format!("array[null]::{kind}[]"),
     });
     let limits = limits.collect::<Vec<_>>().join(", ");
     let claim = format!(
-        "select * from capstan.claim_1('{ME}', array['t'], array[gen_random_uuid()::text], \
+        "select * from capstan.claim_runs('{ME}', array['t'], array[gen_random_uuid()::text], \
          array[gen_random_uuid()], \
          array[gen_random_uuid()::text], array[null]::uuid[], array['\\x00'::bytea], \
          array['{{}}'], array[0]::bigint[], \
@@ -31,14 +31,15 @@ fn pages_of_a_claim(database: &Database) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL"]
-async fn a_claim_costs_the_same_however_many_sessions_its_tenant_has() {
+async fn claim_cost_is_independent_of_session_count() {
     let database = Database::create();
     database.sql(
         "insert into capstan.replicas values ('00000000-0000-0000-0000-000000000001', 'n', null, \
          '1', now(), now(), 1)",
     );
-    database
-        .sql("insert into capstan.lanes values ('00000000-0000-0000-0000-000000000001', 1, false)");
+    database.sql(
+        "insert into capstan.writers values ('00000000-0000-0000-0000-000000000001', 1, false)",
+    );
     database.sql("insert into capstan.tenants values ('t')");
     let few = pages_of_a_claim(&database);
     database.sql(
@@ -51,13 +52,13 @@ async fn a_claim_costs_the_same_however_many_sessions_its_tenant_has() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL"]
-async fn no_index_asks_a_function_that_is_planned_at_each_row() {
+async fn no_index_uses_an_sql_function() {
     let database = Database::create();
-    let asked = "select distinct p.proname from pg_depend d join pg_proc p on p.oid = d.refobjid \
+    let functions = "select distinct p.proname from pg_depend d join pg_proc p on p.oid = d.refobjid \
      join pg_language l on l.oid = p.prolang \
          join pg_index i on i.indexrelid = d.objid where d.refclassid = 'pg_proc'::regclass and \
          d.classid = 'pg_class'::regclass \
          and p.pronamespace = 'capstan'::regnamespace";
-    assert_ne!(database.sql(asked), "", "some indices ask functions of ours");
-    assert_eq!(database.sql(&format!("{asked} and l.lanname = 'sql'")), "");
+    assert_ne!(database.sql(functions), "", "some indices use our functions");
+    assert_eq!(database.sql(&format!("{functions} and l.lanname = 'sql'")), "");
 }

@@ -1,4 +1,5 @@
-//! The flags that choose faults. A parameter without its fault is refused: it would do nothing.
+//! The flags that choose faults. A parameter without its fault is refused, because it would do
+//! nothing.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -9,20 +10,20 @@ use super::values;
 
 #[derive(clap::Args)]
 pub(super) struct Flags {
-    /// Everything goes wrong, often; other flags adjust it
+    /// Turn all faults on, with high rates; other flags adjust them
     #[arg(long, groups = ["cuts", "ends", "stalls", "delays", "throttles", "refusals", "repeats",
     "hangups"])]
     brutal: bool,
 
-    /// After so many faults everything passes, so that a client with finite patience can finish
+    /// Let everything pass after this many faults, so that a client with limited retries can finish
     #[arg(long, value_name = "NUMBER")]
     faults: Option<u64>,
 
-    /// The first so many streams pass untouched
+    /// Leave the first N streams untouched
     #[arg(long, value_name = "NUMBER")]
     spare: Option<u64>,
 
-    /// Also break what is no stream, such as /health
+    /// Also break responses that are no stream, such as /health
     #[arg(long)]
     all: bool,
 
@@ -37,8 +38,8 @@ pub(super) struct Flags {
     help_heading = "Cuts")]
     cut_after: Option<After>,
 
-    /// Where from there on: right there, inside the next frame, inside the next character of
-    /// several bytes, or before the response's head [default: exact]
+    /// Where exactly: at that place, inside the next frame, inside the next character of several
+    /// bytes, or before the response's head [default: exact]
     #[arg(long, value_name = "exact|frame|character|head|any", value_parser = values::at,
     requires = "cuts",
         help_heading = "Cuts")]
@@ -49,18 +50,18 @@ pub(super) struct Flags {
     help_heading = "Cuts")]
     cut_with: Option<With>,
 
-    /// End the body well-formed at a frame boundary, but too early: without CLOSE
+    /// End the body too early, at a frame boundary and without an error: CLOSE is missing
     #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
     default_missing_value = "1",
         group = "ends", help_heading = "Early ends")]
     end: Option<f64>,
 
-    /// After how much of the body at least [default: 0-20]
+    /// After at least how much of the body [default: 0-20]
     #[arg(long, value_name = "RANGE", value_parser = values::after, requires = "ends",
     help_heading = "Early ends")]
     end_after: Option<After>,
 
-    /// Fall silent within the body
+    /// Send nothing for a while within the body
     #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
     default_missing_value = "1",
         groups = ["stalls", "hangups"], help_heading = "Stalls")]
@@ -76,12 +77,12 @@ pub(super) struct Flags {
     help_heading = "Stalls")]
     stall_for: Option<RangeInclusive<Duration>>,
 
-    /// What follows; a cut takes --cut-with [default: continue]
+    /// What follows the silence; a cut takes --cut-with [default: continue]
     #[arg(long, value_name = "continue|cut|any", value_parser = values::then, requires = "stalls",
         help_heading = "Stalls")]
     stall_then: Option<Then>,
 
-    /// Hold the response back
+    /// Delay the response
     #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
     default_missing_value = "1",
         group = "delays", help_heading = "Slowness")]
@@ -92,59 +93,59 @@ pub(super) struct Flags {
     help_heading = "Slowness")]
     delay_for: Option<RangeInclusive<Duration>>,
 
-    /// Let only so many bytes per second through
+    /// Limit the bytes per second
     #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
     default_missing_value = "1",
         group = "throttles", help_heading = "Slowness")]
     throttle: Option<f64>,
 
-    /// How many [default: 1000]
+    /// How many bytes per second [default: 1000]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..),
     requires = "throttles",
         help_heading = "Slowness")]
     throttle_to: Option<u64>,
 
-    /// Write every byte by itself
+    /// Write every byte separately
     #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
     default_missing_value = "1",
         help_heading = "Slowness")]
     drip: Option<f64>,
 
-    /// Answer with an error status instead of forwarding
+    /// Answer with an error status instead of forwarding the request
     #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
     default_missing_value = "1",
         group = "refusals", help_heading = "Refusals")]
     refuse: Option<f64>,
 
-    /// Which status; several are drawn from [default: 502,503]
+    /// The statuses to choose from [default: 502,503]
     #[arg(long, value_name = "STATUS", value_parser = values::status, value_delimiter = ',',
     requires = "refusals",
         help_heading = "Refusals")]
     refuse_with: Vec<u16>,
 
-    /// Which requests: any, or only those with a Last-Event-ID [default: any; with --brutal:
-    /// resuming]
+    /// The requests to refuse: any, or only those with a Last-Event-ID [default: any; with
+    /// --brutal: resuming]
     #[arg(long, value_name = "any|resuming", value_parser = values::when, requires = "refusals",
         help_heading = "Refusals")]
     refuse_when: Option<When>,
 
-    /// The Retry-After of a refusal
+    /// The Retry-After of a refusal, in seconds
     #[arg(long, value_name = "SECONDS", requires = "refusals", help_heading = "Refusals")]
     retry_after: Option<u32>,
 
-    /// Send packets again that a resuming client has seen
+    /// Send packets again that a resuming client has received
     #[arg(long, value_name = "RATE", value_parser = values::rate, num_args = 0..=1,
     default_missing_value = "1",
         group = "repeats", help_heading = "Repeats")]
     repeat: Option<f64>,
 
-    /// How many, up to its Last-Event-ID [default: 3]
+    /// How many packets, up to its Last-Event-ID [default: 3]
     #[arg(long, value_name = "NUMBER", requires = "repeats", help_heading = "Repeats")]
     repeat_last: Option<usize>,
 }
 
 impl Flags {
-    /// The preset, if there is one, and over it what was said.
+    /// Applies the flags over the preset.
     pub(super) fn settle(self) -> Faults {
         let mut faults = if self.brutal { Faults::brutal() } else { Faults::none() };
         faults.budget = self.faults;

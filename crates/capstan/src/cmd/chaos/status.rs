@@ -1,17 +1,16 @@
-//! What a person at the terminal sees: one line that is drawn over and over, and the sum at the
-//! end.
+//! The output in a terminal: one status line, redrawn, and the totals at the end.
 
 use std::time::Duration;
 
 use capstan_chaos::{Handle, Tally};
 use owo_colors::OwoColorize as _;
 
-/// Often enough to seem live.
+/// How often the status line is redrawn.
 const REDRAW: Duration = Duration::from_millis(200);
-/// To the start of the line, and erase it.
+/// Moves to the start of the line, and erases it.
 const OVER: &str = "\r\u{1b}[2K";
 
-/// Draws the line until dropped.
+/// Draws the status line until dropped.
 pub(super) async fn follow(handle: &Handle) {
     let mut ticks = tokio::time::interval(REDRAW);
     loop {
@@ -24,7 +23,7 @@ pub(super) async fn follow(handle: &Handle) {
     }
 }
 
-/// The last words.
+/// Prints the totals.
 pub(super) fn sum_up(tally: &Tally, seed: u64, is_terminal: bool) {
     let over = if is_terminal { OVER } else { "" };
     let broken = if tally.faults() > 0 { broken(tally) } else { "no faults".to_owned() };
@@ -36,7 +35,7 @@ fn passed(tally: &Tally) -> String {
     format!("connections {connections}, streams {streams}, packets {packets}")
 }
 
-/// Only the kinds that there were: a line must fit a terminal.
+/// Names only the faults that happened, so that the line fits a terminal.
 fn broken(tally: &Tally) -> String {
     let kinds = tally.kinds().into_iter().filter(|(_, count)| *count > 0);
     let kinds: Vec<String> = kinds.map(|(name, count)| format!("{name} {count}")).collect();

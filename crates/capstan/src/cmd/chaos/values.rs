@@ -1,5 +1,4 @@
-//! What the flags' values look like, and what is said if they do not. clap puts the flag's name in
-//! front.
+//! Parses the values of flags. clap adds the flag's name to the error message.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -13,7 +12,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "expected a number from 0 (never) to 1 (always)".to_owned())
 }
 
-/// `5` or `0-20` packets, `100b` or `0-4096b` bytes.
+/// Parses `5` or `0-20` packets, `100b` or `0-4096b` bytes.
 pub(super) fn after(text: &str) -> Result<After, String> {
     let wrong = || "expected packets, as 5 or 0-20, or bytes, as 100b or 0-4096b".to_owned();
     let (numbers, is_bytes) =
@@ -22,7 +21,7 @@ pub(super) fn after(text: &str) -> Result<After, String> {
     Ok(if is_bytes { After::Bytes(range) } else { After::Packets(range) })
 }
 
-/// `500ms`, `2s`, `1.5s`, `1m`, or two of them: `100ms-2s`.
+/// Parses `500ms`, `2s`, `1.5s`, `1m`, or a range: `100ms-2s`.
 pub(super) fn time(text: &str) -> Result<RangeInclusive<Duration>, String> {
     range(text, duration)
         .ok_or_else(|| "expected a time, as 500ms, 2s or 1m, or a range, as 100ms-2s".to_owned())
@@ -34,14 +33,14 @@ pub(super) fn status(text: &str) -> Result<u16, String> {
 }
 
 pub(super) fn at(text: &str) -> Result<At, String> {
-    let words = [
+    let values = [
         ("exact", At::Exact),
         ("frame", At::Frame),
         ("character", At::Character),
         ("head", At::Head),
         ("any", At::Any),
     ];
-    word(text, &words)
+    word(text, &values)
 }
 
 pub(super) fn with(text: &str) -> Result<With, String> {
@@ -56,9 +55,9 @@ pub(super) fn when(text: &str) -> Result<When, String> {
     word(text, &[("any", When::Any), ("resuming", When::Resuming)])
 }
 
-fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
-    let known = words.iter().map(|(word, _)| *word);
-    match words.iter().find(|(word, _)| *word == text) {
+fn word<T: Copy>(text: &str, values: &[(&str, T)]) -> Result<T, String> {
+    let known = values.iter().map(|(word, _)| *word);
+    match values.iter().find(|(word, _)| *word == text) {
         Some((_, value)) => Ok(*value),
         None => Err(match nearest(text, known.clone()) {
             Some(close) => format!("did you mean {close}?"),
@@ -67,7 +66,7 @@ fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     }
 }
 
-/// One value or two with a dash between, the smaller first.
+/// Parses one value, or two with a dash between, the smaller first.
 fn range<T: PartialOrd + Clone>(
     text: &str,
     parse: impl Fn(&str) -> Option<T>,

@@ -1,5 +1,5 @@
-//! The prompt: a line editor with the usual keys and a history. A text of several lines that is
-//! pasted is one message.
+//! The prompt: a line editor with the usual keys and a history. Pasted text of several lines is one
+//! message.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -12,10 +12,10 @@ use rustyline::config::{Behavior, Config};
 use rustyline::error::ReadlineError;
 
 const PROMPT: &str = "you> ";
-/// Lines that are remembered.
+/// How many lines the history keeps.
 const REMEMBERED: usize = 1000;
 
-/// What came from the keyboard.
+/// What the user typed.
 pub(super) enum Entered {
     Message(String),
     /// Enter alone.
@@ -27,13 +27,13 @@ pub(super) enum Entered {
 }
 
 pub(super) struct Editor {
-    // Taken while it reads.
+    // `None` while a read uses it.
     editor: Option<DefaultEditor>,
     history: Option<PathBuf>,
 }
 
 impl Editor {
-    /// On the terminal itself, so that standard output is left to the answers.
+    /// Opens the terminal itself, so that standard output holds only answers.
     pub(super) fn open(history: Option<String>) -> io::Result<Self> {
         let config = Config::builder()
             .behavior(Behavior::PreferTerm)
@@ -45,13 +45,13 @@ impl Editor {
         let history = history.map(PathBuf::from).or_else(default_history);
         let history = history.filter(|file| !file.as_os_str().is_empty());
         if let Some(file) = &history {
-            // There is none before the first time.
+            // The file does not exist before the first use.
             let _ = editor.load_history(file);
         }
         Ok(Self { editor: Some(editor), history })
     }
 
-    /// The next message. Beside the runtime, whose connections go on meanwhile.
+    /// Reads the next message in another thread, because connections stay active on this one.
     pub(super) async fn read(&mut self) -> io::Result<Entered> {
         let Some(mut editor) = self.editor.take() else { return Ok(Entered::End) };
         let reading = tokio::task::spawn_blocking(move || {
@@ -73,19 +73,19 @@ impl Editor {
     }
 }
 
-/// At once, so that it survives whatever happens next. A history that cannot be written is no
-/// reason to stop talking.
+/// Adds the line at once, so that it survives a crash. A history that cannot be written does not
+/// end the conversation.
 fn remember(editor: &mut DefaultEditor, line: &str, file: Option<&Path>) {
     let is_new = editor.add_history_entry(line).unwrap_or(false);
     let Some(file) = file.filter(|_| is_new) else { return };
     if let Some(folder) = file.parent() {
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     }
-    // Made readable to its owner alone.
+    // Creates the file for its owner alone.
     let _ = editor.append_history(file);
 }
 
-/// Where programs keep their state.
+/// The usual folder for programs' state.
 fn default_history() -> Option<PathBuf> {
     let folder =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

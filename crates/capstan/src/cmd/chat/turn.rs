@@ -1,4 +1,4 @@
-//! One message and its answer, with the waits that a person sees.
+//! One message and its answer, with the waits that the user sees.
 
 use std::io;
 use std::time::Duration;
@@ -18,13 +18,13 @@ pub(super) struct ChatTurn<'a> {
     screen: &'a Screen,
     request: ServiceRequest,
     transcript: Transcript,
-    /// The run's, once it is known.
+    /// The run's stream, once it is known.
     stream: Option<Uuid>,
-    /// The last packet that is on the screen.
+    /// The last packet on the screen.
     shown: u64,
 }
 
-/// What comes first.
+/// The next thing that happens.
 enum News {
     Packet(Result<Option<StreamPacket>, CapError>),
     Interrupt,
@@ -35,8 +35,8 @@ impl<'a> ChatTurn<'a> {
         Self { client, screen, request, transcript: Transcript::default(), stream: None, shown: 0 }
     }
 
-    /// Shows the answer. A failure that passes is counted down, then the same request goes out
-    /// again: it arms the run that waits for it, and starts no second one.
+    /// Shows the answer. After a TRANSIENT failure it counts down and sends the same request again,
+    /// which starts the next attempt of the waiting run.
     pub(super) async fn play(mut self) -> io::Result<Outcome> {
         let mut interrupts = signal(SignalKind::interrupt())?;
         loop {
@@ -69,22 +69,20 @@ impl<'a> ChatTurn<'a> {
                     return Ok(Ok(self.outcome()));
                 }
                 News::Packet(Err(error)) => return Ok(Err(error)),
-                // Whatever is waited for now, an answer or another try, is waited for no longer.
+                // The current wait, for an answer or for another try, ends.
                 News::Interrupt => return self.stop(interrupts).await.map(Ok),
             }
         }
     }
 
-    /// An answer that somebody else stopped, or that was cut at its length, is not the whole
-    /// answer.
+    /// An answer that another client stopped, or that was cut at its length limit, is incomplete.
     fn outcome(&self) -> Outcome {
         let reason = self.transcript.close().map(|close| close.reason());
         let is_cut = reason.is_some_and(|reason| matches!(&*reason, Close::CANCELLED | "length"));
         if is_cut { Outcome::Failed } else { Outcome::Complete }
     }
 
-    /// The run ends on purpose, and what it said until then is shown. Whoever does not want to wait
-    /// for that either says so once more.
+    /// Stops the run and shows its last text. A second Ctrl-C ends that wait too.
     async fn stop(&mut self, interrupts: &mut Signal) -> io::Result<Outcome> {
         let Some(stream) = self.stream else {
             self.screen.note("not waiting any longer");
@@ -100,7 +98,7 @@ impl<'a> ChatTurn<'a> {
             self.screen.failure(&error)?;
             return Ok(Outcome::Interrupted);
         }
-        // Its end is in the journal, so the rest is there to be read.
+        // The end is in the journal, so the rest is readable.
         let rest = self.client.observe(Cursor::new(stream, self.shown));
         tokio::select! {
             biased;
@@ -113,7 +111,7 @@ impl<'a> ChatTurn<'a> {
 
     async fn show_rest(&mut self, mut rest: PacketStream) -> io::Result<()> {
         while let Ok(Some(packet)) = rest.next().await {
-            // A failure that was to pass has been told already.
+            // The user has seen the TRANSIENT failure already.
             if !matches!(packet.payload, Payload::Error(_)) {
                 self.show(&packet)?;
             }
@@ -122,7 +120,7 @@ impl<'a> ChatTurn<'a> {
     }
 
     fn show(&mut self, packet: &StreamPacket) -> io::Result<()> {
-        // After a countdown the run is told from its start.
+        // After a countdown the server sends the run from its start.
         if packet.seq <= self.shown {
             return Ok(());
         }
@@ -131,7 +129,7 @@ impl<'a> ChatTurn<'a> {
         self.screen.packet(packet, &self.transcript)
     }
 
-    /// Counts down; false if the person does not want to wait.
+    /// Counts down. Returns false if the user ends the wait.
     async fn count_down(&self, wait: Duration, interrupts: &mut Signal) -> io::Result<bool> {
         for left in (1..=wait.as_secs_f64().ceil() as u64).rev() {
             self.screen.countdown(left)?;
@@ -145,7 +143,7 @@ impl<'a> ChatTurn<'a> {
     }
 }
 
-/// How long until the same request is worth sending again.
+/// How long to wait before the same request may succeed.
 fn wait_of(error: &CapError) -> Option<Duration> {
     let runtime = error.as_runtime()?;
     runtime.retry_after.filter(|_| runtime.severity() == ErrorSeverity::Transient)

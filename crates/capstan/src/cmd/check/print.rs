@@ -1,16 +1,15 @@
-//! The checks as a person reads them: a line each as they are judged, then the evidence, then the
-//! sum.
+//! Prints checks for people: one line for each, then the evidence, then the totals.
 
 use std::io::{self, Write as _};
 
 use capstan_check::{Check, Environment, Judged, Progress, Report, Summary, Verdict};
 use owo_colors::OwoColorize as _;
 
-/// Wide enough for every id and clause of the table.
+/// The width of the column of ids; every id of the table fits.
 const ID: usize = 22;
 const CLAUSE: usize = 31;
 
-/// Every check, what it promises and what it needs.
+/// Lists every check, its promise and its requirements.
 pub(super) fn list(checks: &[Check]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for check in checks {
@@ -19,8 +18,7 @@ pub(super) fn list(checks: &[Check]) -> io::Result<()> {
     Ok(())
 }
 
-/// A line at a time: whoever waits sees that it goes on. A reader that closed the pipe has all that
-/// it wanted.
+/// Prints one line at a time, to show progress. A closed pipe is no error.
 pub(super) fn progress(progress: &Progress<'_>) {
     let mut out = anstream::stdout().lock();
     let _ = match progress {
@@ -59,7 +57,7 @@ fn line(check: &Judged) -> String {
     format!("{mark}  {:ID$} {:CLAUSE$} {note}", check.id, check.clause)
 }
 
-/// What is left to say when all was judged.
+/// Prints evidence and totals at the end.
 pub(super) fn report(report: &Report, is_json: bool) -> io::Result<()> {
     if is_json {
         let json = serde_json::to_string_pretty(report).unwrap_or_default();

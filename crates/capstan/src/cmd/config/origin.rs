@@ -1,4 +1,4 @@
-//! Where a value comes from: a flag, the environment, a line of the file, or nowhere.
+//! The source of a value: a flag, the environment, a line of the file, or the default.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,22 +7,22 @@ use clap::parser::ValueSource;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What was given, by key.
+/// The sources, by key.
 pub(super) struct Origins {
-    /// Flags and variables.
+    /// Flags and environment variables.
     given: HashMap<String, String>,
     /// Lines of the file.
     lines: HashMap<String, String>,
 }
 
 impl Origins {
-    /// Asks the command line anew, since parsed arguments do not tell a flag from a variable. The
-    /// file's text comes from whoever read it: a pipe can be read only once.
+    /// Parses the command line again, because parsed arguments do not distinguish flags from
+    /// variables. It takes the file's text as an argument, because a pipe can be read only once.
     pub(super) fn of((path, text): (&Path, &str)) -> Self {
         Self { given: given(), lines: lines(&path.display().to_string(), text) }
     }
 
-    /// A port is a part of where to listen; the environment may switch debugging on by itself.
+    /// The source of one key. `--port` changes `listen`, and `CAPSTAN_ENV` may switch `debug` on.
     pub(super) fn of_key(&self, key: &str, value: &str) -> String {
         let port = self.given.get("port").filter(|_| key == "listen");
         let found = port.or_else(|| self.given.get(key)).or_else(|| self.lines.get(key)).cloned();
@@ -59,8 +59,8 @@ fn given() -> HashMap<String, String> {
     flags.iter().filter_map(origin).collect()
 }
 
-/// Every key of a file with its place, such as `capstan.toml:3`. A file that cannot be read is
-/// refused elsewhere.
+/// Maps every key of a file to its place, such as `capstan.toml:3`. Another function refuses an
+/// unreadable file.
 fn lines(file: &str, text: &str) -> HashMap<String, String> {
     let mut found = HashMap::new();
     if let Ok(table) = DeTable::parse(text) {

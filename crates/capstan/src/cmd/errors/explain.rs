@@ -1,5 +1,4 @@
-//! One kind of fault, explained: what it means, who caused it, what to do, how it looks in each
-//! dialect.
+//! Explains one kind of fault: meaning, cause, remedy, and its form in each protocol.
 
 use std::io::{self, Write};
 
@@ -9,7 +8,7 @@ use capstan_protocol::{ErrorDomain, ErrorSeverity, Exposure, Fault};
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 
-/// Whether and when to try again, in a few words.
+/// Says in a few words whether and when to retry.
 pub(super) fn retry(entry: &Entry) -> String {
     match (entry.retryable, entry.retry_after) {
         (true, Some(seconds)) => format!("after {seconds} s"),
@@ -32,11 +31,11 @@ fn what_next(severity: ErrorSeverity) -> &'static str {
     match severity {
         ErrorSeverity::Fatal => "FATAL: the stream ends; a client raises it",
         ErrorSeverity::Transient => "TRANSIENT: a client waits and sends the same request again",
-        ErrorSeverity::Warning => "WARNING: the stream goes on",
+        ErrorSeverity::Warning => "WARNING: the stream continues",
     }
 }
 
-/// The fault in each dialect, as an example.
+/// The fault in each protocol, as an example.
 fn dialects(entry: &Entry) -> [(&'static str, Value); 5] {
     let fault = Fault::new(entry.kind);
     let run_error = fault.to_run_error(Exposure::Production).to_event(RunErrorForm::Story, None);

@@ -1,4 +1,4 @@
-//! A run in a file.
+//! A recorded run.
 
 use std::fmt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::cmd::Failure;
 
-/// The packets of a run, as they were sent.
+/// The packets of a run, with their times.
 #[derive(Debug)]
 pub(super) struct Recording {
     stream: Uuid,
@@ -18,11 +18,11 @@ pub(super) struct Recording {
     is_closed: bool,
 }
 
-/// One packet.
+/// A recorded packet.
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) seq: u64,
-    /// After the packet before it.
+    /// The time since the packet before it.
     pub(super) after: Duration,
     pub(super) bytes: Bytes,
 }
@@ -39,7 +39,7 @@ impl Recording {
         Self::of(&bytes).map_err(wrong)
     }
 
-    /// Reads the frames of one CAP stream; why it is none.
+    /// Parses the frames of one CAP stream. The error says what is wrong.
     pub(super) fn of(bytes: &[u8]) -> Result<Self, String> {
         let mut decoder = sse::Decoder::new();
         decoder.push(bytes);
@@ -67,7 +67,7 @@ impl Recording {
         let mut before = first.t.as_micros();
         let frames = packets.iter().map(|packet| {
             let at = packet.t.as_micros();
-            // The clock may have been set back.
+            // Somebody may have set the clock back.
             let after =
                 Duration::from_micros(u64::try_from(at.saturating_sub(before)).unwrap_or(0));
             before = at;
@@ -82,7 +82,7 @@ impl Recording {
         self.stream
     }
 
-    /// The first packets that are not in the file, if some between its packets are not.
+    /// The first range of missing packets, if there is one.
     pub(super) fn gap(&self) -> Option<(u64, u64)> {
         let before = std::iter::once(0).chain(self.frames.iter().map(|frame| frame.seq));
         let pairs = before.zip(self.frames.iter().map(|frame| frame.seq));
@@ -91,7 +91,7 @@ impl Recording {
             .find(|(first, last)| first <= last)
     }
 
-    /// Whether its end is in the file.
+    /// Whether the recording contains the CLOSE.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -148,8 +148,8 @@ mod tests {
                 "not one run",
             ),
         ] {
-            let told = Recording::of(&bytes).unwrap_err();
-            assert!(told.contains(why), "{told}");
+            let error = Recording::of(&bytes).unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Serves one run over HTTP/1.1 or 2: whoever posts gets it, whoever knows its stream may watch it.
+//! Serves one run over HTTP/1.1 or 2: to every POST, and to every GET of its stream.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use tokio::net::TcpListener;
 
 use super::recording::Recording;
 
-/// The reconnection time that a response opens with.
+/// The reconnection time at the start of a response.
 const RETRY_MS: u32 = 500;
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// A run, and how fast it goes.
+/// The run, and its speed.
 pub(super) struct Server {
     pub(super) recording: Recording,
-    /// 0 is at once.
+    /// 0 sends everything at once.
     pub(super) speed: f64,
 }
 
@@ -46,7 +46,7 @@ impl Server {
                 async move { Ok::<_, Infallible>(response) }
             });
             tokio::spawn(async move {
-                // Who hangs up has seen enough.
+                // A client that hangs up is no error.
                 let _ = auto::Builder::new(TokioExecutor::new())
                     .serve_connection(TokioIo::new(socket), service)
                     .await;
@@ -70,7 +70,7 @@ impl Server {
         }
     }
 
-    /// The packets after the cursor that was sent, if one was.
+    /// Sends the packets after the request's cursor.
     fn tell(self: Arc<Self>, request: &Request<Incoming>, is_watched: bool) -> Response<Body> {
         let cursor = request.headers().get("last-event-id").filter(|value| !value.is_empty());
         let cursor = cursor.map(|value| value.to_str().unwrap_or_default().parse::<LastEventId>());
@@ -100,7 +100,7 @@ impl Server {
         response
     }
 
-    /// Each frame when its time has come; the first at once.
+    /// Yields each frame at its time; the first one at once.
     fn frames_from(
         self: Arc<Self>,
         at: usize,
@@ -127,4 +127,36 @@ fn refusal(fault: Fault) -> Response<Body> {
     *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::NOT_FOUND);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
     response
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use capstan_protocol::{Payload, StreamPacket, Timestamp};
+    use tokio::time::Instant;
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// A run of two packets, 400 ms apart.
+    fn recording() -> Recording {
+        let (stream_id, payload) = (Uuid::now_v7(), Payload::Delta("a".into()));
+        let mut bytes = Vec::new();
+        for (seq, t) in [(1, 0), (2, 400_000)] {
+            let t = Timestamp::from_micros(t);
+            let packet = StreamPacket { stream_id, seq, t, payload: payload.clone() };
+            sse::encode_packet(&packet, &mut bytes);
+        }
+        Recording::of(&bytes).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_keep_the_pace_of_the_run() {
+        for (speed, took) in [(1.0, 400), (2.0, 200), (0.0, 0)] {
+            let began = Instant::now();
+            let server = Arc::new(Server { recording: recording(), speed });
+            assert_eq!(server.frames_from(0).count().await, 2);
+            assert_eq!(began.elapsed(), Duration::from_millis(took), "by the paused clock");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Where a server listens, and under which URL it can be reached.
+//! The addresses that a server listens on, and the URLs at which others reach it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use super::config::Config;
 use crate::cmd::Failure;
 
-/// Without tenants only loopback is safe; beyond it the operator must say so.
+/// Resolves the address, and refuses one beyond loopback if there are no tenants and no `--open`.
 pub(super) async fn allowed(
     config: &Config,
     listen: &str,
@@ -28,13 +28,13 @@ async fn resolve(listen: &str) -> Result<Vec<SocketAddr>, Failure> {
     let wrong = |e: io::Error| Failure::usage(format!("listen: {listen:?} is not HOST:PORT ({e})"));
     let mut found: Vec<SocketAddr> =
         tokio::net::lookup_host(listen).await.map_err(wrong)?.collect();
-    // 127.0.0.1 first: it is the one that every machine has.
+    // 127.0.0.1 first, because every machine has it.
     found.sort_by_key(|address| address.is_ipv6());
     found.dedup();
     Ok(found)
 }
 
-/// The same place with another port.
+/// The same host with another port.
 pub(super) fn with_port(listen: &str, port: u16) -> String {
     let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host);
     format!("{host}:{port}")
@@ -43,13 +43,13 @@ pub(super) fn with_port(listen: &str, port: u16) -> String {
 pub(super) async fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
     let mut listeners: Vec<TcpListener> = Vec::new();
     for mut address in addresses.iter().copied() {
-        // Port 0 asks for any free one; both loopback addresses then share it.
+        // Port 0 takes any free port; both loopback addresses then share it.
         if let Some(first) = listeners.first() {
             address.set_port(first.local_addr()?.port());
         }
         match TcpListener::bind(address).await {
             Ok(listener) => listeners.push(listener),
-            // A machine without IPv6 still has the other one.
+            // A machine without IPv6 still has the IPv4 address.
             Err(_) if address.ip() == IpAddr::V6(Ipv6Addr::LOCALHOST) && !listeners.is_empty() => {}
             Err(error) => return Err(taken(address, &error)),
         }
@@ -68,8 +68,8 @@ fn taken(address: SocketAddr, error: &io::Error) -> Failure {
         .with_help("choose another with --port PORT or --listen HOST:PORT (make run: PORT=…)")
 }
 
-/// Where it listens, with the port that it really has. `localhost` only if both of its addresses
-/// are ours.
+/// The server's URL with its real port. It says `localhost` only if the server has both loopback
+/// addresses.
 pub(super) fn url(addresses: &[SocketAddr], is_tls: bool) -> String {
     let scheme = if is_tls { "https" } else { "http" };
     match addresses {
@@ -79,14 +79,14 @@ pub(super) fn url(addresses: &[SocketAddr], is_tls: bool) -> String {
     }
 }
 
-/// Where other processes reach it, unless they are told: not by the address that stands for all of
-/// this machine's.
+/// The URL for other gateways, unless one is configured: none if the server listens on all
+/// addresses, because that address names no machine.
 pub(super) fn advertised(addresses: &[SocketAddr], is_tls: bool) -> Option<String> {
     let is_one = |address: &SocketAddr| !address.ip().is_unspecified();
     addresses.iter().all(is_one).then(|| url(addresses, is_tls)).filter(|url| !url.is_empty())
 }
 
-/// Where this machine reaches it: nobody can call the address that stands for all of them.
+/// The addresses at which this machine reaches the server: loopback in place of "all addresses".
 pub(super) fn reachable(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let loopback = |address: &SocketAddr| match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => {

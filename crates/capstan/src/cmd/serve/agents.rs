@@ -1,5 +1,5 @@
-//! `[[agents]]`: each table becomes an agent of its kind. A mistake is told with its line and the
-//! nearest known key.
+//! `[[agents]]`: makes an agent of each table. A mistake is refused with its line and the nearest
+//! known key.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,35 +13,35 @@ use toml::Spanned;
 use super::kinds::kinds;
 use crate::cmd::Failure;
 
-/// One table as it stands in the file: which keys there are depends on its kind.
+/// A table of the file; its kind decides which keys it may have.
 pub(super) type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
 
-/// An agent under its name.
+/// An agent with its name.
 pub(in crate::cmd) struct Named {
     pub(super) name: String,
-    /// Other names for it.
+    /// Its other names.
     pub(super) aliases: Vec<String>,
     pub(super) kind: String,
     pub(super) agent: Box<dyn Agent>,
-    /// What it passes on to its provider beside runs.
+    /// The routes that it forwards to its provider, beside runs.
     pub(super) passthrough: Option<Passthrough>,
-    /// What is likely to be a mistake about its key.
+    /// A probable mistake in the settings of its key.
     pub(super) key_warning: Option<String>,
 }
 
-/// Where the tables come from, to point at mistakes.
+/// The file of the tables, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
-    /// Whether a line may be shown.
+    /// Whether an error message may quote a line.
     pub(super) is_quoted: bool,
 }
 
-/// Keys whose lines are not shown: a secret may stand there that should not.
+/// Keys whose lines are not quoted, because users may write a secret there by mistake.
 const SECRET_KEYS: [&str; 7] = ["api_key", "apikey", "headers", "key", "query", "token", "url"];
 
-/// The agents of a file under their names, in its order.
+/// The agents of a file, in its order.
 pub(super) fn agents(
     tables: &[Table],
     source: Source<'_>,
@@ -72,8 +72,8 @@ pub(super) fn agents(
     Ok(read.into_iter().zip(built).zip(aliases).zip(passed).map(named).collect())
 }
 
-/// What each agent passes on beside runs. A file has no model by which an agent could be chosen, so
-/// that one agent has all of them.
+/// The routes that each agent forwards beside runs. Such a request names no model, so each route
+/// belongs to one agent.
 fn passed_on(
     tables: &[Table],
     read: &[AgentTable],
@@ -96,7 +96,7 @@ fn passed_on(
     Ok(all)
 }
 
-/// The other names of each agent. Nobody else may have one of them.
+/// The other names of each agent. Each name belongs to one agent.
 fn aliases(
     tables: &[Table],
     read: &[AgentTable],
@@ -128,24 +128,24 @@ fn aliases(
     Ok(all)
 }
 
-/// The key that every kind has beside `name` and `kind`.
+/// A key of every kind, like `name` and `kind`.
 const ALIASES: &str = "aliases";
 
-/// Names of models have more signs than those of agents.
+/// Model names may have more characters than agent names.
 fn is_alias(alias: &str) -> bool {
     let is_plain =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '@' | '/');
     alias.chars().all(is_plain) && alias.chars().any(|c| c.is_ascii_alphanumeric())
 }
 
-/// The kind's keys.
+/// The keys that the kind reads.
 fn keys(table: &Table) -> Map<String, Value> {
     let is_ours = |key: &str| matches!(key, "name" | "kind" | ALIASES);
     let own = table.iter().filter(|(key, _)| !is_ours(key.as_ref()));
     own.map(|(key, value)| (key.as_ref().clone(), value.as_ref().clone())).collect()
 }
 
-/// A word of the table, if it is there and a word.
+/// The string under a key of the table, if there is one.
 pub(super) fn found<'a>(table: &'a Table, key: &str) -> Option<&'a str> {
     let (_, value) = table.iter().find(|(known, _)| known.as_ref() == key)?;
     value.as_ref().as_str()
@@ -166,7 +166,7 @@ fn word(table: &Table, key: &str, source: Source<'_>) -> Result<String, Failure>
     })
 }
 
-/// A name is a part of a path.
+/// Checks that a name fits into a URL path.
 fn check_name(name: &str, is_taken: bool) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || !name.chars().all(is_plain) {
@@ -174,7 +174,7 @@ fn check_name(name: &str, is_taken: bool) -> Result<(), String> {
             "agents: the name {name:?} may hold letters, digits, '-', '_' and '.' only"
         ));
     }
-    // Whoever follows such a path ends elsewhere.
+    // Clients would resolve such a path to another one.
     if name.chars().all(|c| c == '.') {
         return Err(format!(
             "agents: the name {name:?} is no part of a path; it needs a letter or a digit"
@@ -214,7 +214,7 @@ impl Source<'_> {
         Self { is_quoted: false, ..self }
     }
 
-    /// In toml's own manner: the line with a mark under the place.
+    /// An error message like toml's: the line, with a mark under the place.
     fn mistake(&self, at: Option<usize>, message: &str) -> Failure {
         let path = self.path.display();
         let Some(before) = at.and_then(|at| self.text.get(..at)) else {

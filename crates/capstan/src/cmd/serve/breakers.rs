@@ -1,28 +1,28 @@
-//! Breakers of routes, shared by the gateways of a cluster: what changes here is written to the
-//! journal's store, and what the others have written is looked at once a second. A call costs
-//! nothing.
+//! Shares the breakers of routes between the gateways of a cluster. Changes here go to the
+//! journal's store; changes of other gateways are read once a second. Calls do no I/O for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_journal::{BreakerNotice, JournalError, Store};
+use capstan_journal::{BreakerState, Cluster, JournalError, Store};
 use capstan_upstream::{BreakerChange, Breakers};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shares for as long as it is awaited.
+/// Shares changes until the task is dropped.
 pub(super) async fn share(store: Arc<dyn Store>, breakers: Breakers) {
+    let Some(cluster) = store.cluster() else { return };
     let mut changes = breakers.changes();
-    let mut shared = Shared { store, breakers, seen: HashMap::new() };
-    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut shared = Shared { cluster, breakers, seen: HashMap::new() };
+    let mut poll = tokio::time::interval(POLL_INTERVAL);
     loop {
-        // One after the other: what is read was written after what is being written here.
+        // One at a time, so that a read never misses a write of this process.
         let done = tokio::select! {
-            Some(change) = changes.recv() => shared.tell(change).await,
-            _ = look.tick() => shared.look().await,
+            Some(change) = changes.recv() => shared.publish(change).await,
+            _ = poll.tick() => shared.poll().await,
         };
         if let Err(error) = done {
             tracing::debug!(%error, "what upstreams do could not be shared");
@@ -30,25 +30,25 @@ pub(super) async fn share(store: Arc<dyn Store>, breakers: Breakers) {
     }
 }
 
-struct Shared {
-    store: Arc<dyn Store>,
+struct Shared<'a> {
+    cluster: &'a dyn Cluster,
     breakers: Breakers,
-    /// The last change of each upstream that is known here.
+    /// The last known change of each upstream.
     seen: HashMap<String, Uuid>,
 }
 
-impl Shared {
-    async fn tell(
+impl Shared<'_> {
+    async fn publish(
         &mut self,
         BreakerChange { upstream, opened, left }: BreakerChange,
     ) -> Result<(), JournalError> {
         let change = Uuid::new_v4();
         self.seen.insert(upstream.clone(), change);
-        self.store.set_breaker(&BreakerNotice { upstream, opened, left, change }).await
+        self.cluster.set_breaker(&BreakerState { upstream, opened, left, change }).await
     }
 
-    async fn look(&mut self) -> Result<(), JournalError> {
-        for BreakerNotice { upstream, opened, left, change } in self.store.breakers().await? {
+    async fn poll(&mut self) -> Result<(), JournalError> {
+        for BreakerState { upstream, opened, left, change } in self.cluster.breakers().await? {
             if self.seen.insert(upstream.clone(), change) != Some(change) {
                 tracing::info!(
                     upstream,

@@ -1,5 +1,5 @@
-//! `capstan.toml`: what can be configured. A wrong key or value is refused with its place and the
-//! nearest known key.
+//! `capstan.toml`: all settings. A wrong key or value is refused with its place and the nearest
+//! known key.
 
 mod auth;
 mod cluster;
@@ -27,16 +27,16 @@ use self::tenant::{Key, TenantConfig};
 use super::agents::{self, Named, Source, Table};
 use crate::cmd::Failure;
 
-/// A commented configuration with every key there is.
+/// The commented configuration that `capstan config example` prints.
 pub(in crate::cmd) const EXAMPLE: &str = include_str!("config/example.toml");
 
-/// The file that is read if it exists.
+/// The file that is read by default, if it exists.
 const DEFAULT_FILE: &str = "capstan.toml";
 
-/// Room for what is under way, and for cleaning: a file of the journal is 64 MB.
+/// Space for open runs and for compaction: a file of the journal is 64 MB.
 const MIN_FREE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// The configuration, defaults filled in.
+/// The configuration, with defaults.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::cmd) struct Config {
@@ -63,7 +63,7 @@ pub(in crate::cmd) struct Config {
     timeouts: TimeoutsConfig,
     retention: RetentionConfig,
     cluster: ClusterConfig,
-    /// The file that all this stands in.
+    /// The path and text of the file.
     #[serde(skip)]
     source: (PathBuf, String),
 }
@@ -100,25 +100,25 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a file: the one that was named, or `capstan.toml` if there is one.
+    /// Reads the named file, or `capstan.toml` if it exists.
     pub(super) fn load(named: Option<&Path>) -> Result<Self, Failure> {
         let Some((path, text)) = read_file(named)? else { return Ok(Self::default()) };
         let config: Self = toml::from_str(&text).map_err(|e| explain(&path, &text, &e))?;
         Ok(Self { source: (path, text), ..config })
     }
 
-    /// The file that was read, and what it held; both are empty if there was none.
+    /// The path and text of the file; both are empty without one.
     pub(in crate::cmd) fn source(&self) -> (&Path, &str) {
         (&self.source.0, &self.source.1)
     }
 
-    /// The agents that the file names, the default one first; none if it names none.
+    /// The agents of the file, the default agent first; none if the file has none.
     pub(super) fn agents(&self, breakers: &Breakers) -> Result<Vec<Named>, Failure> {
         let (path, text) = &self.source;
         agents::agents(&self.agents, Source { path, text, is_quoted: true }, breakers)
     }
 
-    /// Where others find the gateway, if that is said: an absolute address.
+    /// The configured public address; it must be an absolute URL.
     fn public_url(&self) -> Result<Option<String>, Failure> {
         let is_absolute = |url: &String| url.starts_with("https://") || url.starts_with("http://");
         match &self.public_url {
@@ -129,7 +129,7 @@ impl Config {
         }
     }
 
-    /// What the gateway needs to know.
+    /// Builds the gateway's settings.
     pub(in crate::cmd) fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings {
             tenants: self.tenants()?.into(),
@@ -160,44 +160,43 @@ impl Config {
         Ok(settings)
     }
 
-    /// Where the others that share a journal reach this process, if that is said elsewhere than in
-    /// the file.
+    /// Overrides `cluster.url`, the address for the other gateways.
     pub(super) fn advertise(&mut self, url: Option<String>) {
         self.cluster.advertise(url);
     }
 
-    /// What this process is among those that share a journal.
+    /// The `[cluster]` settings of this process.
     pub(super) fn replica(&self) -> Result<Replica, Failure> {
         self.cluster.replica()
     }
 
-    /// Where the console listens, if it has an address of its own.
+    /// The console's own address, if it has one.
     pub(super) fn console_listen(&self) -> Option<&str> {
         self.console.listen.as_deref()
     }
 
-    /// The journal as it may be shown: without a password.
+    /// The journal's URL without its password.
     pub(super) fn shown_journal(&self) -> String {
         cluster::without_password(&self.journal)
     }
 
-    /// Who may use it.
+    /// The tenants.
     pub(super) fn tenants(&self) -> Result<Vec<Tenant>, Failure> {
         tenant::tenants(&self.tenants, self.auth.jwt.is_some())
     }
 
-    /// Which tokens are taken.
+    /// The settings of tokens.
     pub(super) fn jwt(&self) -> Option<&JwtConfig> {
         self.auth.jwt.as_ref()
     }
 
-    /// Who looks after it.
+    /// The operators.
     pub(super) fn operators(&self) -> Result<Vec<Operator>, Failure> {
         let tenants = self.tenants()?;
         auth::operators(&self.operators, tenants.iter().flat_map(|tenant| &tenant.keys))
     }
 
-    /// Whether the inside may be shown.
+    /// Whether callers see error types and causes.
     pub(super) fn exposure(&self) -> Exposure {
         let environment = std::env::var("CAPSTAN_ENV").ok();
         if self.debug {
@@ -208,7 +207,7 @@ impl Config {
     }
 }
 
-/// The file that was named, or `capstan.toml` if there is one.
+/// Reads the named file, or `capstan.toml` if it exists.
 fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure> {
     let path = named.unwrap_or_else(|| Path::new(DEFAULT_FILE));
     match std::fs::read_to_string(path) {
@@ -218,18 +217,18 @@ fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure>
     }
 }
 
-/// Names the place, but does not quote it as toml's own message does: a line may hold a key that
-/// does not belong there. A mistyped key also gets the nearest known one.
+/// Names the place of a mistake without quoting the line, which toml's own message does: a line may
+/// hold a key by mistake. A mistyped key also gets the nearest known one.
 fn explain(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
     let message = error.message();
-    let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let line = error
         .span()
         .and_then(|span| text.get(..span.start))
         .map(|before| before.split('\n').count());
     let place = line.map_or_else(String::new, |line| format!(", line {line}"));
     let failure = Failure::usage(format!("{}{place}: {message}", path.display()));
-    let close = match words.split_first() {
+    let close = match names.split_first() {
         Some((wrong, known)) if message.starts_with("unknown field") => {
             nearest(wrong, known.iter().copied())
         }

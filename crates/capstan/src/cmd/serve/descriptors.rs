@@ -1,12 +1,12 @@
-//! File descriptors: as many as the system lets us have, and connections take some of them only.
+//! Raises the limit of file descriptors, and reserves some of them.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Kept for the journal's files, agents' connections and questions about health.
+/// Reserved for the journal's files, agents' connections and health checks.
 const RESERVE: u64 = 512;
 
-/// Raises the soft limit to the hard one; how many connections there may be at once, `wanted` at
-/// most.
+/// Raises the soft limit to the hard one. Returns how many connections the server may have, at most
+/// `wanted`.
 pub(super) fn raise(wanted: usize) -> usize {
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: before.maximum, maximum: before.maximum };
@@ -15,19 +15,19 @@ pub(super) fn raise(wanted: usize) -> usize {
     }
     let limit = getrlimit(Resource::Nofile).current;
     let connections = connections(limit, wanted);
-    let told = |limit: Option<u64>| {
+    let shown = |limit: Option<u64>| {
         limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string())
     };
     tracing::info!(
-        limit = told(limit),
-        was = told(before.current),
+        limit = shown(limit),
+        was = shown(before.current),
         connections,
         "file descriptors"
     );
     connections
 }
 
-/// Half of a small limit, all but the reserve of a large one.
+/// Half of a small limit, or a large limit without the reserve.
 fn connections(limit: Option<u64>, wanted: usize) -> usize {
     let Some(limit) = limit else { return wanted };
     let room = limit.saturating_sub(RESERVE).max(limit / 2);

@@ -1,24 +1,24 @@
-//! What `capstan serve` prints once it listens: a line for programs that wait for the URL, and
-//! lines to try, which work as the server is configured.
+//! What `capstan serve` prints once it listens: a line with the URL for programs, and commands to
+//! try.
 
 use std::fmt;
 
 use owo_colors::OwoColorize as _;
 
-/// The question of the lines to try.
+/// The question in the commands to try.
 const QUESTION: &str = "What is a capstan?";
 
 pub(super) struct Greeting<'a> {
-    /// Under which `capstan` was started.
+    /// The name under which the user started `capstan`.
     pub(super) program: &'a str,
     pub(super) listening: &'a str,
-    /// Where this machine reaches it.
+    /// The URL for this machine.
     pub(super) url: &'a str,
-    /// Where this machine reaches the console, if there is one.
+    /// The console's URL for this machine, if there is a console.
     pub(super) console: Option<&'a str>,
     pub(super) journal: &'a str,
     pub(super) needs_key: bool,
-    /// The default agent knows `/help`.
+    /// Whether the default agent is the demo, which knows `/help`.
     pub(super) is_demo: bool,
     pub(super) agents: usize,
 }

@@ -1,5 +1,5 @@
-//! The public keys that tokens are checked with: a file, read at the start and at each SIGHUP, or a
-//! URL, fetched in the background. No request waits for either.
+//! The public keys that check tokens: from a file, at the start and at each SIGHUP, or from a URL,
+//! in the background. No request waits for either.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use url::Url;
 use super::config::Config;
 use crate::cmd::Failure;
 
-/// A token that names an unknown key asks for nothing more often than this.
-const LEAST: Duration = Duration::from_secs(60);
-/// The keys are fetched anew after this time in any case.
-const USUAL: Duration = Duration::from_secs(600);
-/// While there are none at all.
-const FIRST: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The least time between two fetches because of unknown keys.
+const MIN_INTERVAL: Duration = Duration::from_secs(60);
+/// The time between two regular fetches.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(600);
+/// The time between two fetches as long as there are no keys.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the keys are.
+/// The source of the keys.
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     File(PathBuf),
@@ -27,7 +27,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// One of the two, if tokens are taken at all.
+    /// The source, if tokens are configured.
     pub(super) fn of(config: &Config) -> Result<Option<Self>, Failure> {
         let Some(jwt) = config.jwt() else { return Ok(None) };
         match (jwt.jwks_file.clone(), jwt.jwks_url.clone()) {
@@ -35,7 +35,7 @@ impl Source {
             (None, Some(url)) if is_safe(&url) => Ok(Some(Self::Url(url))),
             (None, Some(_)) => {
                 Err(Failure::usage("auth.jwt.jwks_url: must be https, or on this machine")
-                    .with_help("whoever can change the keys on their way can make tokens"))
+                    .with_help("somebody on the way could replace the keys, and make tokens"))
             }
             (None, None) | (Some(_), Some(_)) => {
                 Err(Failure::usage("auth.jwt needs either jwks_file or jwks_url"))
@@ -43,7 +43,7 @@ impl Source {
         }
     }
 
-    /// Reads the keys, if they stand in a file.
+    /// Reads the keys from the file, if the source is a file.
     pub(super) fn read(&self, jwt: &Jwt) -> Result<(), Failure> {
         let Self::File(path) = self else { return Ok(()) };
         let wrong = |error: String| Failure::usage(format!("{}: {error}", path.display()));
@@ -55,7 +55,7 @@ impl Source {
         Ok(())
     }
 
-    /// Keeps the keys fresh for as long as it is polled, if they stand at a URL.
+    /// Fetches the keys again and again, if the source is a URL, until the task is dropped.
     pub(super) async fn keep_fresh(self, jwt: Jwt) {
         let Self::Url(url) = self else { return };
         let mut has_keys = false;
@@ -73,15 +73,15 @@ impl Source {
                     )
                 }
             }
-            tokio::time::sleep(if has_keys { LEAST } else { FIRST }).await;
+            tokio::time::sleep(if has_keys { MIN_INTERVAL } else { RETRY_INTERVAL }).await;
             if has_keys {
-                let _ = tokio::time::timeout(USUAL - LEAST, jwt.wanted()).await;
+                let _ = tokio::time::timeout(REFRESH_INTERVAL - MIN_INTERVAL, jwt.wanted()).await;
             }
         }
     }
 }
 
-/// Keys that came in the clear are anybody's.
+/// Anybody on the way could replace keys that travel without TLS.
 fn is_safe(url: &Url) -> bool {
     let is_near = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
@@ -92,22 +92,21 @@ fn is_safe(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_near)
 }
 
-/// Never more than a set may have, nor for longer than patience lasts, nor from elsewhere than was
-/// said.
+/// Fetches a key set: with limits of size and time, and without redirects.
 async fn fetch(url: &Url) -> Result<KeySet, String> {
     let client = capstan_client::transport::http_client()
         .redirect(reqwest::redirect::Policy::none())
-        .timeout(PATIENCE)
+        .timeout(FETCH_TIMEOUT)
         .user_agent(concat!("capstan/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|error| error.without_url().to_string())?;
-    let told = |error: reqwest::Error| error.without_url().to_string();
-    let mut response = client.get(url.clone()).send().await.map_err(told)?;
+    let message_of = |error: reqwest::Error| error.without_url().to_string();
+    let mut response = client.get(url.clone()).send().await.map_err(message_of)?;
     if response.status() != 200 {
         return Err(format!("it answers {}", response.status().as_u16()));
     }
     let mut text = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(told)? {
+    while let Some(chunk) = response.chunk().await.map_err(message_of)? {
         text.extend_from_slice(&chunk);
         if text.len() > MOST_KEY_BYTES {
             break;
@@ -124,8 +123,8 @@ mod tests {
 
     use super::*;
 
-    /// What a server that answers so is taken for.
-    async fn fetched(head: &str, body: Vec<u8>) -> Result<usize, String> {
+    /// Fetches from a server with this response.
+    async fn fetch_from(head: &str, body: Vec<u8>) -> Result<usize, String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = Url::parse(&format!("http://{}/keys", listener.local_addr().unwrap())).unwrap();
         let head = format!("HTTP/1.1 {head}\r\nconnection: close\r\n\r\n").into_bytes();
@@ -143,12 +142,12 @@ mod tests {
     #[tokio::test]
     async fn keys_are_fetched_within_bounds() {
         let keys = br#"{"keys":[{"kty":"RSA","kid":"a","n":"AQAB","e":"AQAB"}]}"#.to_vec();
-        assert_eq!(fetched("200 OK", keys.clone()).await, Ok(1));
-        assert!(fetched("500 No", keys).await.unwrap_err().contains("500"));
-        let moved = fetched("302 Found\r\nlocation: http://127.0.0.1:1/", Vec::new()).await;
+        assert_eq!(fetch_from("200 OK", keys.clone()).await, Ok(1));
+        assert!(fetch_from("500 No", keys).await.unwrap_err().contains("500"));
+        let moved = fetch_from("302 Found\r\nlocation: http://127.0.0.1:1/", Vec::new()).await;
         assert!(moved.unwrap_err().contains("302"), "a redirect is not followed");
         assert!(
-            fetched("200 OK", vec![b' '; 2 * MOST_KEY_BYTES])
+            fetch_from("200 OK", vec![b' '; 2 * MOST_KEY_BYTES])
                 .await
                 .unwrap_err()
                 .contains("at most")

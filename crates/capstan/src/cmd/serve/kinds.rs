@@ -1,4 +1,4 @@
-//! The kinds of agents that this program knows: those of the upstream crate, and the demo.
+//! The kinds of agents of this program: those of the upstream crate, and the demo.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use capstan_upstream::{ConfigError, Kind, Kinds, read_keys};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The kind of the agent that answers if no other is configured.
+/// The kind of the agent that answers if no agent is configured.
 pub(super) const DEMO: &str = "demo";
 
 pub(super) fn kinds() -> Kinds {
     Kinds::default().with(Kind::agent(DEMO, "the demo agent", demo))
 }
 
-/// What the demo understands.
+/// The keys of the demo.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DemoKeys {

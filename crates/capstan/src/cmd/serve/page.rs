@@ -1,4 +1,4 @@
-//! The playground, as `build.rs` found it; nothing if it was not built.
+//! The playground that `build.rs` embeds; empty if it was not built.
 
 use capstan_gateway::Asset;
 

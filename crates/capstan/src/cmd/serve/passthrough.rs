@@ -1,4 +1,4 @@
-//! Agents with their other names, and with what they pass on to their providers beside runs.
+//! Adds agents with their other names, and with the routes that they forward beside runs.
 
 use capstan_agent::async_trait;
 use capstan_gateway::{Body, Gateway, Passthrough};
@@ -8,7 +8,7 @@ use hyper::body::Body as _;
 
 use super::agents::Named;
 
-/// The gateway with one more agent.
+/// Adds an agent to the gateway.
 pub(super) fn add_agent(gateway: Gateway, named: Named) -> Gateway {
     let Named { name, aliases, agent, passthrough, .. } = named;
     let gateway = gateway.agent(&name, agent);

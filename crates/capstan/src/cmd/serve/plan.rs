@@ -1,6 +1,6 @@
-//! What a configuration means, checked as a whole before anything starts: `serve` carries it out,
-//! `config check` only tells it. Whatever keeps a server from starting, short of a port or a folder
-//! that is taken, is refused here.
+//! A configuration, checked as a whole before anything starts. `serve` carries it out; `config
+//! check` only prints it. It refuses everything that would keep a server from starting, except a
+//! port or a folder in use.
 
 use std::net::SocketAddr;
 
@@ -17,18 +17,18 @@ use super::{address, jwks, tls};
 use crate::cmd::{Failure, traces};
 
 pub(in crate::cmd) struct Plan {
-    /// What the gateway needs to know, the certificate included.
+    /// The gateway's settings, with the certificate.
     pub(in crate::cmd) settings: Settings,
-    /// The default one first.
+    /// The agents, the default agent first.
     pub(super) agents: Vec<Named>,
-    /// What its routes know of upstreams.
+    /// The breakers of its routes.
     pub(super) breakers: Breakers,
     pub(super) certificate: Option<tls::Files>,
-    /// Where the keys of tokens are, and what checks with them.
+    /// The source of token keys, and the verifier.
     pub(super) token_keys: Option<(jwks::Source, Jwt)>,
     pub(super) durability: Durability,
     pub(super) addresses: Vec<SocketAddr>,
-    /// Where the console listens, if not there.
+    /// The console's own addresses, if it has them.
     pub(super) console_addresses: Vec<SocketAddr>,
 }
 
@@ -66,14 +66,14 @@ impl Plan {
         })
     }
 
-    /// What lets a server start, but most likely is a mistake: the agent, and what is wrong.
+    /// Probable mistakes that do not keep the server from starting: the agent, and the mistake.
     pub(in crate::cmd) fn warnings(&self) -> impl Iterator<Item = (&str, String)> {
         self.agents
             .iter()
             .filter_map(|agent| Some((agent.name.as_str(), agent.key_warning.clone()?)))
     }
 
-    /// Whether the agent that answers by default is the demo, which knows `/help`.
+    /// Whether the default agent is the demo, which knows `/help`.
     pub(super) fn is_demo(&self) -> bool {
         self.agents.first().is_some_and(|agent| agent.kind == DEMO)
     }
@@ -91,7 +91,7 @@ fn demo() -> Named {
     }
 }
 
-/// A folder alone is what most people try first.
+/// Refuses a URL without a scheme: most people try a bare folder first.
 fn check_journal(url: &str) -> Result<(), Failure> {
     capstan_stores::check_url(url).map_err(|error| {
         let failure = Failure::usage(error);

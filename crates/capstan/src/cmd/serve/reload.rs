@@ -1,4 +1,4 @@
-//! SIGHUP: tenants, operators, keys and the certificate are read anew, so that they can be rotated
+//! SIGHUP: reloads tenants, operators, keys and the certificate, so that they can be rotated
 //! without a restart.
 
 use std::future::Future;
@@ -13,7 +13,7 @@ use super::jwks::Source;
 use super::tls::Files;
 use crate::cmd::Failure;
 
-/// What is read anew.
+/// What SIGHUP reloads.
 pub(super) struct Reloaded {
     pub(super) tenants: Tenants,
     pub(super) operators: Operators,
@@ -21,7 +21,7 @@ pub(super) struct Reloaded {
     pub(super) token_keys: Option<(Source, Jwt)>,
 }
 
-/// Re-reads the files at each SIGHUP. One that is wrong changes nothing: a typing mistake must lock
+/// Reloads the files at each SIGHUP. A wrong file changes nothing: a typing mistake must lock
 /// nobody out.
 pub(super) fn on_hangup(
     file: Option<PathBuf>,
@@ -43,7 +43,7 @@ impl Reloaded {
         }
         if let Some((source @ Source::File(_), jwt)) = &self.token_keys {
             match source.read(jwt) {
-                Ok(()) => tracing::info!("the keys of tokens were read anew"),
+                Ok(()) => tracing::info!("reloaded the keys of tokens"),
                 Err(failure) => {
                     tracing::error!(
                         error = failure.message(),
@@ -67,7 +67,7 @@ fn reload_people(file: Option<&Path>, tenants: &Tenants, operators: &Operators) 
                 tenants = count,
                 keys,
                 operators = operating,
-                "tenants and keys were read anew"
+                "reloaded tenants and keys"
             );
         }
         Err(failure) => {
@@ -78,14 +78,15 @@ fn reload_people(file: Option<&Path>, tenants: &Tenants, operators: &Operators) 
 
 fn reload_certificate(files: &Files, tls: &Tls) {
     match files.reload(tls) {
-        Ok(()) => tracing::info!("the certificate was read anew"),
+        Ok(()) => tracing::info!("reloaded the certificate"),
         Err(failure) => {
             tracing::error!(error = failure.message(), "the certificate stays as it was")
         }
     }
 }
 
-/// Without tenants anybody could ask; whoever means that restarts, and is asked about the address.
+/// Refuses a file without tenants: the server would become open. Only a restart may do that,
+/// because it checks the address.
 fn read(file: Option<&Path>, now: &Tenants) -> Result<(Vec<Tenant>, Vec<Operator>), Failure> {
     let config = Config::load(file)?;
     let (tenants, operators) = (config.tenants()?, config.operators()?);

@@ -1,5 +1,4 @@
-//! Carrying requests to another gateway of the cluster: no redirect is followed, no proxy asked,
-//! nothing tried again.
+//! Forwards requests to another gateway of the cluster, without redirects, proxies or retries.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,10 +10,10 @@ use hyper::body::Body as _;
 use reqwest::Client;
 use reqwest::redirect::Policy;
 
-/// A gateway that takes longer to be connected to is not there.
+/// A gateway that takes longer to connect counts as unreachable.
 const CONNECT: Duration = Duration::from_secs(2);
-/// A connection that nobody uses is closed before the other side does so:
-/// `timeouts.idle_connection` is longer.
+/// Idle connections close before the other gateway closes them: `timeouts.idle_connection` is
+/// longer.
 const IDLE: Duration = Duration::from_secs(5);
 
 pub(super) struct Carrier(Client);
@@ -39,16 +38,16 @@ impl ReplicaForwarder for Carrier {
             true => reqwest::Body::default(),
             false => reqwest::Body::wrap_stream(body.into_data_stream()),
         });
-        let request =
-            reqwest::Request::try_from(request).map_err(|error| words(&error.without_url()))?;
+        let request = reqwest::Request::try_from(request)
+            .map_err(|error| innermost_cause(&error.without_url()))?;
         let response =
-            self.0.execute(request).await.map_err(|error| words(&error.without_url()))?;
+            self.0.execute(request).await.map_err(|error| innermost_cause(&error.without_url()))?;
         Ok(http::Response::from(response).map(Body::new))
     }
 }
 
-/// The innermost cause tells most.
-fn words(error: &reqwest::Error) -> String {
+/// The innermost cause, which says most.
+fn innermost_cause(error: &reqwest::Error) -> String {
     let chain =
         std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
     chain.last().map(ToString::to_string).unwrap_or_default()

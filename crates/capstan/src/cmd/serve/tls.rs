@@ -8,14 +8,14 @@ use capstan_gateway::Tls;
 use super::config::Config;
 use crate::cmd::Failure;
 
-/// Where certificate and key are.
+/// The paths of certificate and key.
 pub(super) struct Files {
     certificate: PathBuf,
     key: PathBuf,
 }
 
 impl Files {
-    /// Both or neither.
+    /// Returns both paths, or neither.
     pub(super) fn of(config: &Config) -> Result<Option<Self>, Failure> {
         match (config.tls_cert.clone(), config.tls_key.clone()) {
             (Some(certificate), Some(key)) => Ok(Some(Self { certificate, key })),
@@ -52,7 +52,8 @@ impl Files {
     }
 }
 
-/// Keys and answers in the clear are for loopback, or for the way to a proxy.
+/// Warns if keys and answers cross a network without TLS: the address is beyond loopback, and maybe
+/// no proxy.
 pub(super) fn warn_if_plain(addresses: &[SocketAddr], is_tls: bool) {
     if let Some(address) = addresses.iter().find(|address| !is_tls && !address.ip().is_loopback()) {
         tracing::warn!(%address, "plain HTTP beyond loopback: keys and answers can be read on the \

@@ -1,5 +1,5 @@
-//! Posting webhooks: no redirect is followed, no proxy asked, and where only public receivers are
-//! allowed, a name is looked at after it was resolved, for every connection.
+//! Posts webhooks without redirects and proxies. For receivers that must be public, it checks the
+//! resolved address of every connection.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,8 +14,8 @@ use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 
-/// A receiver that takes longer is asked again.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// After this time a delivery fails and is made again later.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(super) struct Sender {
     anywhere: Client,
@@ -28,8 +28,8 @@ impl Sender {
             http_client()
                 .redirect(Policy::none())
                 .no_proxy()
-                .timeout(PATIENCE)
-                // Each delivery connects anew, so that each is checked.
+                .timeout(DELIVERY_TIMEOUT)
+                // Each delivery opens a connection, so that each address is checked.
                 .pool_max_idle_per_host(0)
                 .user_agent(concat!("capstan/", env!("CARGO_PKG_VERSION")))
         };
@@ -49,7 +49,7 @@ impl WebhookSender for Sender {
         body: Bytes,
     ) -> Result<u16, String> {
         let url = reqwest::Url::parse(&to.url).map_err(|error| error.to_string())?;
-        // An address is not resolved.
+        // No resolver runs for a literal address.
         let literal =
             url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
         if !to.allow_private && literal.is_some_and(|ip| !is_public(ip)) {
@@ -60,21 +60,22 @@ impl WebhookSender for Sender {
         for (name, value) in headers {
             request = request.header(*name, value);
         }
-        let response = request.send().await.map_err(|error| words(&error.without_url()))?;
+        let response =
+            request.send().await.map_err(|error| innermost_cause(&error.without_url()))?;
         Ok(response.status().as_u16())
     }
 }
 
 const NOT_PUBLIC: &str = "the webhook's receiver is not on a public network";
 
-/// The innermost cause tells most.
-fn words(error: &reqwest::Error) -> String {
+/// The innermost cause, which says most.
+fn innermost_cause(error: &reqwest::Error) -> String {
     let chain =
         std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
     chain.last().map(ToString::to_string).unwrap_or_default()
 }
 
-/// Resolves names to public addresses alone.
+/// Resolves names to public addresses only.
 struct PublicOnly;
 
 impl Resolve for PublicOnly {
@@ -111,7 +112,7 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
         || ip.is_documentation())
 }
 
-/// What holds an address of the older kind is judged by that.
+/// An IPv6 address that holds an IPv4 address is as public as that.
 fn is_public_v6(ip: Ipv6Addr) -> bool {
     let [a, b, c, .., g, h] = ip.segments();
     let v4 = |high: u16, low: u16| {
@@ -123,7 +124,7 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
         (0x64, 0xff9b) => v4(g, h),
         (0x2002, _) => v4(b, c),
         (0x2001, 0x0..=0x1ff | 0xdb8) => false,
-        // Everything that is handed out stands here.
+        // All globally assigned addresses are in here.
         (0x2000..=0x3fff, _) => true,
         _ => false,
     }

@@ -1,5 +1,5 @@
-//! Spans over OTLP/HTTP, as the standard variables say. A collector that cannot be reached costs no
-//! run anything.
+//! Spans over OTLP/HTTP, configured by the standard variables. An unreachable collector does not
+//! affect runs.
 
 mod delivery;
 mod settings;
@@ -23,17 +23,17 @@ use tracing_subscriber::filter::Targets;
 use super::SpanLayer;
 use crate::cmd::Failure;
 
-/// Where in the code spans come from, as far as the collector is told.
+/// The instrumentation scope in the exported spans.
 const SCOPE: &str = "capstan";
-/// How long the last spans may take to go out before the process ends without them.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+/// How long the process waits for the last spans before it ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The way to a collector, if there is one.
+/// The tracer, if traces are configured.
 pub(crate) struct Traces {
     provider: Option<SdkTracerProvider>,
 }
 
-/// Refuses variables that ask for traces and say it wrong.
+/// Refuses variables with wrong values.
 pub(crate) fn check() -> Result<(), Failure> {
     if super::asked_by().is_some() { settings::check() } else { Ok(()) }
 }
@@ -55,8 +55,7 @@ impl Traces {
     pub(crate) fn layer(&self) -> Option<SpanLayer> {
         let layer = tracing_opentelemetry::layer()
             .with_tracer(self.provider.as_ref()?.tracer(SCOPE))
-            // Where in the code a span was made, and what its thread did meanwhile, says nothing
-            // about a run.
+            // The code location and the thread of a span say nothing about a run.
             .with_location(false)
             .with_threads(false)
             .with_target(false)
@@ -66,21 +65,21 @@ impl Traces {
         Some(layer.boxed())
     }
 
-    /// Lets a gateway make spans, if they are wanted.
+    /// Adds spans to a gateway, if traces are configured.
     pub(crate) fn collect(&self, gateway: Gateway) -> Gateway {
         if self.provider.is_some() { gateway.traces(Collector::default()) } else { gateway }
     }
 
-    /// Sends what is left, for a while.
+    /// Sends the remaining spans, within a time limit.
     pub(crate) fn close(self) {
         if let Some(provider) = self.provider {
-            // Whoever watches the exporter has told what went wrong.
-            let _ = provider.shutdown_with_timeout(LAST_WORDS);
+            // The exporter has logged errors already.
+            let _ = provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT);
         }
     }
 }
 
-/// Between our trace contexts and OpenTelemetry's.
+/// Converts between our trace contexts and OpenTelemetry's.
 #[derive(Default)]
 struct Collector {
     propagator: TraceContextPropagator,
@@ -90,7 +89,7 @@ impl Collector {
     fn remote(&self, context: &TraceParent) -> opentelemetry::Context {
         let headers: HashMap<String, String> =
             context.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        // Not within whatever context this thread is in.
+        // The parent must not be the context of this thread.
         self.propagator.extract_with_context(&opentelemetry::Context::new(), &headers)
     }
 }

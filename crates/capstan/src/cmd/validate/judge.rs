@@ -9,18 +9,18 @@ use capstan_protocol::{DecodeError, DecodeErrorKind, Profile};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// How a document is read.
+/// The framing of documents.
 pub(super) enum Judge {
     /// JSON lines of one model.
     Model(&'static Model),
     /// An SSE body of packets.
     Sse(Profile),
-    /// An agent CLI's lines.
+    /// The lines of an agent CLI.
     StreamJson,
 }
 
 impl Judge {
-    /// Judges everything; tells whether something was refused.
+    /// Judges all documents. Returns whether it refused any.
     pub(super) fn read(&self, input: impl Read, out: &mut impl Write) -> io::Result<bool> {
         match self {
             Self::Model(model) => {
@@ -32,7 +32,7 @@ impl Judge {
     }
 }
 
-/// Lines end at LF only: U+2028 and its kin are ordinary characters of JSON strings.
+/// Lines end at LF only: U+2028 and similar characters may appear in JSON strings.
 fn each_line(
     input: impl Read,
     out: &mut impl Write,
@@ -71,8 +71,7 @@ fn write_verdict(out: &mut impl Write, verdict: Result<String, DecodeError>) -> 
     }
 }
 
-/// A frame answers with what a reader sees of it; noise between the frames is passed over, as
-/// readers do.
+/// Judges a frame of an agent CLI. It ignores other lines between frames, as readers do.
 fn stream_json(line: &str) -> Result<String, DecodeError> {
     let object = match Line::decode(line)? {
         Line::Object(object) => object,
@@ -99,7 +98,7 @@ fn stream_json(line: &str) -> Result<String, DecodeError> {
     Ok(json!({ "ok": true, "type": frame.class(), "error": error, "text": text }).to_string())
 }
 
-/// A JSON value that is not an object is no frame; anything else between the frames is a log line.
+/// A JSON value that is not an object is no frame; any other line is a log line.
 fn noise(line: &str) -> Result<String, DecodeError> {
     match serde_json::from_str::<Value>(line.trim()) {
         Ok(_) => Err(DecodeError::value("", "expected an object with a type")),
@@ -145,14 +144,14 @@ fn sse_body(profile: Profile, mut input: impl Read, out: &mut impl Write) -> io:
     Ok(refused)
 }
 
-/// Other events than packets are none of our business; their data is shown as it is.
+/// It shows the data of events other than packets unchanged.
 fn packet(model: &Model, frame: &sse::Frame<'_>) -> Result<String, DecodeError> {
     if frame.event != sse::EVENT_NAME && frame.event != "message" {
         return Ok(json!({ "ok": true, "event": frame.event, "ignored": "not a stream.packet" })
             .to_string());
     }
     let value = model.canonical(&frame.data)?;
-    // The canonical text is JSON by construction; a raw value keeps it byte for byte.
+    // The canonical text is valid JSON; a raw value keeps its bytes.
     let raw = RawValue::from_string(value).map_err(|e| syntax(e.to_string()))?;
     Ok(accepted(raw.get()))
 }

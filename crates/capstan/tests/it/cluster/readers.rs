@@ -1,5 +1,5 @@
-//! Who reads a run is known at every gateway: what ends with its last reader, and who may have what
-//! nobody reads.
+//! Every gateway knows whether a run has readers: some runs end with their last reader, and a retry
+//! may take a run without readers.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ fn hasty() -> String {
 }
 
 impl Cluster {
-    /// A chat without a key; `tries` is how often an SDK says that it has tried before.
+    /// A chat without a key; `tries` is the SDK's count of earlier tries.
     async fn chat(&self, server: usize, text: &str, tries: u32) -> Response {
         let body = json!({ "model": "demo", "stream": true, "messages": [{ "role": "user",
         "content": text }] });
@@ -35,7 +35,7 @@ impl Cluster {
     }
 }
 
-/// Waits until the database knows of so many runs that somebody reads.
+/// Waits until the database knows this number of runs with readers.
 async fn until_read(database: &Database, count: usize) {
     let read = "select count(distinct stream) from capstan.readers where left_at is null";
     while database.sql(read) != count.to_string() {
@@ -54,7 +54,7 @@ async fn a_chat_is_stopped_when_its_last_reader_at_any_gateway_has_left() {
     let own = "select count(*) from capstan.readers where left_at is null";
     while database.sql(own) != "2" {}
     drop(started);
-    // One that was left later is stopped first: nobody else reads it.
+    // Of two runs without readers, the one that was left later stops first.
     let other = cluster.chat(0, "/hang", 0).await;
     let other_stream = stream_of(&other);
     drop(other);
@@ -91,7 +91,7 @@ async fn a_repeat_at_any_gateway_gets_a_run_that_nobody_reads_at_any() {
     assert_eq!(taken.intersection(&left).count(), 2, "what was free is not paid for again");
 }
 
-/// What a gateway that is gone had to say of its readers no longer counts.
+/// Rows of a dead gateway about its readers no longer count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "soak: leases and waits in real time; needs PostgreSQL"]
 async fn soak_a_chat_whose_readers_died_with_their_gateway_is_stopped_by_another() {
@@ -106,7 +106,7 @@ async fn soak_a_chat_whose_readers_died_with_their_gateway_is_stopped_by_another
     cluster.servers.remove(1).kill();
     drop(watching);
     while cluster.state(0, &stream).await != "closed" {}
-    // Read and worked on at the one that dies: whoever goes on with it stops it.
+    // Read and owned by the gateway that dies, so the next owner stops it.
     let mut started = cluster.chat(0, "/hang", 0).await;
     let stream = stream_of(&started);
     drop(read_until(&mut started, |seen| !seen.is_empty()).await);

@@ -1,5 +1,5 @@
-//! What gateways share beside runs: what they know of upstreams, who they are, which builds may
-//! write, and no clock.
+//! What gateways share beside runs: breakers, the list of replicas, the schema version. They share
+//! no clock.
 
 use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, UserContext};
 use serde_json::Value;
@@ -51,14 +51,14 @@ async fn a_breaker_that_opens_at_one_gateway_is_open_at_the_others() {
         change,
         "a call writes nothing"
     );
-    // Whoever finds out that it is well tells everybody.
+    // The gateway that finds the upstream healthy notifies the others.
     database.sql("update capstan.breakers set opened = 0, change = gen_random_uuid()");
     while metric(&cluster.servers[0], open).await != Some(0.0)
         || metric(&cluster.servers[1], open).await != Some(0.0)
     {}
 }
 
-/// Of each gateway its open responses, and whether it has appended lately.
+/// The open responses of each gateway, and whether it has appended lately.
 async fn loads(server: &Server) -> Vec<Option<(u64, bool)>> {
     let mut listed = replicas(server).await;
     listed.sort_by_key(|one| one["name"].to_string());
@@ -86,11 +86,11 @@ async fn what_a_cluster_is_can_be_seen_in_metrics_and_in_every_answer() {
     assert_eq!(metric(&cluster.servers[1], "capstan_cluster_runs").await, Some(0.0));
     assert_eq!(metric(&cluster.servers[1], "capstan_cluster_followed").await, Some(1.0));
     assert_eq!(metric(&cluster.servers[2], "capstan_cluster_followed").await, Some(0.0));
-    // Each is told what the others have to do.
+    // Each gateway sees the load of the others.
     while loads(&cluster.servers[2]).await != [(1, true), (1, false), (0, false)].map(Some) {}
     let silent = metric(&cluster.servers[0], "capstan_cluster_silent_seconds").await.unwrap();
     assert!((0.0..1.0).contains(&silent), "{silent}");
-    // One that is gone is missed, and its run counted where it went.
+    // A gateway that is gone is missing, and its run counts at its new owner.
     cluster.servers.remove(0).kill();
     while metric(&cluster.servers[0], "capstan_cluster_peers").await != Some(1.0) {}
     assert_eq!(metric(&cluster.servers[1], "capstan_journal_well").await, Some(1.0));
@@ -106,7 +106,7 @@ async fn a_gateway_that_knows_too_little_lets_its_runs_end_and_leaves() {
     let response = cluster.post(0, &ask("/tokens 100 --delay 5ms")).await;
     database.sql("update capstan.meta set min_writer = 99");
     let leaving = cluster.servers.remove(0);
-    // What runs ends in good order, nothing new begins.
+    // Open runs end normally, and no new run begins.
     assert_whole(&packets(&response.bytes().await.unwrap()), &tokens(100));
     let (status, log) = leaving.wait();
     assert_eq!(status.code(), Some(1), "{log}");
@@ -126,14 +126,14 @@ async fn a_gateway_that_knows_too_little_lets_its_runs_end_and_leaves() {
     );
 }
 
-/// Gateways whose clocks are five seconds apart from the next one's; leases are of one second.
+/// Gateways whose clocks differ by five seconds from each other, with leases of one second.
 pub(crate) fn skewed(database: &Database, config: &str) -> Cluster {
     let mut cluster = Cluster::empty(database.url.clone(), config);
     ["-5s", "+0s", "+5s"].into_iter().for_each(|offset| add_skewed(&mut cluster, offset));
     cluster
 }
 
-/// Another gateway, whose clock is set by so much.
+/// Adds a gateway whose clock has this offset.
 pub(crate) fn add_skewed(cluster: &mut Cluster, offset: &str) {
     let library = faketime();
     cluster.add_with(&[
@@ -152,7 +152,7 @@ async fn clocks_that_differ_by_seconds_take_nobodys_runs_and_no_turn_of_a_sessio
         cluster.servers[server].get("/health").await.headers()["date"].to_str().unwrap().to_owned()
     };
     assert_ne!(date(0).await, date(2).await, "their clocks differ");
-    // Longer than a lease: nobody is taken for dead.
+    // Longer than a lease: no gateway is declared dead.
     let request = ask("/tokens 400 --delay 5ms");
     let mut response = cluster.post(2, &request).await;
     let mut watching = cluster.watch(0, &stream_of(&response)).await;
@@ -178,7 +178,7 @@ async fn clocks_that_differ_by_seconds_take_nobodys_runs_and_no_turn_of_a_sessio
         ));
         assert_eq!(before, turns.to_string());
     }
-    // One that dies is noticed by its lease, whatever its clock said.
+    // The lease shows that a gateway is dead, whatever its clock says.
     let request = ask("/tokens 60 --delay 5ms");
     let mut response = cluster.post(2, &request).await;
     let seen = read_until(&mut response, |seen| seen.contains(":10\n")).await;

@@ -34,10 +34,10 @@ async fn a_lease_that_is_lost_again_cancels_no_run() {
     let stream = stream_of(&response);
     let run = format!("from capstan.runs where stream = '{stream}'");
     for gateway in [1, 2] {
-        // As whoever took it for dead would; it lives, and may take over what was its own.
-        database.sql(&format!("select capstan.leave_1(owner) {run}"));
+        // Like a gateway that declared it dead. It is alive, and may take over its own runs.
+        database.sql(&format!("select capstan.end_lease(owner) {run}"));
         while database.sql(&format!("select state in (2, 3) {run}")) != "t" {}
-        // Its readers are told that it was interrupted, and ask again.
+        // Its readers learn that it was interrupted, and send the request again.
         response = cluster.post(gateway, &request).await;
         assert_eq!(stream_of(&response), stream);
     }

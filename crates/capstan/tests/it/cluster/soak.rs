@@ -23,7 +23,7 @@ static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 const WORDS: usize = 50;
 const PACE: Duration = Duration::from_millis(20);
 
-/// Gateways with the wordy agent: a run may be taken up as often as it is interrupted.
+/// Gateways with the wordy agent, with as many attempts as there are interruptions.
 fn config(wordy: &Wordy, lease: f64, durability: &str) -> String {
     format!(
         "durability = \"{durability}\"\n[cluster]\nlease = {lease}\n[timeouts]\nbackoff = \
@@ -43,18 +43,18 @@ fn client(balancer: &Balancer) -> CapClient {
     CapClient::with_options(&balancer.url, "", options).unwrap()
 }
 
-/// What a client had of a run in the end.
+/// What a client received of a run.
 struct Had {
     stream: Uuid,
     text: String,
-    /// By whoever only watched.
+    /// The packets of the viewer.
     watched: Vec<StreamPacket>,
-    /// How often it was refused before it began.
+    /// The number of refusals before the run began.
     refusals: usize,
 }
 
 impl Had {
-    /// How it came to what it is, without the words.
+    /// The history of the run, without its text.
     fn story(&self) -> String {
         let is_told = |packet: &&StreamPacket| !matches!(packet.payload, Payload::Delta(_));
         let told: Vec<_> = self
@@ -73,8 +73,8 @@ async fn live_through(client: Arc<CapClient>) -> Result<Had, CapError> {
     let mut refusals = 0;
     loop {
         match try_to_live_through(&client, &request).await {
-            // Refused before it began, by a gateway that has no lease for the moment: the same
-            // request again is what it asks for, and what a load balancer does that heeds /readyz.
+            // A gateway without a lease refused the request before the run began. The client
+            // repeats it; a load balancer that checks /readyz would do the same.
             Err(CapError::Runtime(error)) if error.code() == "journal_unavailable" => refusals += 1,
             had => return had.map(|had| Had { refusals, ..had }),
         }
@@ -101,7 +101,7 @@ async fn try_to_live_through(
     Ok(Had { stream, text: transcript.text().to_owned(), watched, refusals: 0 })
 }
 
-/// As whoever begins, a viewer that is refused before it has seen anything asks again.
+/// Watches a stream. A viewer that is refused at first tries again, like the client that starts.
 async fn watch(client: &CapClient, stream: Uuid) -> Result<Vec<StreamPacket>, CapError> {
     let mut seen = Vec::new();
     loop {
@@ -139,8 +139,8 @@ fn rush(balancer: &Balancer, count: u32, over: Duration) -> JoinSet<Result<Had, 
     runs
 }
 
-/// Each has one whole answer of one call, no two the same; all viewers have the same bytes, live
-/// and later, everywhere.
+/// Each run has one complete answer of one call, and no two share a call. All viewers have the same
+/// bytes, live and later, at every gateway.
 async fn assert_exact(cluster: &Cluster, runs: Vec<Had>) {
     assert_kept(cluster, runs, false).await;
 }
@@ -162,7 +162,7 @@ async fn assert_kept(cluster: &Cluster, runs: Vec<Had>, may_lose: bool) {
         let seen =
             replayed.iter().zip(&had.watched).take_while(|(kept, seen)| kept == seen).count();
         let is_kept = seen == replayed.len() && seen == had.watched.len();
-        // Of the rest it is said that it is lost, beyond the gap that says so.
+        // The stream reports the rest as lost, after the gap in seq.
         let is_said = replayed.get(seen).is_some_and(|packet| {
             packet.seq > 1 << 20
                 && matches!(&packet.payload, Payload::Error(error) if error.code == "stream_lost")
@@ -243,7 +243,7 @@ impl FrontEnd {
         }
     }
 
-    /// Whether the run is over; false if it is only interrupted.
+    /// Returns whether the run is over; false if it is only interrupted.
     fn take(&mut self, frame: &str) -> Option<bool> {
         let line = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name));
         let event: serde_json::Value = serde_json::from_str(line("data: ")?).unwrap();
@@ -282,7 +282,7 @@ async fn soak_clocks_five_seconds_apart_are_noticed_by_no_client() {
     let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
     let mut cluster = crate::cluster::sharing::skewed(&database, &config(&wordy, 4.0, "process"));
     lead(&balancer, &cluster);
-    // So many that whoever is killed has some.
+    // Enough runs that each killed gateway owns some.
     let rush = rush(&balancer, 150, Duration::from_secs(15));
     for offset in ["+5s", "+0s", "-5s"] {
         tokio::time::sleep(Duration::from_secs(4)).await;
@@ -308,13 +308,13 @@ async fn soak_a_gateway_that_is_cut_off_from_the_server_in_one_direction_is_noti
     let config = config(&wordy, 4.0, "process");
     let mut cluster = Cluster::empty(database.url.clone(), &config);
     (0..2).for_each(|_| cluster.add());
-    // The third reaches the server by a network of its own.
+    // The third gateway reaches the server through a network of its own.
     let (network, url) = Network::before(&database.url).await;
     let direct = std::mem::replace(&mut cluster.url, url);
     cluster.add();
     cluster.url = direct;
     lead(&balancer, &cluster);
-    // So many that whoever is cut off has some.
+    // Enough runs that the isolated gateway owns some.
     let rush = rush(&balancer, 120, Duration::from_secs(24));
     for weather in [Weather::Deaf, Weather::Still] {
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -387,7 +387,8 @@ async fn soak_a_rolling_restart_is_noticed_by_no_client() {
     let pages = front_ends(&balancer, 30, Duration::from_secs(12));
     for _ in 0..6 {
         tokio::time::sleep(Duration::from_secs(2)).await;
-        // As a deploy does it: the next is there before one goes, and who goes takes nothing new.
+        // Like a deploy: the next gateway starts before one stops, and a stopping one accepts no
+        // new runs.
         tokio::task::block_in_place(|| cluster.add());
         let leaving = cluster.servers.remove(0);
         lead(&balancer, &cluster);
@@ -418,9 +419,9 @@ async fn soak_leases_that_are_lost_again_and_again_cancel_no_run() {
     let rush = rush(&balancer, 60, Duration::from_secs(12));
     for _ in 0..24 {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        // As whoever took it for dead would; it lives, and takes over what was its own.
+        // Like a gateway that declared it dead. It is alive, and takes over its own runs.
         database.sql(
-            "select capstan.leave_1(id) from capstan.replicas where state < 3 order by random() \
+            "select capstan.end_lease(id) from capstan.replicas where state < 3 order by random() \
              limit 1",
         );
     }
@@ -429,7 +430,7 @@ async fn soak_leases_that_are_lost_again_and_again_cancel_no_run() {
     assert_exact(&cluster, had).await;
 }
 
-/// What becomes of runs while something is done to the server.
+/// Runs many runs while something happens to the server.
 async fn through(
     engine: &mut Engine,
     durability: &str,
@@ -496,7 +497,7 @@ async fn soak_after_a_failover_to_an_asynchronous_standby_every_run_is_whole_or_
     lead(&balancer, &cluster);
     let rush = rush(&balancer, 40, Duration::from_secs(4));
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    // What it does not hear of is lost.
+    // Packets that the standby does not receive are lost.
     let receiver = standby.sql("select pid from pg_stat_wal_receiver");
     let signal = |name: &str| {
         std::process::Command::new("kill").args([&format!("-{name}"), &receiver]).status().unwrap()

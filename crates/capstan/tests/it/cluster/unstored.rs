@@ -1,5 +1,4 @@
-//! Tenants of whom nothing is stored live in one gateway's memory; each face finds them at any
-//! gateway.
+//! `no_store` tenants live in one gateway's memory; each face finds them at any gateway.
 
 use std::collections::HashSet;
 
@@ -12,8 +11,7 @@ use crate::cluster::{CONFIG, Cluster, assert_whole};
 use crate::serve::client::{ask, http, packets, read_until, stream_of, tokens, whole_frames};
 
 const KEY: &str = "sk_private";
-/// Which no machine is too busy to keep: a tenant whose gateway has lost its lease moves, and what
-/// it had is gone.
+/// A long lease: if a busy machine loses it, the tenant moves and its data is gone.
 const KEPT: f64 = 600.0;
 /// After which a gateway that is killed or frozen is missed.
 const BRIEF: f64 = 4.0;
@@ -76,7 +74,7 @@ fn request(text: &str) -> Value {
 #[ignore = "needs PostgreSQL"]
 async fn a_tenant_that_is_not_stored_is_served_by_every_gateway_and_nothing_of_it_is_written() {
     let (cluster, database) = start(KEPT);
-    // At three at once: one run, the same bytes.
+    // At three gateways at once: one run, the same bytes.
     let asked = request("/tokens 40 --delay 2ms");
     let (a, b, c) = tokio::join!(
         cluster.ask_privately(0, &asked),
@@ -111,7 +109,7 @@ async fn a_tenant_that_is_not_stored_is_served_by_every_gateway_and_nothing_of_i
         let list: Value = cluster.look((server + 1) % 3, "/v1/streams").await.json().await.unwrap();
         assert_eq!(list["streams"].as_array().unwrap().len(), 1, "at {server}");
     }
-    // Who may not is refused as ever, and refusals of the other gateway come through as they are.
+    // Forwarding changes neither refusals of this gateway nor those of the other one.
     let nobody = http().get(format!("{}/v1/streams", cluster.servers[1].url)).send().await.unwrap();
     assert_eq!(nobody.status(), 401);
     for server in 0..3 {
@@ -120,7 +118,7 @@ async fn a_tenant_that_is_not_stored_is_served_by_every_gateway_and_nothing_of_i
         let problem: Value = unknown.json().await.unwrap();
         assert_eq!(problem["code"], "stream_not_found", "at {server}");
     }
-    // Only what finds it again is written: no run, no packet, no word.
+    // The database holds only the host: no run, no packet, no content.
     for table in ["runs", "blocks", "sessions", "turns"] {
         assert_eq!(database.sql(&format!("select count(*) from capstan.{table}")), "0", "{table}");
     }
@@ -228,10 +226,10 @@ async fn what_lived_in_a_gateway_that_is_gone_is_lost_in_types_and_never_run_twi
     let own = read_until(&mut response, |seen| seen.contains(":10\n")).await;
     assert!(own.starts_with(whole_frames(&seen)) || seen.starts_with(whole_frames(&own)));
     cluster.servers.remove(0).kill();
-    // Whoever watched through another is cut, as by the one that is gone.
+    // Viewers through another gateway are cut, like those of the dead one.
     drop(read_until(&mut watching, |_| false).await);
-    // As long as it may live its requests are refused in types; then it is gone, and so is what it
-    // knew.
+    // While its lease may last, requests get a typed refusal. Then the tenant moves, and its data
+    // is gone.
     let mut refused = 0;
     let lost = loop {
         let answer = cluster.look(1, &format!("/v1/streams/{stream}")).await;
@@ -277,7 +275,7 @@ async fn a_mark_that_nobody_signed_changes_nothing_and_a_gateway_that_is_frozen_
     assert!(forged.text().await.unwrap().contains("Hello"), "it is passed on as any other");
     let mut hanging = cluster.ask_privately(1, &request("/hang")).await;
     cluster.servers[0].signal("STOP");
-    // No connection breaks, and no byte comes: the lease tells.
+    // No connection breaks, and no byte arrives: only the lease shows it.
     let waiting =
         cluster.call(2, Method::POST, "/v1/assist", Some(&request("/echo anything"))).await;
     assert_eq!(waiting.status(), 503);

@@ -1,4 +1,4 @@
-//! Webhooks over PostgreSQL: who is to be told is told, whichever gateway dies.
+//! Webhooks over PostgreSQL: each delivery arrives, whichever gateway dies.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::serve::client::http;
 const KEY: &str = "sk_hooked";
 const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// A request as it came over the wire.
+/// A received request.
 struct Posted {
     head: String,
     body: String,
@@ -32,7 +32,7 @@ impl Posted {
         found.unwrap_or_else(|| panic!("no {name} in {}", self.head))
     }
 
-    /// As the specification says, by nobody's code of ours.
+    /// Checks the signature as the specification says, without our own code.
     fn verify(&self) {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, &BASE64_STANDARD.decode(SECRET).unwrap());
         let signed = format!(
@@ -117,7 +117,7 @@ async fn a_webhook_is_delivered_by_the_living() {
     assert_eq!(event["id"], told.header("webhook-id"));
     let open = "select count(*) from capstan.runs where state < 3";
     while database.sql(open) != "0" {}
-    // At least once: whatever came twice came under the same id.
+    // At least once: repeats have the same id.
     let mut ids = HashSet::from([told.header("webhook-id").to_owned()]);
     while let Ok(again) = seen.try_recv() {
         ids.insert(again.header("webhook-id").to_owned());

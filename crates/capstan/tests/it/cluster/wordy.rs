@@ -1,5 +1,5 @@
-//! A model that words every call differently: call 7 says `c7w1 c7w2 …`. Whoever mixes two calls is
-//! seen through.
+//! A model that words every call differently: call 7 writes `c7w1 c7w2 …`. So a test sees if a
+//! stream mixes two calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ pub(crate) struct Wordy {
 }
 
 impl Wordy {
-    /// So many words an answer, at this pace.
+    /// Starts it, with this number of words per answer and this pace.
     pub(crate) async fn start(words: usize, pace: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (url, calls) =
@@ -25,7 +25,7 @@ impl Wordy {
         let task = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 let call = counter.fetch_add(1, Ordering::SeqCst) + 1;
-                // Whoever hangs up ends it.
+                // A closed connection ends it.
                 tokio::spawn(async move { drop(answer(socket, call, words, pace).await) });
             }
         });
@@ -36,7 +36,7 @@ impl Wordy {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Whose call a whole answer is; `None` if it is none.
+    /// The call of a complete answer; `None` if the text is none.
     pub(crate) fn call_of(text: &str, words: usize) -> Option<usize> {
         let call = text.strip_prefix('c')?.split('w').next()?.parse().ok()?;
         (said(call, words).concat() == text).then_some(call)

@@ -1,8 +1,6 @@
-//! A real agent CLI as a `command` agent, against a provider that misbehaves. Its frames are what
-//! nobody here made up.
+//! A real agent CLI as a `command` agent, against a provider that fails. So its frames are real.
 //!
-//! Nothing of it is installed by us: `CAPSTAN_AGENT_CLI` names the program, or `claude` is in
-//! `PATH`.
+//! The test does not install it: `CAPSTAN_AGENT_CLI` names the program, or `claude` is in `PATH`.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,7 +10,7 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use crate::serve::process::Server;
 
 const ANSWER: &str = "a very good capstan.\n";
-/// Of the provider's faults, those that the CLI gives up at, and what they are then.
+/// The provider's faults at which the CLI gives up, and the resulting codes.
 const FAULTS: [(&str, &str); 5] = [
     ("status-529", "(upstream_error)"),
     ("wrong-key", "(upstream_auth)"),
@@ -20,7 +18,7 @@ const FAULTS: [(&str, &str); 5] = [
     ("content-filter", "(content_refused)"),
     ("html", "(upstream_error)"),
 ];
-/// Those that it gets over by itself: its reader sees one answer, whole and once.
+/// The faults that the CLI retries itself: its reader sees one complete answer.
 const HEALED: [&str; 3] = ["reset-mid-stream", "error-in-stream", "truncated"];
 
 fn cli() -> PathBuf {
@@ -32,11 +30,11 @@ fn cli() -> PathBuf {
         .expect("this test needs an agent CLI; install claude or name one in CAPSTAN_AGENT_CLI")
 }
 
-/// A provider whose models are called like the faults that they bring.
+/// A provider whose models have the names of faults.
 struct Provider {
     child: Child,
     url: String,
-    // Kept open: whoever writes to a closed pipe ends.
+    // Kept open, because a process that writes to a closed pipe ends.
     _stderr: BufReader<ChildStderr>,
 }
 
@@ -60,8 +58,8 @@ impl Drop for Provider {
     }
 }
 
-/// An agent of its own for each model and way in. The CLI gets a home that is empty, and asks
-/// nobody but the provider.
+/// An agent for each model and kind of prompt. The CLI gets an empty home, and calls only the
+/// provider.
 fn agent(
     name: &str,
     model: &str,
@@ -131,7 +129,7 @@ fn soak_a_real_agent_cli_answers_fails_in_types_and_is_told_once() {
             (Some(1), 0),
             "{fault}: {failed:?}"
         );
-        // What the CLI itself says of it, its hosts included, is for the log.
+        // The CLI's own error text, with its hosts, is for the log.
         assert!(told.contains(code) && !told.contains("127.0.0.1"), "{fault}: {told}");
     }
 }
@@ -168,7 +166,7 @@ fn soak_what_a_real_agent_cli_takes_back_is_seen_by_nobody() {
     let server = Server::start_with(folder.path(), &[("PATH", &path)]);
     let cut = chat(&server, "cut");
     assert_eq!(String::from_utf8_lossy(&cut.stdout), WHOLE, "{cut:?}");
-    // The CLI lets the model try once more by itself; what it said first stands.
+    // The CLI retries the model once; its first text stays.
     let refused = ask_whole(&server, "refused");
     assert!(refused.contains(r#""text":"First I would\n\nHere it is, word by word"#), "{refused}");
     assert!(refused.contains(r#""model":"claude-opus-4-8""#), "{refused}");

@@ -12,7 +12,7 @@ use crate::serve::process::{Server, refused};
 /// A process that answers with one message.
 const SPEAK: &str = r#"printf '{"type":"assistant","message":{"model":"m-1","content":[{"type":"text","text":"%s"}]}}\n{"type":"result","subtype":"success","duration_ms":1,"duration_api_ms":1,"is_error":false,"num_turns":1,"session_id":"s"}\n' "$0""#;
 
-/// The table of an agent that answers with a word.
+/// The table of an agent that answers with one word.
 pub(crate) fn table(name: &str, word: &str) -> String {
     format!(
         "[[agents]]\nname = {name:?}\nkind = \"command\"\ncommand = [\"/bin/sh\", \"-c\", \
@@ -153,7 +153,7 @@ async fn the_log_says_why_an_upstream_failed_and_the_answer_does_not() {
     }
 }
 
-/// A process that says what a transcript holds, behind `/v1/ag-ui`; the last event of its run.
+/// The last event of a run of an agent CLI that prints a transcript, through `/v1/ag-ui`.
 async fn last_event(transcript: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))

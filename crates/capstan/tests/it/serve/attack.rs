@@ -1,9 +1,8 @@
-//! One tenant does its worst, another one works beside it, in a process whose memory is limited
-//! from outside.
+//! One tenant attacks while another one works, in a process with a memory limit.
 //!
-//! The short version asserts what the process holds, that health is answered and that the quiet
-//! tenant's runs end well. `--ignored` (`make soak`) does each attack again and again, and holds
-//! the quiet tenant's time beside it against that of a quiet server.
+//! The short version checks the process's memory, the health checks, and that the quiet tenant's
+//! runs succeed. `--ignored` (`make soak`) repeats each attack, and compares the quiet tenant's
+//! times with those of a quiet server.
 
 #[path = "../../../../capstan-gateway/tests/it/common/http2.rs"]
 mod frames;
@@ -18,19 +17,18 @@ use capstan_protocol::ServiceRequest;
 use crate::serve::client::{ask, http};
 use crate::serve::process::Server;
 
-/// All that the process may ever map; what a thread reserves for its heap counts as well.
+/// The limit of mapped memory, including reserved heaps of threads.
 const ADDRESS_SPACE_KB: u64 = 6 * 1024 * 1024;
-/// What a tenant's requests may take in this test.
+/// The limit of a tenant's requests in this test.
 const IN_FLIGHT: u64 = 32 * 1024 * 1024;
-/// What the process may ever have resident: itself, what requests may take, and what the allocator
-/// keeps of it. That is the most: it gives back what was freed a second later, and some of it only
-/// when its thread works again.
+/// The limit of resident memory: the process, its requests, and what the allocator holds. The
+/// allocator returns freed memory after a second, and some of it only when its thread works again.
 const MAX_RESIDENT_KB: u64 = 512 * 1024;
 
 struct Attack<'a> {
     server: &'a Server,
     http: reqwest::Client,
-    /// How many large bodies at once, and three times as many that are never sent to their end.
+    /// The number of simultaneous large bodies. Unfinished bodies are three times as many.
     bodies: usize,
 }
 
@@ -56,7 +54,7 @@ fn memory(server: &Server, name: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// From here on `VmHWM` is the most of what follows.
+/// From now on `VmHWM` is the peak.
 fn forget_peak(server: &Server) {
     std::fs::write(format!("/proc/{}/clear_refs", server.id()), "5").unwrap();
 }
@@ -103,7 +101,7 @@ async fn a_hostile_tenant_takes_neither_the_machine_nor_anybody_elses_runs() {
     assert_eq!(server.get("/readyz").await.status(), 200);
 }
 
-/// What the long version does, one after the other, and all of it at once.
+/// The attacks of the long version, one after the other, and all at once.
 const ATTACKS: [&str; 15] = [
     "structure",
     "large bodies",
@@ -121,25 +119,24 @@ const ATTACKS: [&str; 15] = [
     "idle connections",
     "everything at once",
 ];
-/// A thread that is busy and asks for nothing.
+/// A busy thread without requests.
 const NOTHING: &str = "nothing";
-/// How many runs of the quiet tenant are measured beside each.
+/// The number of measured runs of the quiet tenant per attack.
 const MEASURED: usize = 1000;
 /// And how often each is made meanwhile, at least.
 const ROUNDS: usize = 3;
-/// What quiet is at least taken to be. A run of the quiet tenant passes from thread to thread some
-/// ten times, and on two cores that the tenant, the server and its attacker share, a hand-over
-/// waits for up to one slice of the scheduler (3 ms on Linux) now and then: one or two of those in
-/// a run say nothing about the server.
+/// The least time that counts as quiet. A run of the quiet tenant passes between threads about ten
+/// times. On two cores, shared with the attacker, a hand-over sometimes waits for one slice of the
+/// scheduler (3 ms on Linux). One or two slices in a run say nothing about the server.
 const SLICES: Duration = Duration::from_millis(6);
 
 fn p99(times: &[Duration]) -> Duration {
     times[times.len() * 99 / 100]
 }
 
-/// The quiet tenant's times, and how often the attack was made meanwhile. Attackers have machines
-/// of their own: here theirs is a thread that steps back for everybody else's, so that what is
-/// measured is the server.
+/// The quiet tenant's times, and the number of attacks meanwhile. Real attackers have machines of
+/// their own; here the attacker's thread has the lowest priority, so that the test measures the
+/// server.
 fn beside(server: &Server, name: &str) -> (Vec<Duration>, usize) {
     let (is_over, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|threads| {
@@ -165,9 +162,8 @@ fn beside(server: &Server, name: &str) -> (Vec<Duration>, usize) {
     })
 }
 
-/// Has this thread run only when nobody else wants to. With a mere nice value it would still count
-/// as busy where the kernel looks for a free core, and everybody woken there would wait for a
-/// slice.
+/// Gives this thread the lowest scheduling class. With a nice value it would still count as busy
+/// when the kernel looks for a free core, and threads that wake there would wait for a slice.
 fn step_back() {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let set = std::process::Command::new("chrt")
@@ -181,7 +177,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// All of them, or those that `CAPSTAN_ATTACKS` names, with commas between.
+/// All attacks, or those in `CAPSTAN_ATTACKS`, separated by commas.
 #[test]
 #[ignore = "soak: long"]
 fn soak_no_attack_more_than_doubles_the_time_of_a_quiet_tenant() {
@@ -214,8 +210,8 @@ fn soak_no_attack_more_than_doubles_the_time_of_a_quiet_tenant() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// The p99 of the quiet tenant beside nobody but a thread that steps back, which is part of every
-/// measurement and none of the server's doing.
+/// The p99 of the quiet tenant beside a thread of the lowest class, which is part of every
+/// measurement.
 fn undisturbed(server: &Server) -> Duration {
     p99(&beside(server, NOTHING).0)
 }

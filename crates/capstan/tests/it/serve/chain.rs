@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::serve::client::{ask, http, packets, stream_of};
 use crate::serve::process::Server;
 
-/// A gateway in a folder of its own whose agent is another one.
+/// A gateway in its own folder, whose agent is another gateway.
 fn before(next: &Server) -> (TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
     let agent = format!(
@@ -37,7 +37,7 @@ async fn stop(server: &Server, stream: &str) {
     assert_eq!(stopped.json::<Value>().await.unwrap()["reason"], "cancelled");
 }
 
-/// Whoever watches the far run sees it stopped.
+/// A viewer of the other run sees its stop.
 async fn is_stopped(far: &Server) {
     let watching = far.get(&format!("/v1/streams/{}", only_stream(far).await)).await;
     let body = watching.bytes().await.unwrap();
@@ -65,7 +65,7 @@ async fn a_gateway_that_was_killed_still_knows_what_it_has_to_stop() {
     let (near_home, near) = before(&far);
     let mut response = near.post(&http(), &ask("/tokens 1000000 --delay 20ms")).await;
     let stream = stream_of(&response);
-    // Whatever the far run said is journalled after its id.
+    // The id of the other run is in the journal before its output.
     while !String::from_utf8_lossy(&response.chunk().await.unwrap().unwrap()).contains("DELTA") {}
     near.kill();
     let near = Server::start(near_home.path());

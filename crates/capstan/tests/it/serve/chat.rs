@@ -28,13 +28,13 @@ fn a_pipe_gets_the_text_and_nothing_else() {
     assert_eq!(healed.stdout, chat(&[&server.url, "/flaky 0"]).stdout);
 }
 
-/// How many runs there are.
+/// The number of runs.
 fn runs(server: &Server) -> usize {
     let listed = piped(&["streams", "--json", "--url", &server.url], b"");
     text(&listed.stdout).lines().count()
 }
 
-/// What is said through a pipe.
+/// Runs the command with input from a pipe.
 fn piped(args: &[&str], input: &[u8]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -231,7 +231,7 @@ fn ctrl_c_ends_a_wait_and_not_the_conversation() {
     terminal.expect("the answer ended: cancelled");
     terminal.say("/echo still here");
     terminal.expect("\nstill here\r\n");
-    // Nobody there: there is nothing to stop, and no more waiting either.
+    // Without a server there is nothing to stop, and no wait continues.
     server.kill();
     terminal.say("/echo lost");
     terminal.expect("Retrying in");

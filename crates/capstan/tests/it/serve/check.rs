@@ -1,5 +1,4 @@
-//! `capstan check` against the real binary: it keeps what it promises, and says so in words and in
-//! JSON.
+//! `capstan check` against the real binary: its results as text and as JSON.
 
 use std::fs;
 use std::path::Path;
@@ -77,7 +76,7 @@ fn an_open_server_passes_all_that_is_not_about_tenants() {
 fn a_broken_promise_is_shown_with_its_evidence_and_exits_with_one() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    // Nobody is a tenant here, so that whoever has no key is let in.
+    // Without tenants the server accepts requests without a key.
     let output = check(&[&server.url, "--key", "sk_secret", "--only", "tenants.no-key"]);
     let told = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{told}");

@@ -1,4 +1,4 @@
-//! A plain client: it posts, watches, and keeps what it saw as bytes.
+//! A plain client: it posts, watches, and stores the received bytes.
 
 use capstan_protocol::{
     AgentRequest, Payload, ServiceRequest, SessionContext, StreamError, StreamPacket, UserContext,
@@ -56,7 +56,7 @@ pub(crate) async fn read_until(
     seen
 }
 
-/// What a client can use of a body that was cut: whole frames.
+/// The complete frames of a body that was cut.
 pub(crate) fn whole_frames(seen: &[u8]) -> &[u8] {
     let end = seen.windows(2).rposition(|pair| pair == b"\n\n").map_or(0, |at| at + 2);
     &seen[..end]
@@ -89,7 +89,7 @@ pub(crate) fn errors(packets: &[StreamPacket]) -> Vec<&StreamError> {
         .collect()
 }
 
-/// What `/tokens` says.
+/// The text of `/tokens`.
 pub(crate) fn tokens(count: usize) -> String {
     (1..=count).map(|n| format!("tok{n} ")).collect()
 }

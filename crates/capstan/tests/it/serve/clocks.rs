@@ -9,7 +9,7 @@ use capstan_protocol::{ServiceRequest, StreamOpCode};
 use crate::serve::client::{ask, http, packets, stream_of};
 use crate::serve::process::Server;
 
-/// What takes this long waits for the clock: it is set back by an hour.
+/// A step that takes this long waits for the clock, which is set back by an hour.
 const GUARD: Duration = Duration::from_secs(60);
 
 /// The library that sets the clock of one process.
@@ -33,7 +33,8 @@ impl Machine {
         machine
     }
 
-    /// By so much beside the true time: `-1h`, `+8d`. By rename, so that nobody reads half of it.
+    /// Sets the offset from the true time: `-1h`, `+8d`. By rename, so that no reader sees half of
+    /// it.
     fn set_clock(&self, offset: &str) {
         let (new, place) = (self.folder.path().join("new"), self.folder.path().join("offset"));
         std::fs::write(&new, offset).unwrap();
@@ -52,7 +53,7 @@ impl Machine {
     }
 }
 
-/// A whole answer, whose times never go back.
+/// A complete answer, whose times never go back.
 async fn answer(server: &Server, request: &ServiceRequest) {
     let body = server.post(&http(), request).await.bytes().await.unwrap();
     let packets = packets(&body);

@@ -1,5 +1,5 @@
-//! `capstan claude` and `capstan codex`, with a program in the place of the real one that says how
-//! it was started.
+//! `capstan claude` and `capstan codex`, with a program that prints its arguments and environment
+//! in place of the real one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,11 +1,11 @@
-//! Debug mode of the running command: who switches it on, and who does not.
+//! Debug mode of the running command: what switches it on.
 
 use serde_json::Value;
 
 use crate::serve::client::{ask, http};
 use crate::serve::process::Server;
 
-/// What a server that is started like this answers to a run that panics.
+/// The answer of a server with these settings to a run that panics.
 async fn answer(args: &[&str], env: &[(&str, &str)]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start_as(folder.path(), args, env);

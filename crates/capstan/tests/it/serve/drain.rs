@@ -15,7 +15,7 @@ fn start(folder: &Path, drain: &str) -> Server {
     Server::start(folder)
 }
 
-/// A signal is taken up in a moment that nobody is told of: asking is the way to know.
+/// Waits until the server has handled the signal. Only a request shows that.
 async fn until_draining(server: &Server) {
     while server.get("/readyz").await.status() == 200 {}
 }

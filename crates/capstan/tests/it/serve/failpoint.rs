@@ -1,12 +1,12 @@
-//! The windows in which a crash hurts most: the claim is stored but nobody knows, a packet is
-//! stored but nobody saw it.
+//! Crashes at the worst moments: the claim is stored but no client knows it, a packet is stored but
+//! no viewer saw it.
 
 use futures_util::future::join_all;
 
 use crate::serve::client::{ask, assert_whole, http, packets, stream_of, tokens, whole_frames};
 use crate::serve::process::Server;
 
-/// What one of many got before the process died: nothing, or the start of a body.
+/// What one of many clients received before the process died: nothing, or the start of a body.
 async fn try_post(http: &reqwest::Client, url: &str, body: &str) -> Vec<u8> {
     let post = http.post(format!("{url}/v1/assist")).header("content-type", "application/json");
     let Ok(mut response) = post.body(body.to_owned()).send().await else { return Vec::new() };

@@ -28,7 +28,7 @@ async fn status(server: &Server, key: &str) -> u16 {
     request.send().await.unwrap().status().as_u16()
 }
 
-/// Another file, the signal, and the line that tells what became of it.
+/// Replaces the file, sends the signal, and waits for this line in the log.
 fn reload(server: &Server, folder: &Path, config: &str, told: &str) {
     fs::write(folder.join("capstan.toml"), config).unwrap();
     server.signal("HUP");
@@ -45,10 +45,10 @@ async fn a_key_is_made_used_rotated_and_revoked_without_a_restart() {
 
     let hash = new_table.split('"').find(|part| part.starts_with("sha256:")).unwrap();
     let both = old_table.replace("keys = [", &format!("keys = [\"{hash}\", "));
-    reload(&server, folder.path(), &both, "read anew");
+    reload(&server, folder.path(), &both, "reloaded tenants and keys");
     let answers = (status(&server, &old).await, status(&server, &new).await);
     assert_eq!(answers, (200, 200), "both open while clients move over");
-    reload(&server, folder.path(), &new_table, "read anew");
+    reload(&server, folder.path(), &new_table, "reloaded tenants and keys");
     assert_eq!((status(&server, &old).await, status(&server, &new).await), (403, 200));
 
     server.signal("TERM");
@@ -66,7 +66,7 @@ async fn a_wrong_file_is_reported_and_changes_nothing() {
         reload(&server, folder.path(), wrong, "stay as they were");
         assert_eq!(status(&server, &key).await, 200);
     }
-    reload(&server, folder.path(), &other_table, "read anew");
+    reload(&server, folder.path(), &other_table, "reloaded tenants and keys");
     assert_eq!(status(&server, &other).await, 200);
     server.signal("TERM");
     let (_, log) = server.wait();
@@ -99,7 +99,7 @@ async fn operators_and_the_keys_of_tokens_are_replaced_without_a_restart() {
     publish(&old);
     fs::write(folder.path().join("capstan.toml"), with_operator("key-of-ada")).unwrap();
     let server = Server::start(folder.path());
-    // From elsewhere, where only an operator reads them.
+    // From another address, where only an operator may read them.
     let metrics = async |key: &str| {
         let request =
             http().get(format!("{}/metrics", server.url)).header("host", "gateway.example");
@@ -109,16 +109,11 @@ async fn operators_and_the_keys_of_tokens_are_replaced_without_a_restart() {
     assert_eq!((metrics("key-of-ada").await, metrics("key-of-bob").await), (200, 403));
 
     publish(&new);
-    reload(
-        &server,
-        folder.path(),
-        &with_operator("key-of-bob"),
-        "the keys of tokens were read anew",
-    );
+    reload(&server, folder.path(), &with_operator("key-of-bob"), "reloaded the keys of tokens");
     assert_eq!((status(&server, &first).await, status(&server, &second).await), (403, 200));
     assert_eq!((metrics("key-of-ada").await, metrics("key-of-bob").await), (403, 200));
 
-    // Keys that cannot be read change nothing, and neither does an operator who may do nothing.
+    // Unreadable keys change nothing. An operator without rights changes nothing either.
     fs::write(folder.path().join("keys.json"), "{}").unwrap();
     let wrong = with_operator("key-of-ada").replace("[\"look\"]", "[]");
     reload(&server, folder.path(), &wrong, "the keys of tokens stay as they were");

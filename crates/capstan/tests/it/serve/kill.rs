@@ -40,7 +40,7 @@ async fn a_killed_process_loses_nothing_that_was_seen_and_the_retry_brings_the_r
     assert_eq!([replay, watched].concat(), whole, "a viewer stays and sees the same");
 }
 
-/// In a face whose runs the gateway itself goes on with: what its second call asks is what was
+/// In a face whose runs the gateway continues itself: its second call sends the request that was
 /// stored before the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_its_agent_is_called_a_run_is_claimed_with_its_body() {
@@ -64,7 +64,7 @@ async fn when_its_agent_is_called_a_run_is_claimed_with_its_body() {
     server.kill();
 
     let server = Server::start(folder.path());
-    // Nobody asks again.
+    // No client sends the request again.
     let calls = provider.until(|calls| calls.len() == 2).await;
     assert_eq!(calls[0].body, calls[1].body);
     assert_eq!(ask(&server, "Twice?").await.unwrap().status(), 409, "the key is taken");

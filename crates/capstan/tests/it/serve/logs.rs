@@ -1,4 +1,4 @@
-//! What a log tells, and what neither a log nor an answer may tell.
+//! The content of a log, and what neither a log nor an answer may contain.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::serve::process::Server;
 const KEY: &str = "sk_a_key_that_nobody_may_read";
 /// The SHA-256 of [`KEY`], as a configuration has it.
 const KEY_HASH: &str = "sha256:4d360d3fb47c165c513ad3430449806a7f019537a1fe237b1a9b8361b65286c1";
-/// Stands in every body.
+/// A word in every body.
 const SECRET: &str = "quinquereme";
-/// What would tell a caller about the inside: the panic's place, paths of ours, type names, the
-/// journal's folder.
+/// Texts that would reveal internals: the panic's place, our paths, type names, the journal's
+/// folder.
 const INSIDE: [&str; 12] = [
     ".rs",
     "src/",
@@ -36,7 +36,8 @@ fn configure(folder: &Path) {
     fs::write(folder.join("capstan.toml"), tenant).unwrap();
 }
 
-/// A request whose body holds the secret beside the message, since commands take no further words.
+/// A request whose body contains the secret beside the message, because commands accept no further
+/// words.
 fn secret(text: &str) -> ServiceRequest {
     let mut request = ask(text);
     request.payload.payload.insert("note".into(), SECRET.into());
@@ -50,7 +51,7 @@ struct Client {
 }
 
 impl Client {
-    /// Sends a request under a trace id and keeps all that came back.
+    /// Sends a request under a trace id and stores the response.
     async fn send(&mut self, id: &str, request: reqwest::RequestBuilder) -> u16 {
         let response = request.header("x-request-id", id).send().await.unwrap();
         let status = response.status().as_u16();
@@ -68,7 +69,7 @@ impl Client {
     }
 }
 
-/// One of everything that can go wrong, and something that goes well.
+/// Causes one failure of each kind, and one success.
 async fn misbehave(client: &mut Client) {
     for (id, text) in [
         ("trace-tokens", "/tokens 2"),

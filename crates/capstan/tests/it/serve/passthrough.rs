@@ -1,5 +1,5 @@
-//! What is no run goes to the provider of an agent as it is, with the agent's key and without the
-//! client's.
+//! Requests that are no run go to the provider of an agent unchanged, with the agent's key and
+//! without the client's.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ struct Seen {
     body: Vec<u8>,
 }
 
-/// A provider that answers by path, and tells what comes as it comes.
+/// A provider that answers by path, and reports bytes as they arrive.
 struct Provider {
     url: String,
     seen: mpsc::UnboundedReceiver<Seen>,
-    /// How much of a body has come.
+    /// The number of received bytes of a body.
     pieces: mpsc::UnboundedReceiver<usize>,
     /// The second half of an answer may be sent.
     release: Arc<Notify>,
@@ -112,7 +112,7 @@ async fn answer(stream: &mut TcpStream, path: &str, released: &Notify) -> std::i
     }
 }
 
-/// A gateway with such agents in front of the provider.
+/// A gateway with these agents in front of the provider.
 fn gateway(
     provider: &Provider,
     tables: &[(&str, &str)],
@@ -265,7 +265,7 @@ async fn bodies_flow_both_ways_as_they_come() {
     assert!(seen.contains("ONE") && seen.contains("TWO"), "{seen}");
 }
 
-/// What a channel brings, as a stream.
+/// The values of a channel, as a stream.
 fn futures<T: Send + 'static>(
     received: mpsc::UnboundedReceiver<T>,
 ) -> impl futures_util::Stream<Item = T> + Send {

@@ -1,4 +1,4 @@
-//! Another server on loopback: it keeps what it was sent, and answers as it is told.
+//! Another server on loopback: it stores requests, and answers as the test says.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -1,5 +1,5 @@
-//! A real `capstan serve` in a folder of its own, on a free port, stopped by its own pid at the
-//! latest on drop.
+//! A real `capstan serve` in a folder of its own, on a free port. It is stopped by its own pid, on
+//! drop at the latest.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// How long a line is waited for before the test is given up.
+/// How long a test waits for a line.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The command with nothing of this machine's environment in it.
@@ -19,7 +19,7 @@ fn command(folder: &Path) -> Command {
     command
 }
 
-/// A folder whose server tries again without a wait worth speaking of.
+/// A folder whose server retries almost without a wait.
 pub(crate) fn hasty_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("capstan.toml"), "[timeouts]\nbackoff = 0.001\n").unwrap();
@@ -42,7 +42,7 @@ impl Server {
         Self::start_with(folder, &[])
     }
 
-    /// Starts on the journal of a folder, whose `capstan.toml` it reads if there is one.
+    /// Starts on the journal of a folder, with its `capstan.toml` if there is one.
     pub(crate) fn start_with(folder: &Path, env: &[(&str, &str)]) -> Self {
         Self::start_as(folder, &[], env)
     }
@@ -87,13 +87,13 @@ impl Server {
         self.child.id()
     }
 
-    /// As an operator would: `kill -TERM`.
+    /// Sends a signal like an operator: `kill -TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let line = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
-    /// What it prints after its first line, for people: up to the URL that stands alone.
+    /// The greeting after the first line, up to the line with only the URL.
     pub(crate) fn greeting(&self) -> Vec<String> {
         let mut output = self.output.lock().unwrap();
         output.read_to(&format!("  {}\n", self.url));
@@ -111,7 +111,7 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Waits until it ends by itself; its status, and all that it wrote after the first line.
+    /// Waits for its exit. Returns its status, and its output after the first line.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().unwrap();
         (status, self.output.lock().unwrap().read_all())
@@ -125,7 +125,7 @@ impl Drop for Server {
     }
 }
 
-/// What it writes, on both pipes, after the first line.
+/// Its output on both pipes, after the first line.
 struct Lines {
     lines: Receiver<String>,
     read: String,

@@ -1,4 +1,4 @@
-//! What keeps a server from starting: said in one message, with its remedy, exit code 2.
+//! Mistakes that keep a server from starting: one message with its remedy, exit code 2.
 
 use std::fs;
 use std::process::Output;

@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What it printed, if it went well.
+/// The output of a successful command.
 fn printed(args: &[&str]) -> String {
     let output = capstan(args, &[]);
     assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));

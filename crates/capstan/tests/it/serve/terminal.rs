@@ -1,4 +1,4 @@
-//! `capstan` in a terminal of its own: what is typed, what is seen.
+//! `capstan` in a real terminal: keyboard input and screen output.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-/// How long something is waited for before the test is given up.
+/// How long a test waits for output.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const CTRL_C: &str = "\x03";
@@ -74,7 +74,7 @@ impl Terminal {
         self.send(&format!("{line}\r"));
     }
 
-    /// Its end by itself: the exit code, and all that was seen.
+    /// Waits for its exit. Returns the exit code and the output.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         while let Ok(more) = self.output.recv_timeout(PATIENCE) {
             self.seen.push_str(&String::from_utf8_lossy(&more));

@@ -63,7 +63,7 @@ async fn another_certificate_is_taken_at_sighup_and_a_wrong_one_is_not() {
     assert!(is_trusted(&server, ONE).await, "a pair that does not belong together changes nothing");
     install(folder.path(), TWO);
     server.signal("HUP");
-    server.wait_for_line("the certificate was read anew");
+    server.wait_for_line("reloaded the certificate");
     assert!(is_trusted(&server, TWO).await && !is_trusted(&server, ONE).await);
     server.signal("TERM");
     let (_, log) = server.wait();

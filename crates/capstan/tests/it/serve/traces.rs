@@ -1,5 +1,5 @@
-//! What an OpenTelemetry collector learns of runs: one span each, however many requests; never what
-//! was said.
+//! The spans that an OpenTelemetry collector receives of runs: one for each run, for any number of
+//! requests, and without content.
 
 mod collector;
 mod delivery;
@@ -14,7 +14,7 @@ use collector::Collector;
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-/// Of somebody who comes later.
+/// The trace of a client that comes later.
 const OTHER_TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const OTHER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

@@ -1,4 +1,4 @@
-//! Webhooks of the real binary: who may be told, and who is not even connected to.
+//! Webhooks of the real binary: allowed receivers, and receivers that it never connects to.
 
 use capstan_gateway::KeyHash;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::serve::process::Server;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// A tenant who is told at this address, if that is allowed.
+/// A tenant with this receiver, if it is allowed.
 fn tenant(name: &str, url: &str, is_allowed: bool) -> String {
     let key = KeyHash::of(&format!("sk_{name}")).to_hex();
     format!(
@@ -44,7 +44,7 @@ async fn a_receiver_that_is_not_public_is_not_connected_to_unless_that_is_allowe
         server.wait_for_line("is not on a public network");
     }
     ask_in_the_background(&server, "allowed").await;
-    // Connections stand in line: had there been another one, it would be the first.
+    // Connections queue: an earlier one would be the first.
     let (mut first, _) = receiver.accept().await.unwrap();
     let mut line = [0; 14];
     first.read_exact(&mut line).await.unwrap();

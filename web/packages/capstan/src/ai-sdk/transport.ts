@@ -112,7 +112,8 @@ export class CapstanChatTransport {
 
   #streamOf(chatId: string): string {
     const [path, query] = this.#options.api.split("?", 2);
-    return `${path?.replace(/\/$/, "")}/${encodeURIComponent(chatId)}/stream${query ? `?${query}` : ""}`;
+    const stream = `${path?.replace(/\/$/, "")}/${encodeURIComponent(chatId)}/stream`;
+    return query ? `${stream}?${query}` : stream;
   }
 
   async #headers({ headers }: RequestOptions): Promise<Headers> {

@@ -2,19 +2,19 @@
 // failure, never an empty list.
 import { authorization } from "../../authorization.js";
 import type {
-  Faults,
-  Found,
+  AgentDetails,
+  Conversation,
+  FaultTable,
+  Findings,
   Health,
+  ListedReplica,
   Marks,
   Me,
   Overview,
-  Replica,
-  RunDetail,
-  RunPage,
-  Session,
-  Tenant,
-  Agent,
-} from "./types.js";
+  RunDetails,
+  RunRows,
+  TenantDetails,
+} from "../generated/answers.js";
 
 export type Face = "cap" | "cap-v2" | "ag-ui";
 
@@ -45,22 +45,22 @@ export class Api {
   readonly health = (signal?: AbortSignal) => this.#json<Health>("/health", {}, signal);
   readonly overview = (signal?: AbortSignal) => this.#json<Overview>("/overview", {}, signal);
   readonly runs = (query: Query, signal?: AbortSignal) =>
-    this.#json<RunPage>("/runs", query, signal);
-  readonly find = (q: string, signal?: AbortSignal) => this.#json<Found>("/find", { q }, signal);
+    this.#json<RunRows>("/runs", query, signal);
+  readonly find = (q: string, signal?: AbortSignal) => this.#json<Findings>("/find", { q }, signal);
   readonly run = (id: string, signal?: AbortSignal) =>
-    this.#json<RunDetail>(`/runs/${id}`, {}, signal);
+    this.#json<RunDetails>(`/runs/${id}`, {}, signal);
   readonly marks = (id: string, query: Query, signal?: AbortSignal) =>
     this.#json<Marks>(`/runs/${id}/marks`, query, signal);
   readonly faults = (query: Query, signal?: AbortSignal) =>
-    this.#json<Faults>("/faults", query, signal);
+    this.#json<FaultTable>("/faults", query, signal);
   readonly agents = (signal?: AbortSignal) =>
-    this.#json<{ agents: readonly Agent[] }>("/agents", {}, signal);
+    this.#json<{ agents: readonly AgentDetails[] }>("/agents", {}, signal);
   readonly tenants = (signal?: AbortSignal) =>
-    this.#json<{ tenants: readonly Tenant[] }>("/tenants", {}, signal);
+    this.#json<{ tenants: readonly TenantDetails[] }>("/tenants", {}, signal);
   readonly replicas = (signal?: AbortSignal) =>
-    this.#json<{ replicas: readonly Replica[] }>("/replicas", {}, signal);
+    this.#json<{ replicas: readonly ListedReplica[] }>("/replicas", {}, signal);
   readonly session = (tenant: string, session: string, query: Query, signal?: AbortSignal) =>
-    this.#json<Session>(sessionPath(tenant, session), query, signal);
+    this.#json<Conversation>(sessionPath(tenant, session), query, signal);
   readonly body = (id: string, signal?: AbortSignal) =>
     this.#ask(`/runs/${id}/body`, {}, { signal }).then((response) => response.text());
   readonly frames = (id: string, query: Query, signal?: AbortSignal) =>

@@ -2,12 +2,19 @@
 // because it carries a key. A hidden tab closes it; whoever was away is told to ask anew.
 import { Decoder } from "capstan";
 
-import type { FeedEvent, Health, Refusal, Row } from "./types.js";
+import type { Health, Refusal, RunNews } from "../generated/answers.js";
 
 /** How long until the next try, in milliseconds; the last one stays. */
 const WAITS = [1_000, 2_000, 5_000, 15_000];
 
 export type FeedState = "live" | "away";
+/** What the feed reports. */
+export type FeedEvent =
+  | ({ type: "run" } & RunNews)
+  | { type: "refused"; refusal: Refusal }
+  | { type: "state"; health: Partial<Health> }
+  | { type: "lagged" };
+
 type Listener = (event: FeedEvent) => void;
 
 export class Feed {
@@ -90,7 +97,7 @@ export class Feed {
 export function eventOf(name: string, data: string): FeedEvent | undefined {
   switch (name) {
     case "run": {
-      const { what, run } = JSON.parse(data) as { what: string; run: Row };
+      const { what, run } = JSON.parse(data) as RunNews;
       return { type: "run", what, run };
     }
     case "refused":

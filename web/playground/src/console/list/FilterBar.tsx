@@ -3,8 +3,8 @@ import { type ReactNode, useEffect, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
 import { Select } from "../../ui/Select.js";
-import { STATES } from "../api/types.js";
 import { seesSeveral, useConsole } from "../context.js";
+import { RunStatus } from "../generated/answers.js";
 import { Link } from "../router.js";
 import { type Filters, searchOf, to } from "../url.js";
 import { useAsked } from "../use-asked.js";
@@ -46,7 +46,7 @@ export function FilterBar({ filters, onChange }: Props): ReactNode {
           onChange={(event) => onChange({ state: event.target.value })}
         >
           <option value="">any state</option>
-          {withChosen(STATES, filters.state).map((state) => (
+          {withChosen(Object.values(RunStatus), filters.state).map((state) => (
             <option key={state}>{state}</option>
           ))}
         </Select>

@@ -1,16 +1,17 @@
 // Attempts as dots, one each, and as a word for whoever does not see them.
 import type { ReactNode } from "react";
 
-import type { Row } from "../api/types.js";
+import type { RunRow } from "../generated/answers.js";
 import { plural } from "../format.js";
 
 /** More would not fit; the number says it. */
 const MOST = 5;
 
-export function AttemptDots({ row }: { row: Row }): ReactNode {
+export function AttemptDots({ row }: { row: RunRow }): ReactNode {
   const isOpen = row.state === "running";
   const shown = row.attempts.slice(-MOST);
-  const words = `${plural(row.attempts.length, "attempt")}, ${row.attempts.filter(({ fault }) => fault).length} failed`;
+  const failed = row.attempts.filter(({ fault }) => fault).length;
+  const words = `${plural(row.attempts.length, "attempt")}, ${failed} failed`;
   return (
     <span className="dots" title={words}>
       <span className="sr-only">{words}</span>

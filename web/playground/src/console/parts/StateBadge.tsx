@@ -3,9 +3,9 @@ import type { ReactNode } from "react";
 
 import { Badge, type Tone } from "../../ui/Badge.js";
 import { Icon, type IconName } from "../../ui/Icon.js";
-import type { State } from "../api/types.js";
+import type { RunStatus } from "../generated/answers.js";
 
-const LOOKS: Readonly<Record<State, readonly [Tone, IconName]>> = {
+const LOOKS: Readonly<Record<RunStatus, readonly [Tone, IconName]>> = {
   running: ["info", "play"],
   waiting: ["warning", "clock"],
   failed: ["danger", "cross"],
@@ -14,7 +14,7 @@ const LOOKS: Readonly<Record<State, readonly [Tone, IconName]>> = {
   healed: ["good", "mend"],
 };
 
-export function StateBadge({ state }: { state: State }): ReactNode {
+export function StateBadge({ state }: { state: RunStatus }): ReactNode {
   const [tone, icon] = LOOKS[state] ?? (["neutral", "help"] as const);
   return (
     <Badge tone={tone}>

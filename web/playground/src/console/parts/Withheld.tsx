@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 
 import { Button } from "../../ui/Button.js";
 import { Icon } from "../../ui/Icon.js";
-import type { Me } from "../api/types.js";
+import type { Me } from "../generated/answers.js";
 import { useConsole } from "../context.js";
 
 /** `may`: whether this visitor may see what was said here, if they ask. */

@@ -4,7 +4,7 @@ import { type ReactNode, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
 import { Icon } from "../../ui/Icon.js";
-import type { Row } from "../api/types.js";
+import type { RunRow } from "../generated/answers.js";
 import { useConsole } from "../context.js";
 import { isOver } from "../format.js";
 import { without } from "../list/list.js";
@@ -15,7 +15,7 @@ import { navigate } from "../router.js";
 import { ROOT } from "../url.js";
 import { useAct } from "../use-act.js";
 
-export function Actions({ row, onDone }: { row: Row; onDone: () => void }): ReactNode {
+export function Actions({ row, onDone }: { row: RunRow; onDone: () => void }): ReactNode {
   const [asked, setAsked] = useState<"stop" | "purge" | null>(null);
   return (
     <>
@@ -41,7 +41,7 @@ export function Actions({ row, onDone }: { row: Row; onDone: () => void }): Reac
   );
 }
 
-function Stop({ row, onClose }: { row: Row; onClose: () => void }): ReactNode {
+function Stop({ row, onClose }: { row: RunRow; onClose: () => void }): ReactNode {
   const { api } = useConsole();
   const { state, error, run } = useAct(
     () => api.stop(row.stream_id),
@@ -62,7 +62,7 @@ function Stop({ row, onClose }: { row: Row; onClose: () => void }): ReactNode {
   );
 }
 
-function Purge({ row, onClose }: { row: Row; onClose: () => void }): ReactNode {
+function Purge({ row, onClose }: { row: RunRow; onClose: () => void }): ReactNode {
   const { api, shelf } = useConsole();
   const leave = () => {
     shelf.change((list) => without(list, row.stream_id));
@@ -86,7 +86,7 @@ function Purge({ row, onClose }: { row: Row; onClose: () => void }): ReactNode {
   );
 }
 
-function Named({ row }: { row: Row }): ReactNode {
+function Named({ row }: { row: RunRow }): ReactNode {
   return (
     <p>
       Agent <b>{row.agent}</b>, tenant <b>{row.tenant}</b>

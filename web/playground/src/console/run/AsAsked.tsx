@@ -2,14 +2,14 @@
 import type { ReactNode } from "react";
 
 import { Markdown } from "../../markdown/Markdown.js";
-import type { Row, SessionTurn } from "../api/types.js";
+import type { NumberedTurn, RunRow } from "../generated/answers.js";
 import { useConsole } from "../context.js";
 import { plural } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { useAsked } from "../use-asked.js";
 import { textOf } from "./packets.js";
 
-export function AsAsked({ row, question }: { row: Row; question: string }): ReactNode {
+export function AsAsked({ row, question }: { row: RunRow; question: string }): ReactNode {
   const { api } = useConsole();
   const { session } = row;
   const asked = useAsked(session ? `asked ${row.stream_id}` : null, (signal) =>
@@ -30,8 +30,8 @@ export function AsAsked({ row, question }: { row: Row; question: string }): Reac
       )}
       <ol className="plain">
         {given.flatMap(({ stream_id, messages }) =>
-          messages.map(({ role, content }, n) => (
-            <Said key={`${stream_id} ${n}`} role={role} text={textOf(content)} />
+          messages.map(({ role, parts }, n) => (
+            <Said key={`${stream_id} ${n}`} role={role} text={textOf(parts)} />
           )),
         )}
         <Said role="user" text={question} />
@@ -54,9 +54,9 @@ function Said({ role, text }: { role: string; text: string }): ReactNode {
  * time.
  */
 export function historyOf(
-  turns: readonly SessionTurn[],
+  turns: readonly NumberedTurn[],
   id: string,
-): { given: readonly SessionTurn[]; left: number } {
+): { given: readonly NumberedTurn[]; left: number } {
   const before = turns.filter(({ stream_id }) => stream_id < id);
   const given = before.filter(({ partial }) => !partial);
   return { given, left: before.length - given.length };

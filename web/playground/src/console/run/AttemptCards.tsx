@@ -3,14 +3,14 @@ import { type ReactNode, useEffect, useState } from "react";
 
 import { Markdown } from "../../markdown/Markdown.js";
 import { Badge } from "../../ui/Badge.js";
-import type { Attempt, RunDetail } from "../api/types.js";
+import type { AttemptDetails, RunDetails } from "../generated/answers.js";
 import { bytes, clock, count, plural, span, tokens } from "../format.js";
 import { CopyButton } from "../../ui/Copy.js";
 import { Pace } from "./pace.js";
 import type { Tape } from "./tape.js";
 
 interface Props {
-  detail: RunDetail;
+  detail: RunDetails;
   /** Empty while content is not shown. */
   tape: Tape;
   now: number;
@@ -31,7 +31,7 @@ export function AttemptCards({ detail, tape, now, onAt }: Props): ReactNode {
 }
 
 /** A reset lies before or behind it: then both texts are worth a look, side by side. */
-function isParted(attempts: readonly Attempt[], { n, reset_to }: Attempt): boolean {
+function isParted(attempts: readonly AttemptDetails[], { n, reset_to }: AttemptDetails): boolean {
   return reset_to != null || attempts.some((other) => other.n === n + 1 && other.reset_to != null);
 }
 
@@ -40,7 +40,7 @@ function AttemptCard({
   now,
   onAt,
 }: {
-  attempt: Attempt;
+  attempt: AttemptDetails;
   now: number;
   onAt: (seq: number) => void;
 }): ReactNode {
@@ -155,7 +155,7 @@ function Said({
   attempt: { from_seq, to_seq },
   tape,
 }: {
-  attempt: Attempt;
+  attempt: AttemptDetails;
   tape: Tape;
 }): ReactNode {
   const [text, setText] = useState("");

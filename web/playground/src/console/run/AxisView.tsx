@@ -1,6 +1,7 @@
 // The time axis: a picture to zoom and drag, and a table of the same for keyboards and screen
 // readers.
 import {
+  Fragment,
   type KeyboardEvent,
   memo,
   type PointerEvent,
@@ -15,7 +16,7 @@ import {
 import { Button } from "../../ui/Button.js";
 import { Switch } from "../../ui/Switch.js";
 import { useShownTheme } from "../../use-theme.js";
-import type { Marks, RunDetail } from "../api/types.js";
+import type { Marks, RunDetails } from "../generated/answers.js";
 import { count } from "../format.js";
 import {
   after,
@@ -31,7 +32,7 @@ import { draw, heightOf, SIDE } from "./draw.js";
 import { MarkTable } from "./MarkTable.js";
 
 interface Props {
-  detail: RunDetail;
+  detail: RunDetails;
   marks: Marks | undefined;
   now: number;
   at: number | undefined;
@@ -42,6 +43,9 @@ interface Props {
   isFolding: boolean;
   onFolding: (isFolding: boolean) => void;
 }
+
+/** What the picture shows, in the order of its legend. */
+const LEGEND = ["attempt", "wait", "packet", "event", "error", "viewer"] as const;
 
 /** A press that moves less is a click. */
 const CLICK = 4;
@@ -80,8 +84,11 @@ export const AxisView = memo(function AxisView({
       <header className="row axis-head">
         <h2 id="axis-title">Time axis</h2>
         <span className="legend-line" aria-hidden="true">
-          <i data-of="attempt" /> attempts <i data-of="wait" /> waits <i data-of="packet" /> packets{" "}
-          <i data-of="event" /> events <i data-of="error" /> errors <i data-of="viewer" /> viewers
+          {LEGEND.map((kind) => (
+            <Fragment key={kind}>
+              <i data-of={kind} /> {kind}s{" "}
+            </Fragment>
+          ))}
         </span>
         <span className="row axis-tools">
           {hasLongWait && <Switch label="Fold waits" isOn={isFolding} onChange={onFolding} />}
@@ -276,7 +283,7 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
         ref={canvas}
         role="img"
         tabIndex={0}
-        aria-label="The run over time. The arrow keys move by a packet; the table below says the same in words."
+        aria-label="The run over time. The arrow keys move by a packet; below is a table."
         style={{ width: width + 2 * SIDE, height: heightOf(axis) }}
         onPointerDown={press}
         onPointerMove={pull}

@@ -5,7 +5,7 @@ import type { ReactNode } from "react";
 import { Raw } from "../../show/Raw.js";
 import { Badge } from "../../ui/Badge.js";
 import { Icon } from "../../ui/Icon.js";
-import type { RunDetail, RunFault } from "../api/types.js";
+import type { FaultDetails, RunDetails } from "../generated/answers.js";
 import { plural } from "../format.js";
 import { Link } from "../router.js";
 import { to } from "../url.js";
@@ -18,8 +18,8 @@ export function FaultPanel({
   fault,
   now,
 }: {
-  detail: RunDetail;
-  fault: RunFault;
+  detail: RunDetails;
+  fault: FaultDetails;
   now: number;
 }): ReactNode {
   const isFinal = detail.row.state === "failed";
@@ -82,7 +82,7 @@ function Others({
   fault: { code, others_last_hour },
   now,
 }: {
-  fault: RunFault;
+  fault: FaultDetails;
   now: number;
 }): ReactNode {
   if (others_last_hour === 0)

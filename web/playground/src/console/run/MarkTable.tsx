@@ -1,7 +1,7 @@
 // Everything that the axis draws, in rows.
 import { type ReactNode, useMemo } from "react";
 
-import type { Mark, RunDetail } from "../api/types.js";
+import type { Mark, RunDetails } from "../generated/answers.js";
 import { bytes, span } from "../format.js";
 import { Rows } from "../parts/Rows.js";
 import { type Happening, happenings } from "./happenings.js";
@@ -9,7 +9,7 @@ import { type Happening, happenings } from "./happenings.js";
 const ROW = 28;
 
 interface Props {
-  detail: RunDetail;
+  detail: RunDetails;
   marks: readonly Mark[];
   at: number | undefined;
   onAt: (seq: number) => void;

@@ -2,7 +2,7 @@
 import type { ReactNode } from "react";
 
 import { Icon } from "../../ui/Icon.js";
-import type { RunDetail } from "../api/types.js";
+import type { RunDetails } from "../generated/answers.js";
 import { useConsole } from "../context.js";
 import { bytes, clock, count, durationOf, plural, span, tokens } from "../format.js";
 import { Id } from "../parts/Id.js";
@@ -17,7 +17,7 @@ export function RunHeader({
   now,
   onAgain,
 }: {
-  detail: RunDetail;
+  detail: RunDetails;
   now: number;
   onAgain: () => void;
 }): ReactNode {

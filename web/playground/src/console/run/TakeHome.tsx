@@ -4,7 +4,7 @@ import { type ReactNode, useMemo, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
 import { Icon } from "../../ui/Icon.js";
-import type { Row } from "../api/types.js";
+import type { RunRow } from "../generated/answers.js";
 import { useConsole } from "../context.js";
 import { bytes } from "../format.js";
 import { CopyButton } from "../../ui/Copy.js";
@@ -16,7 +16,7 @@ import { read, Tape } from "./tape.js";
 const LARGEST = 50_000_000;
 
 interface Props {
-  row: Row;
+  row: RunRow;
   /** Nothing while content is not shown. */
   body: string | undefined;
   mayRead: boolean;
@@ -66,7 +66,7 @@ export function TakeHome({ row, body, mayRead }: Props): ReactNode {
   );
 }
 
-function Downloads({ row }: { row: Row }): ReactNode {
+function Downloads({ row }: { row: RunRow }): ReactNode {
   const { api } = useConsole();
   const [error, setError] = useState<unknown>(undefined);
   const fetchAs = (kind: "sse" | "jsonl") => () => {

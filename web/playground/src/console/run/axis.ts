@@ -1,6 +1,6 @@
 // The time axis as numbers: bars of attempts, waits between them, and a scale on which long waits
 // may be folded. Pure; a canvas draws it.
-import type { Attempt, RunDetail, Viewer } from "../api/types.js";
+import type { AttemptDetails, RunDetails, ViewerDetails } from "../generated/answers.js";
 import { isOver } from "../format.js";
 
 /** A stretch of the run, in milliseconds since it was created. */
@@ -25,7 +25,7 @@ export interface Wait extends Stretch {
 }
 
 export interface ViewerBar extends Stretch {
-  ended: Viewer["ended"];
+  ended: ViewerDetails["ended"];
   start: number;
   cursor: number | undefined;
 }
@@ -43,7 +43,7 @@ export const LONG_WAIT = 10_000;
 /** What a folded wait takes of the width that the rest has. */
 const FOLDED = 0.06;
 
-export function axisOf(detail: RunDetail, now: number): Axis {
+export function axisOf(detail: RunDetails, now: number): Axis {
   const { row } = detail;
   const began = Date.parse(row.created_at);
   const since = (at: string | null | undefined, otherwise: number) =>
@@ -69,7 +69,7 @@ export function axisOf(detail: RunDetail, now: number): Axis {
 
 /** `before`: when the one before it ended, for an attempt whose beginning nobody noted. */
 function attemptBar(
-  attempt: Attempt,
+  attempt: AttemptDetails,
   before: number,
   since: (at: string | null | undefined, otherwise: number) => number,
   end: number,
@@ -91,7 +91,7 @@ function attemptBar(
 
 function waitsOf(
   attempts: readonly AttemptBar[],
-  { row, not_before }: RunDetail,
+  { row, not_before }: RunDetails,
   end: number,
 ): readonly Wait[] {
   const between = attempts.slice(1).flatMap((next, n) => {

@@ -1,6 +1,6 @@
 // Commands to take home. None holds a key: the shell puts it in.
 import { isObject } from "../../json.js";
-import type { Row } from "../api/types.js";
+import type { RunRow } from "../generated/answers.js";
 
 const KEY = '-H "Authorization: Bearer $CAPSTAN_KEY"';
 
@@ -41,7 +41,7 @@ const STARTS: Readonly<
  */
 export function againCurl(
   origin: string,
-  { face, agent }: Pick<Row, "face" | "agent">,
+  { face, agent }: Pick<RunRow, "face" | "agent">,
   body: string,
   freshId: string,
 ): string | undefined {
@@ -49,7 +49,8 @@ export function againCurl(
   const request = parsed(body);
   if (!start || !request) return undefined;
   const url = `${origin}/v1/agents/${encodeURIComponent(agent)}/${start.path}`;
-  return `curl -N ${KEY} -H 'Content-Type: application/json' --data ${quoted(JSON.stringify(start.name(request, freshId)))} ${quoted(url)}`;
+  const data = quoted(JSON.stringify(start.name(request, freshId)));
+  return `curl -N ${KEY} -H 'Content-Type: application/json' --data ${data} ${quoted(url)}`;
 }
 
 function parsed(body: string): Record<string, unknown> | undefined {

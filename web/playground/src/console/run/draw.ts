@@ -1,5 +1,5 @@
 // Draws the axis. One canvas, whatever the number of packets.
-import type { Mark } from "../api/types.js";
+import type { Mark } from "../generated/answers.js";
 import { bytes, span } from "../format.js";
 import { after, type Axis, density, type Scale, type Stretch, ticks } from "./axis.js";
 

@@ -1,5 +1,5 @@
 // What the axis draws, in words and in order of time. Pure.
-import type { Attempt, Mark, RunDetail, Viewer } from "../api/types.js";
+import type { AttemptDetails, Mark, RunDetails, ViewerDetails } from "../generated/answers.js";
 import { bytes, plural } from "../format.js";
 
 export interface Happening {
@@ -16,7 +16,7 @@ export interface Happening {
 }
 
 export function happenings(
-  { row, attempts, viewers }: RunDetail,
+  { row, attempts, viewers }: RunDetails,
   marks: readonly Mark[],
 ): readonly Happening[] {
   const began = Date.parse(row.created_at);
@@ -44,7 +44,7 @@ export function happenings(
 type At = (time: string, what: string, place?: number) => Happening;
 
 function ofAttempt(
-  { n, began_at, ended_at, from_seq, to_seq, fault, reset_to, swallowed_bytes }: Attempt,
+  { n, began_at, ended_at, from_seq, to_seq, fault, reset_to, swallowed_bytes }: AttemptDetails,
   at: At,
 ): readonly Happening[] {
   const first = (from_seq ?? 0) - 0.5;
@@ -65,7 +65,7 @@ const ENDS: Readonly<Record<string, string>> = {
 };
 
 function ofViewer(
-  { joined_at, left_at, ended, cursor_at_start, cursor }: Viewer,
+  { joined_at, left_at, ended, cursor_at_start, cursor }: ViewerDetails,
   at: At,
 ): readonly Happening[] {
   const came =
@@ -87,7 +87,7 @@ export const ONLY_HERE =
  * those at the one that ended it.
  */
 export function viewersSum(
-  { viewers_sum: sum, row }: RunDetail,
+  { viewers_sum: sum, row }: RunDetails,
   isShared: boolean,
 ): string | undefined {
   if (!sum) return undefined;

@@ -135,15 +135,17 @@ function asked(value: unknown, depth = 0): string | undefined {
   return asked(value["payload"], depth + 1) ?? asked(value["params"], depth + 1);
 }
 
-/** The words of a message: text, or the text among its parts. */
+/** The text of a message: its content, or the text among its parts. */
 export function textOf(content: unknown): string {
   if (isText(content)) return content;
-  if (!Array.isArray(content)) return "";
-  return content
-    .map((part) =>
-      isObject(part) && isText(part["text"]) ? part["text"] : isText(part) ? part : "",
-    )
-    .join("");
+  return Array.isArray(content) ? content.map(textOfPart).join("") : "";
+}
+
+/** Text parts of the gateway's own messages have `content`, those of other protocols `text`. */
+function textOfPart(part: unknown): string {
+  if (!isObject(part)) return isText(part) ? part : "";
+  const text = part["text"] ?? (part["type"] === "text" ? part["content"] : undefined);
+  return isText(text) ? text : "";
 }
 
 /**

@@ -1,8 +1,8 @@
 // The run in one sentence. The gateway says what was; a countdown needs the page's clock.
-import type { RunDetail } from "../api/types.js";
+import type { RunDetails } from "../generated/answers.js";
 import { isOver, span } from "../format.js";
 
-export function sentenceOf(detail: RunDetail, now: number): string {
+export function sentenceOf(detail: RunDetails, now: number): string {
   const { row, attempts, not_before, sentence } = detail;
   if (row.state !== "waiting" || !not_before) return sentence;
   const failed = attempts.at(-1)?.n ?? row.attempts.length;
@@ -15,7 +15,7 @@ export function sentenceOf(detail: RunDetail, now: number): string {
 }
 
 /** What the fault panel is headed with: a run that goes on has not failed. */
-export function faultHeading({ row, attempts }: RunDetail): string {
+export function faultHeading({ row, attempts }: RunDetails): string {
   const failed = attempts.filter(({ fault }) => fault).at(-1)?.n;
   if (row.state === "failed") return "Why it failed";
   if (isOver(row.state))

@@ -1,7 +1,7 @@
 // The marks of a run. While it runs, only what is new is asked for.
 import { useEffect, useState } from "react";
 
-import type { Mark, Marks } from "../api/types.js";
+import type { Mark, Marks } from "../generated/answers.js";
 import { useConsole } from "../context.js";
 
 /** As many places of a long stream as a wide screen has. */

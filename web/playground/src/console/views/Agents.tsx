@@ -2,7 +2,7 @@
 import type { ReactNode } from "react";
 
 import { Badge } from "../../ui/Badge.js";
-import type { Agent } from "../api/types.js";
+import type { AgentDetails } from "../generated/answers.js";
 import { useConsole, useNews } from "../context.js";
 import { age, count, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
@@ -58,7 +58,7 @@ const BREAKERS: Readonly<Record<string, readonly ["good" | "danger" | "warning",
   half_open: ["warning", "being tried"],
 };
 
-function AgentCard({ agent, now }: { agent: Agent; now: number }): ReactNode {
+function AgentCard({ agent, now }: { agent: AgentDetails; now: number }): ReactNode {
   const { name, kind, provider, model, host, key_set, outcomes, last_fault, members, timeouts } =
     agent;
   return (
@@ -121,10 +121,7 @@ function AgentCard({ agent, now }: { agent: Agent; now: number }): ReactNode {
         {timeouts && (
           <Fact name="time-outs">
             {Object.entries(timeouts)
-              .map(
-                ([name, value]) =>
-                  `${name.replaceAll("_", " ")} ${typeof value === "number" ? `${value} s` : String(value ?? "none")}`,
-              )
+              .map(([name, seconds]) => `${name} ${seconds} s`)
               .join(", ")}
           </Fact>
         )}
@@ -156,7 +153,7 @@ const STEPS =
   "First packets are counted by steps of time: so many in a hundred took no longer than this step.";
 
 /** `p50 ≤ 800 ms, p95 ≤ 12 s`. */
-export function percentiles(found: Agent["first_packet_ms"]): string {
+export function percentiles(found: AgentDetails["first_packet_ms"]): string {
   const step = (ms: number | null | undefined) =>
     ms == null ? "–" : ms >= LAST_STEP ? `> ${ABOVE}` : `≤ ${span(ms).replace(".0 s", " s")}`;
   return found?.p50 == null ? "–" : `p50 ${step(found.p50)}, p95 ${step(found.p95)}`;

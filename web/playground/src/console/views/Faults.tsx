@@ -2,7 +2,7 @@
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Select } from "../../ui/Select.js";
-import type { Faults as Found } from "../api/types.js";
+import type { FaultTable } from "../generated/answers.js";
 import { useConsole, useNews } from "../context.js";
 import { clock, count, plural } from "../format.js";
 import { type Bar, Bars } from "../parts/Bars.js";
@@ -34,7 +34,7 @@ export function Faults(): ReactNode {
   });
   useNews(asked.again, EVERY);
   // The picture stays while another stretch is asked for, and the focus in it.
-  const [before, setBefore] = useState<Found | undefined>(undefined);
+  const [before, setBefore] = useState<FaultTable | undefined>(undefined);
   useEffect(() => {
     if (asked.value) setBefore(asked.value);
   }, [asked.value]);
@@ -73,7 +73,7 @@ function Told({
   found,
   onChoose,
 }: {
-  found: Found;
+  found: FaultTable;
   onChoose: (since: string, until: string) => void;
 }): ReactNode {
   const now = Date.now();
@@ -85,7 +85,8 @@ function Told({
     const [fatal = 0, healed = 0, refused = 0] = [0, 1, 2].map((part) =>
       marked.reduce((sum, { parts }) => sum + parts[part]!, 0),
     );
-    return `${clock(from.at, now)} to ${clock(end(last.at), now)}: ${told({ fatal, healed, refused })}`;
+    const time = `${clock(from.at, now)} to ${clock(end(last.at), now)}`;
+    return `${time}: ${told({ fatal, healed, refused })}`;
   };
   return (
     <>
@@ -117,7 +118,7 @@ function Told({
   );
 }
 
-function Matrix({ found }: { found: Found }): ReactNode {
+function Matrix({ found }: { found: FaultTable }): ReactNode {
   const { rows, agents } = matrix(found.cells);
   return (
     <div className="scroll" tabIndex={0} role="region" aria-label="Codes by agent">

@@ -3,7 +3,7 @@ import { faultOf } from "capstan";
 import { type ReactNode, useEffect } from "react";
 
 import { FAULT_HELP } from "../../../../packages/capstan/src/generated/fault-help.js";
-import type { Found, Hit, Refusal } from "../api/types.js";
+import type { Findings, Hit, Refusal } from "../generated/answers.js";
 import { useConsole } from "../context.js";
 import { clock, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
@@ -49,7 +49,13 @@ function hrefOf({ stream_id, tenant, session, seq }: Hit): string | undefined {
   return tenant && session ? to.session(tenant, session) : undefined;
 }
 
-function Answer({ q, found: { hits, refusals, looked } }: { q: string; found: Found }): ReactNode {
+function Answer({
+  q,
+  found: { hits, refusals, looked },
+}: {
+  q: string;
+  found: Findings;
+}): ReactNode {
   const now = Date.now();
   return (
     <>

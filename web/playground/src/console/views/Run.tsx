@@ -3,7 +3,7 @@ import { type ReactNode, useDeferredValue, useEffect, useState } from "react";
 
 import { Switch } from "../../ui/Switch.js";
 import { type Face, Refused } from "../api/api.js";
-import type { RunDetail } from "../api/types.js";
+import type { RunDetails } from "../generated/answers.js";
 import { useConsole, useFeed } from "../context.js";
 import { isOver } from "../format.js";
 import { useShortcuts } from "../keys.js";
@@ -96,7 +96,7 @@ function Whole({
   now,
   onAgain,
 }: {
-  detail: RunDetail;
+  detail: RunDetails;
   now: number;
   onAgain: () => void;
 }): ReactNode {

@@ -8,7 +8,7 @@ import { clock, plural } from "../format.js";
 import { useShortcuts } from "../keys.js";
 import { FilterBar } from "../list/FilterBar.js";
 import { News } from "../list/News.js";
-import { RunHead, RunRow } from "../list/RunRow.js";
+import { RunHead, RunListRow } from "../list/RunListRow.js";
 import { Failure } from "../parts/Failure.js";
 import { Rows } from "../parts/Rows.js";
 import { navigate, useAddress } from "../router.js";
@@ -92,7 +92,7 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
         onTop={keepPlace}
         onEnd={onEnd}
         render={(n) => (
-          <RunRow
+          <RunListRow
             key={rows[n]!.stream_id}
             row={rows[n]!}
             n={n}

@@ -7,7 +7,7 @@ import { Turn } from "../../show/Turn.js";
 import { Button } from "../../ui/Button.js";
 import { Icon } from "../../ui/Icon.js";
 import { Refused } from "../api/api.js";
-import type { Row, RunPage, Session as Found, SessionTurn } from "../api/types.js";
+import type { Conversation, NumberedTurn, RunRow, RunRows } from "../generated/answers.js";
 import { useConsole, useFeed } from "../context.js";
 import { clock, plural, span, tokens } from "../format.js";
 import { Failure } from "../parts/Failure.js";
@@ -80,13 +80,13 @@ export function Session({ tenant, session }: Props): ReactNode {
           }}
         />
       )}
-      {asked.value && <Conversation found={asked.value} />}
+      {asked.value && <Turns found={asked.value} />}
     </div>
   );
 }
 
 /** Nothing can be done with what is not there; how far was looked is said, and where to look on. */
-function Missing({ tenant, session, found }: Props & { found: RunPage | undefined }): ReactNode {
+function Missing({ tenant, session, found }: Props & { found: RunRows | undefined }): ReactNode {
   const isWhole = found?.next == null;
   return (
     <div className="view">
@@ -109,7 +109,7 @@ function Missing({ tenant, session, found }: Props & { found: RunPage | undefine
   );
 }
 
-function Conversation({ found }: { found: Found }): ReactNode {
+function Turns({ found }: { found: Conversation }): ReactNode {
   const runs = [...found.runs].sort((a, b) => (a.stream_id < b.stream_id ? -1 : 1));
   const used = tokens(found.usage);
   const now = Date.now();
@@ -147,17 +147,17 @@ function Conversation({ found }: { found: Found }): ReactNode {
   );
 }
 
-function Pause({ before, row }: { before: Row | undefined; row: Row }): ReactNode {
+function Pause({ before, row }: { before: RunRow | undefined; row: RunRow }): ReactNode {
   if (!before) return null;
   const pause = Date.parse(row.created_at) - Date.parse(before.closed_at ?? before.updated_at);
   return pause > PAUSE ? <p className="pause muted">{span(pause)} later</p> : null;
 }
 
 /** One run, read when it comes into sight. */
-function SeenRun({ row, turn }: { row: Row; turn: SessionTurn | undefined }): ReactNode {
+function SeenRun({ row, turn }: { row: RunRow; turn: NumberedTurn | undefined }): ReactNode {
   const { api } = useConsole();
   const [isSeen, place] = useSeen();
-  const asked = textOf(turn?.messages.find(({ role }) => role === "user")?.content);
+  const asked = textOf(turn?.messages.find(({ role }) => role === "user")?.parts);
   const read = useAsked(isSeen ? `seen ${row.stream_id} ${row.packets}` : null, async (signal) => {
     const [frames, body] = await Promise.all([
       api.frames(row.stream_id, { face: "cap" }, signal).then((response) => response.text()),

@@ -2,7 +2,7 @@
 import type { ReactNode } from "react";
 
 import { Badge } from "../../ui/Badge.js";
-import type { Tenant, Use } from "../api/types.js";
+import type { TenantDetails, Use } from "../generated/answers.js";
 import { useConsole, useNews } from "../context.js";
 import { bytes, count, plural, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
@@ -41,7 +41,7 @@ export function Tenants(): ReactNode {
   );
 }
 
-function TenantCard({ tenant }: { tenant: Tenant }): ReactNode {
+function TenantCard({ tenant }: { tenant: TenantDetails }): ReactNode {
   const refusals = Object.entries(tenant.refusals ?? {}).filter(([, n]) => n > 0);
   return (
     <>

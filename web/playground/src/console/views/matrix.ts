@@ -1,5 +1,5 @@
 // Cells of codes and agents, turned into rows: what fails most comes first. Pure.
-import type { FaultCell, Faults } from "../api/types.js";
+import type { FaultCell, FaultTable } from "../generated/answers.js";
 import type { Bar } from "../parts/Bars.js";
 
 export interface MatrixRow {
@@ -43,14 +43,14 @@ export function barLength({
   from,
   to,
   step_seconds,
-}: Pick<Faults, "from" | "to" | "step_seconds">): number {
+}: Pick<FaultTable, "from" | "to" | "step_seconds">): number {
   const steps = (Date.parse(to) - Date.parse(from)) / (step_seconds * 1000);
   return step_seconds * 1000 * Math.max(1, Math.ceil(steps / MOST));
 }
 
 /** A bar for every stretch of time, also for those in which nothing failed. */
 export function barsOf(
-  found: Pick<Faults, "from" | "to" | "step_seconds" | "series">,
+  found: Pick<FaultTable, "from" | "to" | "step_seconds" | "series">,
 ): readonly Bar[] {
   const length = barLength(found);
   const [first, end] = [

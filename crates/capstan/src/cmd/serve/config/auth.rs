@@ -1,4 +1,4 @@
-//! `[auth.jwt]` and `[[operators]]`: who may come in beside tenants with their keys.
+//! `[auth.jwt]` and `[[operators]]`: callers other than tenants with keys.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::overlay::Seconds;
 use super::tenant::Key;
 use crate::cmd::Failure;
 
-/// How many tenants tokens may bring unless said.
+/// How many tenants tokens may name, by default.
 const MAX_TENANTS: usize = 1000;
-/// How much clocks may differ unless said.
+/// The allowed difference between clocks, by default.
 const LEEWAY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default, Deserialize)]
@@ -61,7 +61,7 @@ enum WhichTenants {
 }
 
 impl JwtConfig {
-    /// Checks tokens; without keys yet.
+    /// Makes the verifier of tokens, still without keys.
     pub(super) fn jwt(&self) -> Result<Jwt, Failure> {
         let wrong = |what: &str| Err(Failure::usage(format!("auth.jwt.{what}")));
         let audience = match &self.audience {
@@ -69,7 +69,7 @@ impl JwtConfig {
             Audience::Several(several) => several.clone(),
         };
         if audience.is_empty() || audience.iter().any(String::is_empty) {
-            return wrong("audience: names nobody; tokens for others would be taken");
+            return wrong("audience: empty, so the server would accept tokens for others");
         }
         if self.issuer.is_empty() || self.tenant_claim.is_empty() {
             return wrong("issuer and tenant_claim may not be empty");
@@ -115,8 +115,7 @@ impl<'de> Deserialize<'de> for RightWord {
     }
 }
 
-/// Who looks after it; an operator has one table, a name, a key that no tenant has, and something
-/// to do.
+/// The operators. Each has one table, a name, a key that no tenant has, and at least one right.
 pub(super) fn operators<'a>(
     tables: &[OperatorConfig],
     tenant_keys: impl Iterator<Item = &'a TenantKey> + Clone,
@@ -136,7 +135,7 @@ pub(super) fn operators<'a>(
         for Key(hash) in keys {
             if seen.contains(&hash) || tenant_keys.clone().any(|key| key.hash == *hash) {
                 return Err(Failure::usage(format!(
-                    "operators: a key of {name:?} is somebody else's, too"
+                    "operators: a key of {name:?} also belongs to a tenant or another operator"
                 ))
                 .with_help(format!("make another one with `capstan key new --operator {name}`")));
             }

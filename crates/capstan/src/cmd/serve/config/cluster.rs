@@ -1,4 +1,4 @@
-//! `[cluster]`: what a process is among those that share a journal.
+//! `[cluster]`: this process among the gateways that share a journal.
 
 use capstan_journal::Replica;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use super::overlay::Seconds;
 use super::shown::Shown as _;
 use crate::cmd::Failure;
 
-/// All keys have defaults, and none matters to a journal that is one process's.
+/// All keys have defaults. A journal of one process ignores them.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ClusterConfig {
@@ -18,7 +18,7 @@ pub(super) struct ClusterConfig {
     listen_url: Option<String>,
 }
 
-/// A lease is ten signs of life, and each is a statement.
+/// The shortest lease. A gateway sends ten heartbeats per lease, and each is a statement.
 const SHORTEST: f64 = 0.5;
 
 impl ClusterConfig {
@@ -68,7 +68,7 @@ impl std::fmt::Debug for ClusterConfig {
     }
 }
 
-/// A URL whose password may not be shown.
+/// The URL without its password.
 pub(super) fn without_password(url: &str) -> String {
     let Some(mut parsed) = Url::parse(url).ok().filter(|url| url.scheme().starts_with("postgres"))
     else {

@@ -1,4 +1,4 @@
-//! `[console]`: the page for whoever looks after the runs.
+//! `[console]`: the page for operators.
 
 use capstan_gateway::{ConsoleSettings, ContentRule};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use crate::cmd::Failure;
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ConsoleConfig {
     enabled: bool,
-    /// An address of its own.
+    /// A separate address.
     pub(super) listen: Option<String>,
     actions: bool,
     content: Option<String>,
@@ -43,7 +43,7 @@ impl ConsoleConfig {
         })
     }
 
-    /// Every key with its value; what is shown of what was said depends on more than this table.
+    /// Every key with its value. The default of `content` depends on other tables too.
     pub(super) fn values(&self, content: ContentRule) -> Vec<(&'static str, String)> {
         let shown = |word: &Option<String>| {
             word.as_ref().map_or_else(|| "none".into(), |word| format!("{word:?}"))
@@ -59,8 +59,7 @@ impl ConsoleConfig {
     }
 }
 
-/// An address elsewhere with a place for an id. It becomes a link, so that nothing but https is
-/// one.
+/// Checks a URL with a place for an id. The console makes a link of it, so only https is allowed.
 fn template(key: &str, url: &Option<String>, place: &str) -> Result<Option<String>, Failure> {
     let Some(url) = url else { return Ok(None) };
     let wrong = |what: &str| Failure::usage(format!("console.{key}: {what}"));

@@ -1,4 +1,4 @@
-//! A configuration as it holds, key by key.
+//! The effective configuration, key by key.
 
 use capstan_gateway::Settings;
 use capstan_protocol::Exposure;
@@ -11,8 +11,7 @@ use super::tenant::TenantConfig;
 use crate::cmd::serve::agents::{self, Table};
 
 impl Config {
-    /// Every key with its value; tables as `table.key`. No hash of a key: whoever reads this wants
-    /// to know what holds.
+    /// Every key with its value; tables as `table.key`. It omits hashes of keys.
     pub(in crate::cmd) fn effective(&self, settings: &Settings) -> Vec<(String, String)> {
         let mut rows: Vec<(String, String)> = [
             ("listen", format!("{:?}", self.listen)),

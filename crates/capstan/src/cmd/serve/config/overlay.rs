@@ -1,5 +1,4 @@
-//! `[limits]`, `[timeouts]`, `[retention]`: what a file says of them is laid over the gateway's
-//! defaults.
+//! `[limits]`, `[timeouts]`, `[retention]`: the file's values over the gateway's defaults.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use serde::de::Error as _;
 use super::shown::Shown as _;
 use crate::cmd::Failure;
 
-/// What the protocol promises: so long after its stream a key still starts no second run.
+/// The least claim age that the protocol promises: a repeated request must not start a second run.
 const PROMISED_CLAIM_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Declares an optional overlay over one of the gateway's structs.
@@ -73,8 +72,7 @@ impl<'de> Deserialize<'de> for Seconds {
     }
 }
 
-/// A late duplicate must not start a second run, so the day that the protocol promises cannot be
-/// shortened.
+/// Refuses a claim age below the promised day: a late duplicate would start a second run.
 pub(super) fn check_claim_age(claim_age: Duration) -> Result<(), Failure> {
     if claim_age >= PROMISED_CLAIM_AGE {
         return Ok(());

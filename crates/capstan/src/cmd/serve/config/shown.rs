@@ -1,9 +1,9 @@
-//! Values as a file would have them.
+//! Formats values as in a file.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A value as a file would have it.
+/// Formats a value as in a file.
 pub(super) trait Shown {
     fn shown(&self) -> String;
 }

@@ -1,4 +1,4 @@
-//! `[[tenants]]`: who may use the gateway, and what is kept of them.
+//! `[[tenants]]`: keys, limits and retention of each tenant.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::cmd::Failure;
 #[serde(deny_unknown_fields)]
 pub(super) struct TenantConfig {
     pub(super) name: String,
-    /// None are needed where tokens name the tenant.
+    /// May be empty if tokens name the tenant.
     #[serde(default)]
     pub(super) keys: Vec<ScopedKey>,
     #[serde(default)]
     pub(super) no_store: bool,
-    /// Operators may be shown what was said.
+    /// Whether operators may read its content.
     #[serde(default = "yes")]
     console_content: bool,
     #[serde(default)]
@@ -30,7 +30,7 @@ pub(super) struct TenantConfig {
     #[serde(default)]
     pub(super) limits: TenantLimitsConfig,
     webhook: Option<WebhookConfig>,
-    /// Private receivers that its A2A clients may name.
+    /// Receivers on private networks that its A2A clients may name.
     #[serde(default)]
     push_origins: Vec<String>,
 }
@@ -39,12 +39,12 @@ fn yes() -> bool {
     true
 }
 
-/// Whom to tell of the end of its responses in the background.
+/// The receiver that is notified when a background response ends.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WebhookConfig {
     url: String,
-    /// The variable that holds the secret.
+    /// The environment variable that holds the secret.
     secret_env: String,
     #[serde(default)]
     allow_private: bool,
@@ -70,7 +70,7 @@ impl WebhookConfig {
     }
 }
 
-/// What is kept of one tenant; claims are kept for all alike.
+/// The retention of one tenant. Claims are stored equally long for all.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct TenantRetentionConfig {
@@ -78,7 +78,7 @@ struct TenantRetentionConfig {
     max_bytes: Option<u64>,
 }
 
-/// What one tenant may use, in place of what everybody may.
+/// Limits of one tenant, which replace those for all.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TenantLimitsConfig {
@@ -87,18 +87,18 @@ pub(super) struct TenantLimitsConfig {
 }
 
 impl TenantLimitsConfig {
-    /// What differs from everybody's.
-    pub(super) fn in_words(&self) -> String {
-        let told = |name: &str, most: Option<u64>| most.map(|most| format!(", {name} {most}"));
-        let words = [
-            told("tokens_per_minute", self.tokens_per_minute),
-            told("tokens_per_day", self.tokens_per_day),
+    /// The limits that differ, as text.
+    pub(super) fn describe(&self) -> String {
+        let limit = |name: &str, most: Option<u64>| most.map(|most| format!(", {name} {most}"));
+        let limits = [
+            limit("tokens_per_minute", self.tokens_per_minute),
+            limit("tokens_per_day", self.tokens_per_day),
         ];
-        words.into_iter().flatten().collect()
+        limits.into_iter().flatten().collect()
     }
 }
 
-/// `sha256:<64 hex digits>`; a key itself never stands in a file.
+/// The hash of a key, `sha256:<64 hex digits>`. A file never holds a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Key(pub(super) KeyHash);
 
@@ -162,7 +162,7 @@ impl<'de> Visitor<'de> for ScopedKeyVisitor {
     }
 }
 
-/// Who may use it; a tenant has one table, a name, and a key unless tokens name it.
+/// The tenants. Each has one table, a name, and a key unless tokens name it.
 pub(super) fn tenants(tables: &[TenantConfig], has_tokens: bool) -> Result<Vec<Tenant>, Failure> {
     for (index, tenant) in tables.iter().enumerate() {
         let TenantConfig { name, keys, .. } = tenant;
@@ -183,7 +183,7 @@ pub(super) fn tenants(tables: &[TenantConfig], has_tokens: bool) -> Result<Vec<T
         if let Some(earlier) = tables.iter().take(index).find(shares) {
             let message = format!("tenants: {:?} and {name:?} have a key in common", earlier.name);
             return Err(Failure::usage(message).with_help(format!(
-                "a key says whose request it is; make another one with `capstan key new {name}`"
+                "a key identifies one tenant; make another one with `capstan key new {name}`"
             )));
         }
     }

@@ -1,4 +1,4 @@
-//! How spans get to the collector: over our own HTTP client, watched, so that trouble is told once.
+//! Sends spans to the collector over our HTTP client, and logs each outage once.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,17 +16,17 @@ use tokio::runtime::Handle;
 use super::{SCOPE, settings, wire};
 use crate::cmd::Failure;
 
-/// How long to wait before a batch is sent again, unless the collector says.
+/// The waits between tries, unless the collector names one.
 const WAITS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(200), Duration::from_millis(400)];
 
-/// The exporter that the variables describe.
+/// The exporter for the configured endpoint.
 pub(super) fn exporter(runtime: &Handle) -> Result<impl SpanExporter + 'static, Failure> {
     let timeout = settings::timeout();
     let client = capstan_client::transport::http_client()
         .timeout(timeout)
         .default_headers(settings::headers())
-        // The headers hold a key, which is for this server alone.
+        // The headers hold a key for this server alone.
         .redirect(Policy::none())
         .user_agent(concat!("capstan/", env!("CARGO_PKG_VERSION")))
         .build()
@@ -41,7 +41,7 @@ pub(super) fn exporter(runtime: &Handle) -> Result<impl SpanExporter + 'static, 
     })
 }
 
-/// Who brings a batch to the collector.
+/// Sends a batch to the collector.
 #[derive(Clone)]
 struct Courier {
     client: reqwest::Client,
@@ -49,7 +49,7 @@ struct Courier {
     timeout: Duration,
 }
 
-/// Why a batch did not arrive. Neither an address nor a header nor the collector's words are told:
+/// Why a batch did not arrive. It contains no address, header or text of the collector, because
 /// they may hold a key.
 enum Undelivered {
     Unreachable,
@@ -74,7 +74,7 @@ impl Undelivered {
         Self::Refused { status: answer.status(), wait: wait.map(Duration::from_secs) }
     }
 
-    /// How long to wait before another try, if the protocol allows one.
+    /// The wait before another try, if the protocol allows one.
     fn wait(&self, usual: Duration) -> Option<Duration> {
         match self {
             Self::Unreachable => Some(usual),
@@ -86,7 +86,7 @@ impl Undelivered {
 }
 
 impl Courier {
-    /// Brings it, in several tries if need be, within the time that a delivery may take.
+    /// Sends the batch, in several tries if necessary, within the time limit.
     async fn deliver(&self, batch: Bytes) -> Result<(), Undelivered> {
         let begin = Instant::now();
         for usual in WAITS {
@@ -115,11 +115,11 @@ impl Courier {
     }
 }
 
-/// An exporter that tells once that spans do not arrive, and once that they do again.
+/// An exporter that logs once that spans do not arrive, and once that they arrive again.
 struct Exporter {
     courier: Courier,
-    /// The SDK exports from a thread of its own, which has no reactor; the server's runtime has
-    /// one.
+    /// The SDK exports from a thread of its own without a reactor, so the exporter uses the
+    /// server's runtime.
     runtime: Handle,
     resource: Resource,
     is_failing: AtomicBool,
@@ -160,7 +160,7 @@ impl SpanExporter for Exporter {
     }
 }
 
-/// By hand: the client's own would show its headers.
+/// Manual, because the client's own would show its headers.
 impl fmt::Debug for Exporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exporter").finish_non_exhaustive()

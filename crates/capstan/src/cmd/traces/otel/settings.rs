@@ -1,4 +1,4 @@
-//! The standard variables, as far as the SDK would silently pass over a mistake in them.
+//! Reads the standard variables, and checks the values that the SDK would silently ignore if wrong.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER
 const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 const COMPRESSIONS: [&str; 2] =
     ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
-/// The standard's own.
+/// The standard's default.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 const SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
-/// The samplers that there are, and whether they take a ratio.
+/// The known samplers, and whether they take a ratio.
 const SAMPLERS: [(&str, bool); 6] = [
     ("always_on", false),
     ("always_off", false),
@@ -33,8 +33,8 @@ const SAMPLERS: [(&str, bool); 6] = [
     ("parentbased_traceidratio", true),
 ];
 
-/// Refuses what would otherwise be replaced by a default without a word. Values are not repeated:
-/// they may hold keys.
+/// Refuses values that the SDK would silently replace by a default. The message repeats no value,
+/// because it may hold a key.
 pub(super) fn check() -> Result<(), Failure> {
     endpoint()?;
     if let Some((name, _)) = first(PROTOCOLS).filter(|(_, value)| value != PROTOCOL) {
@@ -74,7 +74,7 @@ fn check_sampler() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where spans are sent: the address for traces as it is, that for everything with the standard's
+/// The address for spans: the variable for traces unchanged, or the general one with the standard's
 /// path.
 pub(super) fn endpoint() -> Result<Url, Failure> {
     let name = asked_by().unwrap_or(ENDPOINTS[1]);
@@ -92,7 +92,7 @@ fn unusable_endpoint(name: &str) -> Failure {
         .with_help("without it nothing is exported; OTEL_SDK_DISABLED=true switches traces off")
 }
 
-/// What goes along with every delivery. What is no header is passed over, as others' exporters do.
+/// The headers of every delivery. It ignores malformed ones, as other exporters do.
 pub(super) fn headers() -> HeaderMap {
     let text = first(HEADERS).map(|(_, text)| text).unwrap_or_default();
     text.split(',').filter_map(header).collect()
@@ -102,12 +102,12 @@ pub(super) fn headers() -> HeaderMap {
 fn header(pair: &str) -> Option<(HeaderName, HeaderValue)> {
     let (name, value) = pair.split_once('=')?;
     let mut value = HeaderValue::from_bytes(&unescaped(value.trim())).ok()?;
-    // A collector's key, most likely, and whatever is below us may log.
+    // It is probably a collector's key, and libraries below may log.
     value.set_sensitive(true);
     Some((name.trim().parse().ok()?, value))
 }
 
-/// `%20` as what it stands for; other signs are themselves.
+/// Decodes `%20` and the like; other characters stay.
 fn unescaped(text: &str) -> Vec<u8> {
     let mut rest = text.as_bytes();
     let mut plain = Vec::with_capacity(rest.len());
@@ -126,7 +126,7 @@ fn of_hex(digits: &[u8; 2]) -> Option<u8> {
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// How long one delivery may take.
+/// The time limit of one delivery.
 pub(super) fn timeout() -> Duration {
     let millis = first(TIMEOUTS).and_then(|(_, text)| text.parse().ok());
     millis.map_or(DEFAULT_TIMEOUT, Duration::from_millis)
@@ -136,7 +136,7 @@ fn first(names: [&'static str; 2]) -> Option<(&'static str, String)> {
     names.into_iter().find_map(|name| Some((name, variable(name)?)))
 }
 
-/// Who sends: ours by default, then what the variables say.
+/// The sender's attributes: our defaults, overridden by the variables.
 pub(super) fn resource() -> Resource {
     let ours = [
         KeyValue::new("service.name", "capstan"),

@@ -1,5 +1,5 @@
-//! Spans as OTLP's protobuf messages. They are few and only written, so no generated code is worth
-//! its crates; tests read them with the published types.
+//! Spans as OTLP's protobuf messages. They are few and only written, so generated code would not
+//! pay for its crates. Tests read them with the published types.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use opentelemetry::{Key, KeyValue, Value};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SpanData;
 
-/// `ExportTraceServiceRequest`: spans of one sender, all from one place in its code.
+/// `ExportTraceServiceRequest`: spans of one sender and one scope.
 pub(super) fn request(resource: &Resource, scope: &str, spans: &[SpanData]) -> Vec<u8> {
     let mut out = Message::default();
     out.message(1, |out| {
@@ -65,7 +65,7 @@ fn status(out: &mut Message, status: &Status) {
     }
 }
 
-/// The ids and the state, which spans and links have under the same numbers.
+/// Writes the ids and the state, which have the same field numbers in spans and links.
 fn context(out: &mut Message, context: &SpanContext) {
     out.bytes(1, &context.trace_id().to_bytes());
     out.bytes(2, &context.span_id().to_bytes());
@@ -82,8 +82,8 @@ fn kind(kind: &SpanKind) -> u64 {
     }
 }
 
-/// Those of the trace, and whether the other span is somebody else's; that this is known is a flag
-/// of its own.
+/// The trace flags, and whether the other span is remote. A flag of its own says that this is
+/// known.
 fn flags(context: &SpanContext, is_remote: bool) -> u32 {
     const KNOWN: u32 = 0x100;
     const REMOTE: u32 = 0x200;
@@ -95,12 +95,11 @@ fn nanos(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A message as far as it is written. What has its default value is left out, as the encoding has
-/// it.
+/// A message during writing. It omits default values, as the encoding requires.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
-/// How a field's value is delimited.
+/// The wire type of a field's value.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const DELIMITED: u64 = 2;
@@ -152,7 +151,7 @@ impl Message {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
 
-    /// A message within this one; also an empty one.
+    /// Writes a nested message, even if it is empty.
     fn message(&mut self, field: u64, write: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         write(&mut inner);
@@ -170,7 +169,7 @@ impl Message {
         });
     }
 
-    /// One of several: which one is told by its being there, so a default value is written, too.
+    /// Writes one alternative of a `oneof`. Its presence matters, so it also writes default values.
     fn value(&mut self, value: &Value) {
         match value {
             Value::Bool(is_so) => {
@@ -182,7 +181,7 @@ impl Message {
                 self.varint(number.cast_unsigned());
             }
             Value::F64(number) => self.fixed64(4, number.to_bits()),
-            // Spans of ours have no lists.
+            // Our spans have no lists.
             Value::String(_) | Value::Array(_) | _ => self.delimited(1, value.as_str().as_bytes()),
         }
     }
@@ -222,7 +221,7 @@ mod tests {
         }
     }
 
-    /// One that has everything that a span can have.
+    /// A span with every field.
     fn full(kind: SpanKind, status: Status) -> SpanData {
         let pairs = || {
             vec![

@@ -103,7 +103,7 @@ impl Attack<'_> {
         let read = |_| async {
             let url = format!("{}/v1/sessions/{session}?limit=1000", self.server.url);
             let page = self.http.get(url).bearer_auth("loud").send().await.unwrap();
-            // If nothing of it could be said, there is no session.
+            // If no turn was stored, there is no session.
             assert!([200, 404, 429].contains(&page.status().as_u16()), "{}", page.status());
             let _ = page.bytes().await;
         };
@@ -132,13 +132,13 @@ impl Attack<'_> {
     /// come.
     async fn half_bodies_over_http_2(&self) -> Vec<TcpStream> {
         let head = frames::post("/v1/assist", "loud");
-        // As much as the window of a connection lets come.
+        // As much as a connection's window allows.
         let data = frames::data(1, 16_000).repeat(16);
         let sent = Bytes::from([head, data].concat());
         let half = |sent: Bytes| async move {
             let mut socket = self.connect().await;
-            // The other side stops reading at some point, so nobody waits for all of it to be
-            // taken.
+            // The server stops reading at some point, so the test does not wait until it has read
+            // everything.
             let sending = socket.write_all(&sent);
             let _ = tokio::time::timeout(std::time::Duration::from_millis(500), sending).await;
             socket
@@ -210,13 +210,13 @@ impl Attack<'_> {
         join_all((0..50).map(read)).await;
     }
 
-    /// Lists that are asked for and never read.
+    /// Lists that the client requests and never reads.
     async fn unread_lists(&self) -> Vec<TcpStream> {
         let ask = |_| async move {
             let mut socket = self.connect().await;
             let head = "GET /v1/streams?limit=1000 HTTP/1.1\r\nhost: localhost\r\nauthorization: \
              Bearer loud\r\n\r\n";
-            // One after the other: each is answered when the one before is taken, which none is.
+            // The server answers one after the other, as the client reads; it reads none.
             socket.write_all(head.repeat(20).as_bytes()).await.unwrap();
             socket
         };
@@ -276,7 +276,7 @@ impl Attack<'_> {
         join_all((0..50).map(one)).await;
     }
 
-    /// One of them by its name, once, and whatever it holds is let go.
+    /// Makes one attack, and releases what it holds.
     pub(super) async fn once(&self, name: &str) {
         match name {
             NOTHING => {

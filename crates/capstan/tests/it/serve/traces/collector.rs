@@ -22,13 +22,13 @@ impl Collector {
         Self { peer: Peer::start(|_| async { Response::default() }).await }
     }
 
-    /// What it was sent.
+    /// The received exports.
     fn exports(&self) -> Vec<ExportTraceServiceRequest> {
         let decode = |body| ExportTraceServiceRequest::decode(body).unwrap();
         self.peer.seen().into_iter().map(|seen| decode(seen.body)).collect()
     }
 
-    /// All of it as text, as far as it is text.
+    /// All exports as text.
     pub(crate) fn text(&self) -> String {
         self.peer
             .seen()
@@ -81,7 +81,7 @@ pub(crate) fn attributes(pairs: &[KeyValue]) -> Attributes {
     pairs.iter().map(|pair| (pair.key.clone(), value(pair.value.as_ref()))).collect()
 }
 
-/// Numbers keep a mark, so that one that was sent as text is told from one that was not.
+/// Numbers keep a mark, to distinguish them from text.
 fn value(value: Option<&AnyValue>) -> String {
     match value.and_then(|value| value.value.as_ref()) {
         Some(any_value::Value::StringValue(text)) => text.clone(),

@@ -1,5 +1,5 @@
-//! A collector that is away or does not answer harms nobody; a variable that makes no sense is told
-//! at once.
+//! An unreachable or silent collector affects no run. Variables with wrong values are reported at
+//! the start.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ async fn undisturbed(endpoint: &str, env: &[(&str, &str)]) -> String {
     let mut all = vec![
         ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
         ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=collector-key"),
-        // Every span is a delivery of its own.
+        // Every span is a separate delivery.
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1"),
     ];
     all.extend_from_slice(env);
@@ -31,7 +31,7 @@ async fn undisturbed(endpoint: &str, env: &[(&str, &str)]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_is_away_is_told_once() {
-    // Taken but not listened on, so that nobody else gets it meanwhile.
+    // Bound but not listening, so that no other process gets the port meanwhile.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let log = undisturbed(&format!("http://{}", closed.local_addr().unwrap()), &[]).await;
@@ -74,7 +74,7 @@ async fn a_collector_that_never_answers_does_not_keep_the_server_from_ending() {
     assert!(!peer.seen().is_empty());
 }
 
-/// How a server that is started with these variables refuses to.
+/// The error of a server that is started with these variables.
 fn refusal(folder: &Path, env: &[(&str, &str)]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
     command

@@ -1,5 +1,5 @@
-//! A model provider behind a traced gateway: its spans, what it is told of the trace, and what
-//! stays unsaid.
+//! A model provider behind a traced gateway: its spans, the trace context that it gets, and what
+//! spans omit.
 
 use std::fs;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn configure(folder: &Path, provider: &Peer) {
     fs::write(folder.join("capstan.toml"), file).unwrap();
 }
 
-/// Asks the provider through a traced gateway; its log.
+/// Calls the provider through a traced gateway. Returns its log.
 async fn converse(collector: &Collector, provider: &Peer, env: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     configure(folder.path(), provider);

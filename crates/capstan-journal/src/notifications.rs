@@ -12,7 +12,7 @@ use crate::{Frame, RunState};
 /// A change of a stream that another process writes. It is only a hint: it may be lost, late or
 /// repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
+pub enum Notification {
     /// Frames were stored, or the run's state changed, or both.
     Frames {
         /// The stream.
@@ -23,7 +23,7 @@ pub enum News {
         frames: Vec<Frame>,
     },
     /// The result of a query: the run's state and its last frame.
-    Stands {
+    State {
         /// The stream.
         stream: Uuid,
         /// The run's attempt and state.
@@ -32,20 +32,20 @@ pub enum News {
         last_seq: u64,
     },
     /// The stream was erased.
-    Gone(Uuid),
+    Erased(Uuid),
     /// This process has lost its lease, and no longer owns its runs.
-    Fenced,
+    LeaseLost,
 }
 
-/// A number that changes when this process loses the right to write its runs. In a store of one
-/// process it never changes.
-pub type Tenure = watch::Receiver<u64>;
+/// A number that changes when this process loses its lease, and with it the right to write its
+/// runs.
+pub type LeaseEpoch = watch::Receiver<u64>;
 
 /// The streams that this process follows while other processes may write them.
 #[derive(Debug, Default)]
 pub struct Watched {
     streams: Mutex<Streams>,
-    is_asked: Notify,
+    has_new: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -106,19 +106,19 @@ impl Watched {
     /// Waits for streams that became due: a reader began to wait, or another attempt began.
     pub async fn newly_awaited(&self) -> Vec<Uuid> {
         loop {
-            let asked = self.is_asked.notified();
+            let added = self.has_new.notified();
             let mut new = std::mem::take(&mut self.lock().new);
             new.retain(|stream| self.has(*stream));
             if !new.is_empty() {
                 return new;
             }
-            asked.await;
+            added.await;
         }
     }
 
     /// Records a change. Another process may write the new attempt, and it does not know of readers
     /// here, so the stream becomes due again.
-    pub fn heard(&self, stream: Uuid, standing: (u32, RunState)) {
+    pub fn learn(&self, stream: Uuid, standing: (u32, RunState)) {
         self.change(stream, |one| one.standing = one.standing.max(standing));
     }
 
@@ -130,7 +130,7 @@ impl Watched {
         change(one);
         if one.is_due() && before != (true, one.standing.0) {
             new.push(stream);
-            self.is_asked.notify_one();
+            self.has_new.notify_one();
         }
     }
 }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_watched_as_long_as_anybody_follows_it() {
+    fn stream_is_watched_until_its_last_watch_drops() {
         let (watched, stream) = (Arc::new(Watched::default()), Uuid::now_v7());
         let (first, second) = (watched.watch(stream), watched.watch(stream));
         drop(first);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_new_once_for_each_attempt() {
+    async fn waiting_stream_is_due_once_per_attempt() {
         let (watched, stream) = (Arc::new(Watched::default()), Uuid::now_v7());
         let (first, second) = (watched.watch(stream), watched.watch(stream));
         assert!(watched.awaited().is_empty(), "who reads what is stored waits for nobody");
@@ -193,12 +193,12 @@ mod tests {
             (watched.newly_awaited().await, watched.awaited()),
             (vec![stream], vec![stream])
         );
-        watched.heard(stream, running);
-        watched.heard(stream, waiting);
+        watched.learn(stream, running);
+        watched.learn(stream, waiting);
         assert!(watched.awaited().is_empty(), "nobody writes what waits");
-        watched.heard(stream, (2, RunState::Running));
+        watched.learn(stream, (2, RunState::Running));
         assert_eq!(watched.newly_awaited().await, [stream], "it may be another that writes it");
-        watched.heard(Uuid::now_v7(), running);
+        watched.learn(Uuid::now_v7(), running);
         let other = watched.watch(Uuid::now_v7());
         other.wait(running);
         assert_eq!(watched.newly_awaited().await, [other.stream]);

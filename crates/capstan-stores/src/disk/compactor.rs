@@ -1,6 +1,6 @@
-//! The thread that keeps house: it seals full segments, erases what was purged, cleans, writes down
-//! which files there are, and has a journal that failed tried again. One thread, so that nothing is
-//! copied while it is being erased.
+//! The compactor thread. It seals full segments, erases purged data, compacts, saves the manifest,
+//! and makes a failed journal retry. It is one thread, so that nothing is copied while it is
+//! erased.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use capstan_journal::{Health, JournalError};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::clean;
+use super::compact;
 use super::footer::Contents;
 use super::format::{FRAME_HEAD, Kind};
 use super::record::split_summary;
@@ -26,20 +26,20 @@ use super::task::Task;
 use super::walk;
 use super::writer::Command;
 
-/// How often it looks around without being asked.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often it is written down how far the journal is on the disk, if nothing else asks for it.
-const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// The longest wait before a journal that failed is tried again.
+/// How often it checks for work without being asked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the manifest is saved, if nothing else causes it.
+const SAVE_INTERVAL: Duration = Duration::from_secs(10);
+/// The longest wait before a failed journal retries.
 const MAX_RETRY: Duration = Duration::from_secs(5);
-/// Where a repair puts what it drops.
+/// The folder into which a repair moves damaged files.
 pub(crate) const ASIDE: &str = "damaged";
 
-struct Keeper {
+struct Compactor {
     shared: Arc<Shared>,
     commands: mpsc::WeakSender<Command>,
     to_seal: Vec<Arc<Segment>>,
-    /// Owners whose erasing failed or was not finished by an earlier process.
+    /// Owners whose erasure failed, or was not finished by an earlier process.
     to_erase: Vec<Uuid>,
     saved: (Instant, u64),
     retry: Option<(Instant, Duration)>,
@@ -64,17 +64,17 @@ pub(crate) fn spawn(
         .map(|(id, _)| *id)
         .collect();
     let saved = (Instant::now(), 0);
-    let keeper = Keeper { shared, commands, to_seal, to_erase, saved, retry: None };
-    thread::Builder::new().name("journal-keeper".into()).spawn(move || keeper.run(&tasks))
+    let compactor = Compactor { shared, commands, to_seal, to_erase, saved, retry: None };
+    thread::Builder::new().name("journal-compact".into()).spawn(move || compactor.run(&tasks))
 }
 
-impl Keeper {
+impl Compactor {
     fn run(mut self, tasks: &Receiver<Task>) {
         let mut is_first = true;
         loop {
             let wait = match self.retry {
-                Some((at, _)) => at.saturating_duration_since(Instant::now()).min(LOOK_EVERY),
-                None => LOOK_EVERY,
+                Some((at, _)) => at.saturating_duration_since(Instant::now()).min(CHECK_INTERVAL),
+                None => CHECK_INTERVAL,
             };
             let wait = if std::mem::take(&mut is_first) { Duration::ZERO } else { wait };
             let mut next = match tasks.recv_timeout(wait) {
@@ -87,8 +87,8 @@ impl Keeper {
                 match task {
                     Task::Seal(segment) => self.to_seal.push(segment),
                     Task::Erase { owners, turn, reply } => erasing.push((owners, turn, reply)),
-                    Task::Look => {}
-                    // Each try sets the next by itself.
+                    Task::Check => {}
+                    // Each retry schedules the next one itself.
                     Task::Retry if self.retry.is_none() => self.retry_later(),
                     Task::Retry => {}
                     Task::Save(reply) => saving.push(reply),
@@ -109,25 +109,25 @@ impl Keeper {
         }
     }
 
-    /// Everything that is due. What fails is tried again at the next look.
+    /// Does everything that is due. What fails is retried at the next check.
     fn work(&mut self) {
         self.try_again();
         self.watch_space();
         let outcome = self
             .seal()
             .and_then(|()| self.finish_erasing())
-            .and_then(|()| clean::clean(&self.shared))
+            .and_then(|()| compact::compact(&self.shared))
             .and_then(|()| self.shared.make_spare())
             .and_then(|()| self.save_now_and_then());
         if let Err(error) = outcome {
-            tracing::warn!(%error, "the journal's housekeeping failed; it tries again");
+            tracing::warn!(%error, "maintenance of the journal's files failed; it will retry");
         }
     }
 
     fn stop(&mut self) {
         self.shared.drop_spare();
         if !self.shared.log.has_failed() && self.save().is_err() {
-            tracing::warn!("which files the journal has could not be written down");
+            tracing::warn!("the journal's manifest could not be saved");
         }
     }
 
@@ -146,7 +146,8 @@ impl Keeper {
             && at <= Instant::now()
             && let Some(commands) = self.commands.upgrade()
         {
-            // Full: whoever is in the queue is refused at once, so there is room soon.
+            // If the queue is full, its commands are refused at once, so that there is a place
+            // soon.
             let _ = commands.try_send(Command::Heal);
             self.retry_later();
         }
@@ -165,17 +166,19 @@ impl Keeper {
                 true => tracing::error!(
                     free,
                     least,
-                    "the journal's disk is nearly full (MB): no new runs"
+                    "the journal's disk is nearly full (MB); it accepts no new runs"
                 ),
-                false => tracing::info!(free, least, "the journal's disk has room again (MB)"),
+                false => {
+                    tracing::info!(free, least, "the journal's disk has enough space again (MB)")
+                }
             }
         }
     }
 
-    /// Writes the footers of full segments whose groups are all on the disk.
+    /// Writes the footers of full segments whose groups are all synced.
     fn seal(&mut self) -> io::Result<()> {
         let mut is_done = false;
-        // In order: of two neighbours the earlier is never the one without a footer.
+        // In order, so that no segment without a footer precedes one with a footer.
         while let Some(segment) = self.to_seal.first() {
             if self.shared.log.is_unsynced(segment.id) {
                 self.shared.log.want_all();
@@ -191,7 +194,7 @@ impl Keeper {
     fn save_now_and_then(&mut self) -> io::Result<()> {
         let written = self.shared.written.load(Ordering::Relaxed);
         let (at, upto) = self.saved;
-        if written != upto && at.elapsed() >= SAVE_EVERY { self.save() } else { Ok(()) }
+        if written != upto && at.elapsed() >= SAVE_INTERVAL { self.save() } else { Ok(()) }
     }
 
     fn save(&mut self) -> io::Result<()> {
@@ -201,7 +204,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Overwrites what was purged, all that wait at once.
+    /// Overwrites purged data, for all waiting callers at once.
     fn erase(&mut self, erasing: Vec<Erasing>) {
         if erasing.is_empty() {
             return;
@@ -231,17 +234,17 @@ impl Keeper {
     fn note_erased(&self, owners: Vec<Uuid>) {
         failpoint::hit(Point::AfterErase);
         if let Some(commands) = self.commands.upgrade() {
-            // If it is lost, they are erased once more.
+            // If this command is lost, the owners are erased once more.
             let _ = commands.try_send(Command::Erased { owners });
         }
     }
 }
 
-/// Writes the footer of a segment all of whose groups are on the disk.
+/// Writes the footer of a segment whose groups are all synced.
 fn seal(segment: &Segment) -> io::Result<()> {
     let file = segment.file()?;
     let (end, entries) = (segment.size(), segment.entries()?);
-    // What was half written, or written again elsewhere, goes.
+    // Cuts off what was half written, or rewritten to another segment.
     file.set_len(end)?;
     file.sync()?;
     let summaries = walk::summaries(&entries, |entry| {
@@ -262,7 +265,7 @@ fn seal(segment: &Segment) -> io::Result<()> {
 
 const CONTENT: [Kind; 5] = [Kind::Body, Kind::Packets, Kind::Record, Kind::Turn, Kind::Session];
 
-/// Frames to erase: whose, of which kind, and which of them if not all.
+/// Frames to erase: their owner, their kind, and the number of one of them, or all if `None`.
 type Wanted = (Uuid, Kind, Option<u64>);
 
 fn erase(shared: &Shared, owners: &[Uuid], turns: &[(Uuid, u64)]) -> Result<(), JournalError> {
@@ -297,9 +300,9 @@ fn erase(shared: &Shared, owners: &[Uuid], turns: &[(Uuid, u64)]) -> Result<(), 
         }
         segment.erase(&entries).map_err(fail)?;
     }
-    // Copies of it may lie in files that could not be removed so far.
-    shared.remove_doomed().map_err(|error| io_failure("clean", &shared.folder, error))?;
-    // Nobody can tell whose words lie in what a repair put aside.
+    // Files that could not be removed so far may contain copies.
+    shared.remove_unneeded().map_err(|error| io_failure("compact", &shared.folder, error))?;
+    // The files that a repair moved aside may contain data of any owner.
     let aside: PathBuf = shared.folder.join(ASIDE);
     match std::fs::remove_dir_all(&aside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -309,7 +312,7 @@ fn erase(shared: &Shared, owners: &[Uuid], turns: &[(Uuid, u64)]) -> Result<(), 
     }
 }
 
-/// Turns that are gone and may not have been overwritten.
+/// Deleted turns that may not have been overwritten.
 fn lost_turns(shared: &Shared) -> Vec<(Uuid, u64)> {
     let index = shared.index();
     let each = index

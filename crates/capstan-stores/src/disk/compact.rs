@@ -1,8 +1,8 @@
-//! Cleaning: what is still needed of segments that are mostly dead goes to a new one, and they are
-//! dropped.
+//! Compaction. Copies the live frames of mostly dead segments to a new segment, and removes the old
+//! ones.
 //!
-//! It is sorted by stream and small blocks are merged, so that long-lived data is copied seldom and
-//! read fast.
+//! The new segment is sorted by stream, and small blocks are merged. So long-lived data is seldom
+//! copied, and fast to read.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,28 +23,28 @@ use super::segment::Segment;
 use super::shared::{Shared, corrupt, segment_path};
 use super::walk;
 
-/// A segment that is more alive than this is left alone.
+/// A segment with a larger share of live data is not compacted.
 const DIRTY_PERCENT: u64 = 90;
-/// So many small segments may lie around, as restarts leave them.
+/// The number of small segments that may exist. Restarts leave small segments.
 const SMALL_SEGMENTS: usize = 8;
 const GROUP_BYTES: usize = 1024 * 1024;
-/// The writer waits while the index is looked at.
-const LOOKED_AT_ONCE: usize = 4096;
+/// The most entries that are checked at once, because the writer waits for the lock of the index.
+const ENTRIES_AT_ONCE: usize = 4096;
 
-/// Cleans until the folder is small enough, or nothing more can be gained.
-pub(crate) fn clean(shared: &Shared) -> io::Result<()> {
-    shared.remove_doomed()?;
+/// Compacts until the folder is small enough, or nothing more can be gained.
+pub(crate) fn compact(shared: &Shared) -> io::Result<()> {
+    shared.remove_unneeded()?;
     drop_dead(shared)?;
     loop {
         let victims = choose(shared);
         if victims.is_empty() {
             return Ok(());
         }
-        clean_some(shared, &victims)?;
+        compact_some(shared, &victims)?;
     }
 }
 
-/// Segments of which nothing is needed.
+/// Removes segments without live data.
 fn drop_dead(shared: &Shared) -> io::Result<()> {
     let dead: Vec<_> = {
         let index = shared.index();
@@ -66,11 +66,12 @@ fn drop_dead(shared: &Shared) -> io::Result<()> {
         }
         entries.iter().for_each(|entries| index.forget_done(entries));
     }
-    shared.doom(dead.iter().map(|segment| segment.path.clone()));
-    shared.remove_doomed()
+    shared.mark_unneeded(dead.iter().map(|segment| segment.path.clone()));
+    shared.remove_unneeded()
 }
 
-/// The segments to clean next: those with the least live, as many as make about one new segment.
+/// The segments to compact next: those with the least live data, as many as fill about one new
+/// segment.
 fn choose(shared: &Shared) -> Vec<Arc<Segment>> {
     let index = shared.index();
     let (size, live) = index.sizes();
@@ -82,7 +83,7 @@ fn choose(shared: &Shared) -> Vec<Arc<Segment>> {
             .filter(|held| held.segment.is_sealed() && !held.segment.is_damaged())
     };
     let small: Vec<_> = sealed().filter(|held| held.segment.size() < full / 4).collect();
-    // Where space runs out there is no slack.
+    // On a nearly full disk there is no slack.
     let is_low = shared.is_low.load(std::sync::atomic::Ordering::Relaxed);
     let slack = if is_low { full } else { shared.settings.slack_bytes };
     let is_over = size > live.saturating_mul(13) / 10 + slack;
@@ -106,51 +107,51 @@ fn choose(shared: &Shared) -> Vec<Arc<Segment>> {
     chosen
 }
 
-/// A frame to keep, and where it was.
-struct Kept {
+/// A live frame, and its old segment.
+struct LiveEntry {
     from: u32,
     entry: Entry,
 }
 
-/// One frame of the new segment, and what it was made of.
+/// A frame of the new segment, and the frames that it was made of.
 struct Copied {
     entry: Entry,
     from: Vec<(u32, Entry)>,
 }
 
-fn clean_some(shared: &Shared, victims: &[Arc<Segment>]) -> io::Result<()> {
+fn compact_some(shared: &Shared, victims: &[Arc<Segment>]) -> io::Result<()> {
     let mut all = Vec::new();
     for victim in victims {
         all.push(victim.entries()?);
     }
     let mut kept = Vec::new();
     for (victim, entries) in victims.iter().zip(&all) {
-        for some in entries.chunks(LOOKED_AT_ONCE) {
+        for some in entries.chunks(ENTRIES_AT_ONCE) {
             let index = shared.index();
             let live = some.iter().filter(|entry| index.is_live(victim.id, entry));
-            kept.extend(live.map(|entry| Kept { from: victim.id, entry: *entry }));
+            kept.extend(live.map(|entry| LiveEntry { from: victim.id, entry: *entry }));
         }
     }
     kept.sort_unstable_by_key(|kept| kept.entry);
-    let id = shared.next_cleaned_id();
+    let id = shared.next_compacted_id();
     let new = match copy(shared, id, victims, &kept) {
         Ok(new) => new,
         Err(error) => {
-            // Half a file helps nobody, least of all on a full disk.
+            // A half-written file is of no use, least of all on a full disk.
             let path = segment_path(&shared.folder, id);
             shared.remove_unknown([path.with_extension("new"), path]);
             return Err(error);
         }
     };
-    // A frame was not what was written: its segment stays as it is, and is not tried again.
+    // A frame is damaged. Its segment stays unchanged, and is not tried again.
     let Some((segment, contents, copied)) = new else { return Ok(()) };
     swap(shared, victims, &all, segment, &contents, &copied);
     failpoint::hit(Point::AfterSwap);
-    shared.doom(victims.iter().map(|victim| victim.path.clone()));
-    shared.remove_doomed()
+    shared.mark_unneeded(victims.iter().map(|victim| victim.path.clone()));
+    shared.remove_unneeded()
 }
 
-/// Puts the new segment in the place of the old ones.
+/// Replaces the old segments by the new one.
 fn swap(
     shared: &Shared,
     victims: &[Arc<Segment>],
@@ -182,12 +183,12 @@ fn swap(
 
 type New = (Option<Arc<Segment>>, Contents, Vec<Copied>);
 
-/// Writes what is kept to a new segment; `None` if something is damaged.
+/// Writes the live frames to a new segment; `None` if one is damaged.
 fn copy(
     shared: &Shared,
     id: u32,
     victims: &[Arc<Segment>],
-    kept: &[Kept],
+    kept: &[LiveEntry],
 ) -> io::Result<Option<New>> {
     if kept.is_empty() {
         return Ok(Some((None, Contents::default(), Vec::new())));
@@ -199,10 +200,10 @@ fn copy(
     let path = segment_path(&shared.folder, id);
     let unfinished = path.with_extension("new");
     let (boot, salt) = (shared.settings.boot, shared.names.salt);
-    let header = Header { id, origin: Origin::Cleaned, first_group: 1, boot, salt };
+    let header = Header { id, origin: Origin::Compacted, first_group: 1, boot, salt };
     let mut out = Output::create(&*shared.files, header, &unfinished)?;
     let mut merging: Option<Merging> = None;
-    for Kept { from, entry } in kept {
+    for LiveEntry { from, entry } in kept {
         let Some((victim, file)) = files.get(from) else { continue };
         let bytes =
             read_range(&**file, entry.offset.into(), FRAME_HEAD as u64 + u64::from(entry.length))?;
@@ -213,8 +214,7 @@ fn copy(
         });
         if !is_whole {
             victim.mark_damaged();
-            let error =
-                corrupt(&victim.path, entry.offset.into(), "a frame is not what was written");
+            let error = corrupt(&victim.path, entry.offset.into(), "a frame is damaged");
             tracing::error!(%error, "the journal keeps the damaged file; `capstan journal repair` \
              mends it");
             shared.damaged.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -247,7 +247,7 @@ fn copy(
     Ok(Some((Some(Arc::new(segment)), contents, copied)))
 }
 
-/// Writes frames to a new segment of this id; how long it is. For a repair.
+/// Writes frames to a new segment with this id, for a repair. Returns the length of the file.
 pub(crate) fn write_frames(
     files: &dyn Files,
     folder: &Path,
@@ -257,7 +257,7 @@ pub(crate) fn write_frames(
 ) -> io::Result<(u32, u64)> {
     frames.sort_unstable_by_key(|(entry, _)| *entry);
     let path = segment_path(folder, id);
-    let header = Header { id, origin: Origin::Cleaned, first_group: 1, boot: [0; 16], salt };
+    let header = Header { id, origin: Origin::Compacted, first_group: 1, boot: [0; 16], salt };
     let mut out = Output::create(files, header, &path)?;
     for (entry, payload) in frames {
         out.put(entry, &[payload], Vec::new())?;
@@ -267,7 +267,7 @@ pub(crate) fn write_frames(
     Ok((id, end + contents.encode(end).len() as u64))
 }
 
-/// Blocks of one stream that follow each other and together are small enough for one.
+/// Consecutive blocks of one stream that together are small enough for one block.
 struct Merging {
     from: Vec<(u32, Entry)>,
     payloads: Vec<Bytes>,
@@ -301,16 +301,16 @@ impl Merging {
     }
 }
 
-/// The new segment in the making.
+/// The new segment, while it is written.
 struct Output {
     file: Arc<dyn super::files::Data>,
-    /// Where the group under way begins.
+    /// The offset of the current group.
     at: u64,
     group: Vec<u8>,
     frames: u32,
     groups: u64,
     copied: Vec<Copied>,
-    /// By the offset of their frames.
+    /// Summaries by the offset of their frames.
     summaries: BTreeMap<u32, Vec<u8>>,
 }
 
@@ -356,9 +356,8 @@ impl Output {
         let mut frames = Vec::with_capacity(merging.count as usize);
         let mut total = 0;
         for ((_, entry), payload) in merging.from.iter().zip(&merging.payloads) {
-            let (upto, some) = packets::read(entry, payload).ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidData, "a block cannot be read")
-            })?;
+            let (upto, some) = packets::read(entry, payload)
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a block is damaged"))?;
             total = upto;
             frames.extend(some.frames());
         }

@@ -1,35 +1,35 @@
-//! What processes tell each other through the database, as text. A notice is never the truth, only
-//! sooner than looking.
+//! The messages that processes send to each other as PostgreSQL notifications. They are only hints,
+//! which arrive earlier than the next poll.
 
 use bytes::Bytes;
 use capstan_journal::{Frame, RunState};
 use uuid::Uuid;
 
-/// The channel that all processes of a journal listen to.
+/// The channel to which all processes of a journal listen.
 pub(super) const CHANNEL: &str = "capstan";
-/// Another version is not understood, and looking tells as well.
+/// The version of the format. Messages of another version are ignored, and polling replaces them.
 const VERSION: &str = "1";
-/// PostgreSQL takes less than 8,000 bytes.
+/// The most bytes of a notification: PostgreSQL allows less than 8,000.
 const LONGEST: usize = 7900;
 
-/// One piece of news.
+/// A message to all processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Notice {
-    /// Frames were stored, or the run moved on; frames that do not fit are left out.
+pub(super) enum PeerMessage {
+    /// Frames were stored, or the run's state changed. Frames that do not fit are left out.
     Frames { stream: Uuid, standing: (u32, RunState), frames: Vec<Frame> },
     /// The stream was erased.
-    Gone(Uuid),
-    /// Whoever works on the run shall stop.
+    Erased(Uuid),
+    /// A request to the owner to stop the run.
     Stop(Uuid),
-    /// Somebody waits for more of the stream.
+    /// A reader of another process waits for more frames of the stream.
     Awaited(Uuid),
 }
 
-/// As few texts as they fit in.
-pub(super) fn encode(notices: &[Notice]) -> Vec<String> {
+/// Encodes messages into as few texts as possible.
+pub(super) fn encode(messages: &[PeerMessage]) -> Vec<String> {
     let mut texts = vec![VERSION.to_owned()];
-    for notice in notices {
-        let text = notice.to_text();
+    for message in messages {
+        let text = message.to_text();
         if let Some(last) = texts.last_mut().filter(|last| last.len() + text.len() <= LONGEST) {
             last.push_str(&text);
         } else {
@@ -40,23 +40,23 @@ pub(super) fn encode(notices: &[Notice]) -> Vec<String> {
     texts
 }
 
-/// All that is in a text; `None` if it is not understood.
-pub(super) fn decode(text: &str) -> Option<Vec<Notice>> {
+/// Decodes all messages of a text; `None` if it is invalid.
+pub(super) fn decode(text: &str) -> Option<Vec<PeerMessage>> {
     let mut rest = text.strip_prefix(VERSION)?;
-    let mut notices = Vec::new();
+    let mut messages = Vec::new();
     while let Some(line) = rest.strip_prefix('\n') {
         let (head, after) = line.split_once('\n')?;
-        let (notice, after) = Notice::parse(head, after)?;
-        notices.push(notice);
+        let (message, after) = PeerMessage::parse(head, after)?;
+        messages.push(message);
         rest = after;
     }
-    rest.is_empty().then_some(notices)
+    rest.is_empty().then_some(messages)
 }
 
-impl Notice {
+impl PeerMessage {
     fn to_text(&self) -> String {
         match self {
-            Self::Gone(stream) => format!("\ng {}\n", stream.simple()),
+            Self::Erased(stream) => format!("\ng {}\n", stream.simple()),
             Self::Stop(stream) => format!("\ns {}\n", stream.simple()),
             Self::Awaited(stream) => format!("\na {}\n", stream.simple()),
             Self::Frames { stream, standing, frames } => {
@@ -72,7 +72,7 @@ impl Notice {
         let mut words = head.split(' ');
         let (kind, stream) = (words.next()?, Uuid::try_parse(words.next()?).ok()?);
         match kind {
-            "g" => Some((Self::Gone(stream), after)),
+            "g" => Some((Self::Erased(stream), after)),
             "s" => Some((Self::Stop(stream), after)),
             "a" => Some((Self::Awaited(stream), after)),
             "f" => {
@@ -92,7 +92,7 @@ impl Notice {
     }
 }
 
-/// Frames as text, if they are text, and neighbours.
+/// Frames as text; `None` if they are binary, too long, or not consecutive.
 fn frames_text(
     stream: Uuid,
     (attempt, state): (u32, RunState),
@@ -112,7 +112,7 @@ fn frames_text(
     Some(format!("{head}\n{body}"))
 }
 
-/// A state as the tables have it.
+/// The number of a state in the tables.
 pub(super) fn number_of(state: RunState) -> i16 {
     match state {
         RunState::Running => 1,
@@ -131,31 +131,30 @@ pub(super) fn state_of(number: i16) -> Option<RunState> {
 mod tests {
     use super::*;
 
-    fn frames(texts: &[&str]) -> Notice {
+    fn frames(texts: &[&str]) -> PeerMessage {
         let frames =
             (7..).zip(texts).map(|(seq, text)| Frame::new(seq, text.to_string())).collect();
-        Notice::Frames { stream: Uuid::from_u128(5), standing: (2, RunState::Running), frames }
+        PeerMessage::Frames { stream: Uuid::from_u128(5), standing: (2, RunState::Running), frames }
     }
 
     #[test]
-    fn notices_survive_the_round_trip() {
+    fn messages_survive_the_round_trip() {
         let all = [
             frames(&["data: a\n\n", "", "data: ä€ \n1\n\n"]),
-            Notice::Stop(Uuid::now_v7()),
-            Notice::Awaited(Uuid::now_v7()),
+            PeerMessage::Stop(Uuid::now_v7()),
+            PeerMessage::Awaited(Uuid::now_v7()),
             frames(&[]),
-            Notice::Gone(Uuid::now_v7()),
+            PeerMessage::Erased(Uuid::now_v7()),
             frames(&["\nf g s 1\n"]),
         ];
         let texts = encode(&all);
         assert_eq!(texts.len(), 1);
         let read = decode(&texts[0]).unwrap();
-        // Without frames there is no first seq.
         assert_eq!(read, all);
     }
 
     #[test]
-    fn what_does_not_fit_a_notice_is_cut_or_left_to_looking() {
+    fn frames_that_do_not_fit_are_left_out() {
         let long = "x".repeat(5000);
         let all = [frames(&[&long]), frames(&[&long]), frames(&[&long, &long])];
         let texts = encode(&all);
@@ -163,17 +162,17 @@ mod tests {
         let read: Vec<_> = texts.iter().flat_map(|text| decode(text).unwrap()).collect();
         assert_eq!(read, [frames(&[&long]), frames(&[&long]), frames(&[])]);
         let binary = vec![Frame::new(7, vec![0xff_u8, 0])];
-        let odd = Notice::Frames {
+        let unexpected = PeerMessage::Frames {
             stream: Uuid::from_u128(5),
             standing: (2, RunState::Running),
             frames: binary,
         };
-        assert_eq!(decode(&encode(&[odd])[0]).unwrap(), [frames(&[])]);
+        assert_eq!(decode(&encode(&[unexpected])[0]).unwrap(), [frames(&[])]);
         assert!(encode(&[]).is_empty());
     }
 
     #[test]
-    fn what_is_not_understood_is_left_alone() {
+    fn invalid_text_decodes_to_nothing() {
         for text in [
             "",
             "2\ng 1\n",

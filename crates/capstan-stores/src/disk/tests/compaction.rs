@@ -1,4 +1,4 @@
-//! Disk space comes back, and a purge erases.
+//! Compaction frees disk space, and a purge erases.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::*;
 const FIXED: u64 = 24 * 1024 + 4 * 16 * 1024;
 
 #[tokio::test]
-async fn the_folder_stays_small_while_streams_come_and_go_and_after_a_restart() {
+async fn expired_streams_do_not_fill_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random(7);
     let own = TenantRetention { max_age: Duration::from_secs(1 << 30), max_bytes: None };
     let retention = Retention {
-        // Of these, 30,000 are the turns of a session that is in use all along, and 70,000 the open
-        // stream.
+        // 30,000 of these bytes are the turns of a session that is always in use, and 70,000 the
+        // open stream.
         max_bytes: Some(165_000),
         tenants: [("for ever".to_owned(), own)].into(),
         ..Retention::default()
@@ -68,7 +68,7 @@ async fn the_folder_stays_small_while_streams_come_and_go_and_after_a_restart() 
 }
 
 #[tokio::test]
-async fn lone_packets_are_merged_and_claims_outlive_their_streams() {
+async fn compaction_merges_packets_and_keeps_claims() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = Uuid::now_v7();
@@ -99,7 +99,7 @@ async fn lone_packets_are_merged_and_claims_outlive_their_streams() {
     for after in [0, 1, 699, 1498, 1499] {
         assert_eq!(store.read(id, after, 1, 99).await.unwrap()[0].seq, after + 1);
     }
-    // All streams go; what is left are claims, also after a restart.
+    // All streams expire. Only claims remain, also after a restart.
     let now = Timestamp::from_micros(Timestamp::now().as_micros() + 30 * 86_400_000_000);
     assert_eq!(store.expire(&Retention::default(), now).await.unwrap().streams, 5);
     store.housekeep().await;
@@ -117,7 +117,7 @@ async fn lone_packets_are_merged_and_claims_outlive_their_streams() {
 }
 
 #[tokio::test]
-async fn packets_that_came_one_by_one_take_a_fraction_once_they_are_cleaned() {
+async fn compaction_shrinks_single_packets() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = Uuid::now_v7();
@@ -134,7 +134,7 @@ async fn packets_that_came_one_by_one_take_a_fraction_once_they_are_cleaned() {
 }
 
 #[tokio::test]
-async fn a_stream_that_came_token_by_token_takes_no_more_than_was_sent_of_it() {
+async fn token_stream_takes_no_more_than_its_text() {
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings {
         segment_bytes: 64 << 20,
@@ -150,13 +150,13 @@ async fn a_stream_that_came_token_by_token_takes_no_more_than_was_sent_of_it() {
     }
     let sent: u64 = tokens.iter().map(|token| token.bytes.len() as u64).sum();
     let written = store.stats().disk_bytes;
-    // Of what is promised, 1.2, it is well below: a packet that kept its wrapping takes 1.5.
+    // Well below the promised factor of 1.2. A packet with its common text takes 1.5.
     assert!(written * 10 < sent * 8, "{written} bytes of {sent}");
     assert_eq!(store.read(id, 0, usize::MAX, usize::MAX).await.unwrap(), tokens);
 }
 
 #[tokio::test]
-async fn no_file_holds_a_purged_word_whatever_was_done_with_it_before() {
+async fn no_file_contains_purged_text() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random(99);
     let mut store = open(folder.path(), Durability::Process);
@@ -202,7 +202,7 @@ async fn no_file_holds_a_purged_word_whatever_was_done_with_it_before() {
 }
 
 #[tokio::test]
-async fn a_purge_of_a_session_reaches_what_had_expired_of_it() {
+async fn session_purge_covers_expired_turns() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let expired = run_once(&store, 20, |_, _| ()).await.unwrap();
@@ -227,11 +227,11 @@ async fn a_purge_of_a_session_reaches_what_had_expired_of_it() {
 }
 
 #[tokio::test]
-async fn what_was_purged_and_not_yet_erased_is_erased_at_the_next_opening() {
+async fn pending_erasure_continues_at_opening() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = run_once(&store, 50, |_, _| ()).await.unwrap();
-    // As a process leaves it that dies between hiding and erasing.
+    // As after a crash between hiding and erasing.
     let now = Timestamp::now();
     assert!(
         store

@@ -1,7 +1,7 @@
 // One run of the list; on a narrow screen in two lines.
 import { memo, type ReactNode } from "react";
 
-import type { Row } from "../api/types.js";
+import type { RunRow } from "../generated/answers.js";
 import { age, brief, clock, count, durationOf, span } from "../format.js";
 import { AttemptDots } from "../parts/Attempts.js";
 import { StateBadge } from "../parts/StateBadge.js";
@@ -46,7 +46,7 @@ function cellOf(name: string): string {
 }
 
 interface Props {
-  row: Row;
+  row: RunRow;
   n: number;
   now: number;
   /** The list it is in, which `[` and `]` walk. */
@@ -54,7 +54,13 @@ interface Props {
   withTenant: boolean;
 }
 
-export const RunRow = memo(function RunRow({ row, n, now, search, withTenant }: Props): ReactNode {
+export const RunListRow = memo(function RunListRow({
+  row,
+  n,
+  now,
+  search,
+  withTenant,
+}: Props): ReactNode {
   return (
     <div
       className="run-row"

@@ -18,12 +18,12 @@ pub(super) async fn response(
     run: &Run,
     request_id: Uuid,
 ) -> Result<Response, Fault> {
-    let whole = reader::follow::<Transcript>(cx, run).await?;
-    if let Some(fault) = whole.fault() {
+    let collected = reader::collect_to_end::<Transcript>(cx, run).await?;
+    if let Some(fault) = collected.fault() {
         return Err(fault);
     }
-    let run = &whole.run;
-    let close = match whole.transcript.close() {
+    let run = &collected.run;
+    let close = match collected.transcript.close() {
         Some(Close::Report(report)) => Value::Object(report.to_map()),
         Some(close @ (Close::Reason(_) | Close::Unstated)) => Value::from(close.reason()),
         None => Value::Null,
@@ -31,8 +31,8 @@ pub(super) async fn response(
     let told = |name: &str| close.get(name).cloned();
     let (usage_by_member, calls, member) = (told("usage_by_member"), told("calls"), told("member"));
     let output = RunOutput {
-        text: whole.transcript.text().to_owned(),
-        events: whole.transcript.events().map(|event| event.to_map()).collect(),
+        text: collected.transcript.text().to_owned(),
+        events: collected.transcript.events().map(|event| event.to_map()).collect(),
         stream_id: run.stream_id,
         conversation_id: &run.session,
         close,
@@ -45,7 +45,7 @@ pub(super) async fn response(
         output: object(&output),
         metrics: Some(object(&metrics)),
     };
-    accounted_body::json(&answer, whole.load)
+    accounted_body::json(&answer, collected.load)
 }
 
 /// A struct as the map that the data contract has for it.

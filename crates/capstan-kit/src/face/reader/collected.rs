@@ -1,4 +1,4 @@
-//! A run as a whole, for answers that are one object.
+//! Collects a run's packets, for answers in one object.
 
 use capstan_journal::{ArmedBy, Frames, Run, RunState, Step};
 use capstan_protocol::{Fault, FaultKind, StreamError, StreamPacket, Transcript, sse};
@@ -9,24 +9,24 @@ use capstan_engine::cpu_offload;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::limits::MemoryReservation;
 
-/// How much is read at once, in packets and bytes.
+/// How much one read of the store returns at most, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);
 
-/// What a byte of the journal takes here: as a packet's payload, as a member of the answer, as the
-/// answer's text.
+/// How many bytes of memory one byte of the journal takes: in the packet's payload, in the answer's
+/// member, and in the answer's text.
 const COPIES: usize = 3;
 
-/// What a run amounts to, as one who reads it to the end sees it.
+/// Accumulates the packets of a run into one value.
 pub trait Fold: Default + Send {
-    /// Takes the next packet.
-    fn take(&mut self, packet: &StreamPacket);
+    /// Adds the next packet.
+    fn add(&mut self, packet: &StreamPacket);
 
-    /// The last error, of whatever severity.
+    /// The last error, of any severity.
     fn error(&self) -> Option<&StreamError>;
 }
 
 impl Fold for Transcript {
-    fn take(&mut self, packet: &StreamPacket) {
+    fn add(&mut self, packet: &StreamPacket) {
         Self::take(self, packet);
     }
 
@@ -35,40 +35,40 @@ impl Fold for Transcript {
     }
 }
 
-/// What a run has said.
-pub struct Whole<T = Transcript> {
+/// A run's packets, collected into one value.
+pub struct Collected<T = Transcript> {
     pub transcript: T,
-    /// Its record, as it is now.
+    /// The run's record after the last read.
     pub run: Run,
-    /// Where it stood when the last of it was read: somebody may have armed a waiting run since.
+    /// The run's state when its last packet was read. A waiting run may have gone on since.
     pub state: RunState,
-    /// What all of it takes.
+    /// The memory that the value takes.
     pub load: MemoryReservation,
 }
 
-impl<T: Fold> Whole<T> {
-    /// What is made of it, which may take a while.
-    pub fn told<R: Send>(&self, tell: impl FnOnce(&Self) -> R + Send) -> R
+impl<T: Fold> Collected<T> {
+    /// Calls `encode`, in a blocking thread if the value is large.
+    pub fn encode<R: Send>(&self, encode: impl FnOnce(&Self) -> R + Send) -> R
     where
         T: Sync,
     {
-        cpu_offload::run(self.load.held(), || tell(self))
+        cpu_offload::run(self.load.held(), || encode(self))
     }
 
-    /// Why there is no answer, or none yet: the fault of a run that failed, or that waits.
+    /// The fault of a run that failed or waits, so that there is no answer yet.
     pub fn fault(&self) -> Option<Fault> {
         if self.state != RunState::Waiting && self.run.fault.is_none() {
             return None;
         }
-        let told = self.transcript.error().cloned().map(Fault::from);
-        Some(told.unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError)))
+        let fault = self.transcript.error().cloned().map(Fault::from);
+        Some(fault.unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError)))
     }
 }
 
-/// Follows a run to its end, or until it waits for its client.
-pub async fn follow<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Whole<T>, Fault> {
+/// Collects a run until it ends, or until it waits for its client.
+pub async fn collect_to_end<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Collected<T>, Fault> {
     let mut reader = cx.engine.journal.reader_of(run, 0);
-    let mut whole = Gathering::new(cx, run);
+    let mut collector = Collector::new(cx, run);
     let state = loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
@@ -80,36 +80,36 @@ pub async fn follow<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Whole<T>, Fa
             }
         };
         match step {
-            Step::Frames(frames) => whole.take(&frames)?,
+            Step::Frames(frames) => collector.add(&frames)?,
             Step::State(RunState::Running) => {}
-            // The gateway itself goes on with it.
+            // The gateway itself starts the next attempt.
             Step::State(RunState::Waiting) if run.armed_by == ArmedBy::Gateway => {}
             Step::State(state @ (RunState::Waiting | RunState::Closed)) => break state,
         }
     };
-    let run = now(cx, run).await?;
-    Ok(whole.done(run, state))
+    let run = current(cx, run).await?;
+    Ok(collector.finish(run, state))
 }
 
-/// What a run has said so far. Nobody waits for it.
-pub async fn so_far<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Whole<T>, Fault> {
-    let (run, mut after) = (now(cx, run).await?, 0);
-    let mut whole = Gathering::new(cx, &run);
+/// Collects the packets that a run has now, without waiting for more.
+pub async fn collect_so_far<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Collected<T>, Fault> {
+    let (run, mut after) = (current(cx, run).await?, 0);
+    let mut collector = Collector::new(cx, &run);
     while after < run.last_seq {
         let frames = cx.engine.journal.store().read(run.stream_id, after, STEP.0, STEP.1).await;
         let frames = frames.map_err(journal_fault)?;
         let Some(last) = frames.last() else { break };
         after = last.seq;
-        let told = frames.into_iter().filter(|frame| frame.seq <= run.last_seq);
-        whole.take(&told.collect())?;
+        let frames = frames.into_iter().filter(|frame| frame.seq <= run.last_seq);
+        collector.add(&frames.collect())?;
     }
     let state = run.state;
-    Ok(whole.done(run, state))
+    Ok(collector.finish(run, state))
 }
 
-/// What is read, within what one object may hold and the tenant's requests may take: both before it
-/// is kept.
-struct Gathering<'a, T> {
+/// Collects frames. It checks the limit of one object and the tenant's memory limit before it
+/// decodes them.
+struct Collector<'a, T> {
     cx: &'a FaceContext,
     stream: Uuid,
     transcript: T,
@@ -117,13 +117,13 @@ struct Gathering<'a, T> {
     load: MemoryReservation,
 }
 
-impl<'a, T: Fold> Gathering<'a, T> {
+impl<'a, T: Fold> Collector<'a, T> {
     fn new(cx: &'a FaceContext, run: &Run) -> Self {
         let load = cx.engine.limiter.load(&run.tenant);
         Self { cx, stream: run.stream_id, transcript: T::default(), bytes: 0, load }
     }
 
-    fn take(&mut self, frames: &Frames) -> Result<(), Fault> {
+    fn add(&mut self, frames: &Frames) -> Result<(), Fault> {
         let limits = &self.cx.engine.settings.limits;
         let more = frames.size();
         self.bytes = self.bytes.saturating_add(more);
@@ -132,17 +132,17 @@ impl<'a, T: Fold> Gathering<'a, T> {
         }
         self.load.grow(more.saturating_mul(COPIES), limits)?;
         for packet in frames.iter().filter_map(sse::decode_packet) {
-            self.transcript.take(&packet);
+            self.transcript.add(&packet);
         }
         Ok(())
     }
 
-    fn done(self, run: Run, state: RunState) -> Whole<T> {
-        Whole { transcript: self.transcript, run, state, load: self.load }
+    fn finish(self, run: Run, state: RunState) -> Collected<T> {
+        Collected { transcript: self.transcript, run, state, load: self.load }
     }
 }
 
-/// The run goes on, and its stream tells all of it.
+/// The fault for an answer that is too large for one object. The client can read its stream.
 fn too_large(stream: Uuid, most: usize) -> Fault {
     Fault::new(FaultKind::AnswerTooLarge)
         .with_message(format!(
@@ -152,7 +152,7 @@ fn too_large(stream: Uuid, most: usize) -> Fault {
         .with_detail("stream_id", stream.to_string())
 }
 
-async fn now(cx: &FaceContext, run: &Run) -> Result<Run, Fault> {
+async fn current(cx: &FaceContext, run: &Run) -> Result<Run, Fault> {
     let found = cx.engine.journal.store().run(run.stream_id).await.map_err(journal_fault)?;
     Ok(found.unwrap_or_else(|| run.clone()))
 }
@@ -166,7 +166,7 @@ mod tests {
     use capstan_engine::limits::Limiter;
 
     #[test]
-    fn a_run_that_was_seen_waiting_is_no_success_even_if_it_goes_on_since() {
+    fn a_waiting_run_is_no_success_even_if_it_went_on_since() {
         let run = Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()).to_run();
         let mut transcript = Transcript::default();
         let error = Fault::new(FaultKind::UpstreamTruncated).to_stream_error(Default::default());
@@ -181,7 +181,7 @@ mod tests {
             });
         }
         let load = Limiter::default().load("t");
-        let whole = Whole { transcript, run, state: RunState::Waiting, load };
-        assert_eq!(whole.fault().unwrap().kind(), FaultKind::UpstreamTruncated);
+        let collected = Collected { transcript, run, state: RunState::Waiting, load };
+        assert_eq!(collected.fault().unwrap().kind(), FaultKind::UpstreamTruncated);
     }
 }

@@ -1,4 +1,4 @@
-//! One connection, with the statements that were prepared on it.
+//! A connection with its prepared statements.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -16,39 +16,40 @@ use super::unanswered::Unanswered;
 
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// How long an answer is waited for where nothing else is said.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// The default timeout of a statement.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection that works in a task of its own, and ends with this.
-pub(super) struct Link {
+/// A connection, which runs in a task of its own and ends when this value is dropped.
+pub(super) struct Connection {
     client: Client,
-    /// A network may swallow an answer and say nothing: after so long the connection is given up.
-    patience: Duration,
+    /// A network may lose an answer silently, so the connection is closed after this time.
+    timeout: Duration,
     statements: Mutex<HashMap<&'static str, Statement>>,
     unanswered: Unanswered,
     _connection: AbortOnDrop,
 }
 
-impl Link {
+impl Connection {
     pub(super) async fn open(target: &Target) -> Result<Self, Failure> {
-        Self::open_with(target, PATIENCE, None).await
+        Self::open_with(target, TIMEOUT, None).await
     }
 
-    /// A connection that passes on what others notify.
+    /// Opens a connection, and forwards its notifications.
     pub(super) async fn open_with(
         target: &Target,
-        patience: Duration,
-        notices: Option<mpsc::UnboundedSender<Notification>>,
+        timeout: Duration,
+        messages: Option<mpsc::UnboundedSender<Notification>>,
     ) -> Result<Self, Failure> {
-        // What is waited for first is the connection, then its first word.
+        // This waits for the TCP connection first, and then for the server's first message.
         let opening = target.config.connect(target.tls.clone());
         let unanswered = target.unanswered.clone();
-        let (client, mut connection) = unanswered.within(patience.max(CONNECT), opening).await?;
+        let (client, mut connection) = unanswered.within(timeout.max(CONNECT), opening).await?;
         let connection = AbortOnDrop::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await
             {
-                if let (AsyncMessage::Notification(notice), Some(notices)) = (message, &notices)
-                    && notices.send(notice).is_err()
+                if let (AsyncMessage::Notification(peer_message), Some(messages)) =
+                    (message, &messages)
+                    && messages.send(peer_message).is_err()
                 {
                     break;
                 }
@@ -56,7 +57,7 @@ impl Link {
         });
         Ok(Self {
             client,
-            patience,
+            timeout,
             statements: Mutex::default(),
             unanswered,
             _connection: connection,
@@ -68,7 +69,7 @@ impl Link {
     }
 
     pub(super) async fn batch(&self, statements: &str) -> Result<(), Failure> {
-        self.unanswered.within(self.patience, self.client.batch_execute(statements)).await
+        self.unanswered.within(self.timeout, self.client.batch_execute(statements)).await
     }
 
     pub(super) async fn query(
@@ -77,7 +78,7 @@ impl Link {
         params: Params<'_>,
     ) -> Result<Vec<Row>, Failure> {
         let prepared = self.prepared(statement).await?;
-        self.unanswered.within(self.patience, self.client.query(&prepared, params).boxed()).await
+        self.unanswered.within(self.timeout, self.client.query(&prepared, params).boxed()).await
     }
 
     pub(super) async fn one(
@@ -86,17 +87,17 @@ impl Link {
         params: Params<'_>,
     ) -> Result<Row, Failure> {
         let rows = self.query(statement, params).await?;
-        rows.into_iter().next().ok_or_else(|| Failure::odd("a statement brought no row"))
+        rows.into_iter().next().ok_or_else(|| Failure::unexpected("a statement returned no row"))
     }
 
-    /// How many rows it changed.
+    /// Runs a statement. Returns the number of changed rows.
     pub(super) async fn execute(
         &self,
         statement: &'static str,
         params: Params<'_>,
     ) -> Result<u64, Failure> {
         let prepared = self.prepared(statement).await?;
-        self.unanswered.within(self.patience, self.client.execute(&prepared, params).boxed()).await
+        self.unanswered.within(self.timeout, self.client.execute(&prepared, params).boxed()).await
     }
 
     async fn prepared(&self, statement: &'static str) -> Result<Statement, Failure> {
@@ -104,8 +105,7 @@ impl Link {
         if let Some(prepared) = statements.get(statement) {
             return Ok(prepared.clone());
         }
-        let prepared =
-            self.unanswered.within(self.patience, self.client.prepare(statement)).await?;
+        let prepared = self.unanswered.within(self.timeout, self.client.prepare(statement)).await?;
         statements.insert(statement, prepared.clone());
         Ok(prepared)
     }
@@ -116,7 +116,7 @@ mod tokio_util_abort {
 
     use tokio::task::AbortHandle;
 
-    /// A task that ends with this.
+    /// A task that ends when this value is dropped.
     pub(crate) struct AbortOnDrop(AbortHandle);
 
     impl AbortOnDrop {

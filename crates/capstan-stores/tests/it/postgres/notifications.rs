@@ -1,4 +1,4 @@
-//! Who is told what, as somebody hears it who only listens.
+//! Which notifications are sent, seen by a separate listener.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -24,22 +24,23 @@ impl Listener {
         let (to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let mut listener = Self { child, to, from: BufReader::new(from) };
         writeln!(listener.to, "listen capstan;").unwrap();
-        listener.heard();
+        listener.received();
         listener
     }
 
-    /// The packets that were told of since it was last asked: stream and seq.
-    fn heard(&mut self) -> Vec<(Uuid, u64)> {
-        // What has come is printed after an answer.
+    /// The packets in the notifications since the last call: stream and seq.
+    fn received(&mut self) -> Vec<(Uuid, u64)> {
+        // psql prints notifications after an answer.
         writeln!(self.to, "select 1; select 'that is all';").unwrap();
         let lines =
             (&mut self.from).lines().map(Result::unwrap).take_while(|line| line != "that is all");
-        let told = lines.filter(|line| line.starts_with("f "));
-        told.map(|line| {
-            let words: Vec<_> = line.split(' ').collect();
-            (words[1].parse().unwrap(), words[4].parse().unwrap())
-        })
-        .collect()
+        let packets = lines.filter(|line| line.starts_with("f "));
+        packets
+            .map(|line| {
+                let words: Vec<_> = line.split(' ').collect();
+                (words[1].parse().unwrap(), words[4].parse().unwrap())
+            })
+            .collect()
     }
 }
 
@@ -52,7 +53,7 @@ impl Drop for Listener {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn packets_are_told_of_where_somebody_elsewhere_waits_for_them() {
+async fn only_awaited_streams_are_notified() {
     let (database, a, b) = two().await;
     let (a, b) = (Journal::new(a, TailLimits::default()), Journal::new(b, TailLimits::default()));
     let mut listener = Listener::new(&database);
@@ -61,25 +62,26 @@ async fn packets_are_told_of_where_somebody_elsewhere_waits_for_them() {
     let mut reader = b.reader(read, 0);
     let follower =
         tokio::spawn(async move { while let Ok(Step::Frames(_)) = reader.next().await {} });
-    let (began, mut seq, mut told) = (Instant::now(), 0, Vec::new());
-    // Notices keep their order: once there are any, whoever tells of a packet of the one has told
-    // of the other's, or never will.
-    let is_proven = |told: &[(Uuid, u64)]| {
-        let first = told.first().map_or(0, |(_, seq)| *seq);
-        told.iter()
-            .any(|(stream, seq)| *stream == read && *seq > first && !told.contains(&(unread, *seq)))
+    let (began, mut seq, mut notified) = (Instant::now(), 0, Vec::new());
+    // Notifications keep their order. A notification for a packet of `read` therefore proves that
+    // none for the earlier packet of `unread` will follow.
+    let is_proven = |notified: &[(Uuid, u64)]| {
+        let first = notified.first().map_or(0, |(_, seq)| *seq);
+        notified.iter().any(|(stream, seq)| {
+            *stream == read && *seq > first && !notified.contains(&(unread, *seq))
+        })
     };
-    while !is_proven(&told) {
+    while !is_proven(&notified) {
         assert!(
             began.elapsed() < Duration::from_secs(20),
-            "of {seq} packets each were told: {}",
-            told.len()
+            "{seq} packets were written to each stream, and this many were notified: {}",
+            notified.len()
         );
         seq += 1;
         for stream in [unread, read] {
             a.append(stream, 1, frames(seq, seq)).await.unwrap();
         }
-        told.extend(listener.heard());
+        notified.extend(listener.received());
     }
     follower.abort();
 }

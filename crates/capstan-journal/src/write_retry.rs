@@ -10,12 +10,12 @@ use crate::{ErrorKind, Health, JournalError, Store};
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// A write that is retried until the store accepts it.
-pub(crate) struct Hold {
+pub(crate) struct WriteRetry {
     health: watch::Receiver<Health>,
     pause: Duration,
 }
 
-impl Hold {
+impl WriteRetry {
     pub(crate) fn new(store: &dyn Store) -> Self {
         Self { health: store.health(), pause: Duration::from_millis(10) }
     }

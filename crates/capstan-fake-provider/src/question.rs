@@ -1,13 +1,13 @@
-//! What a call asks for, whatever the shape of its body.
+//! The content of a request, in any of the protocols.
 
 use serde_json::Value;
 
 /// A request's body.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct Question {
     pub(crate) model: String,
     pub(crate) is_stream: bool,
-    /// What the assistant is to go on from: the last message, if it is the assistant's.
+    /// The text that the assistant must continue: the last message, if it is the assistant's.
     pub(crate) prefill: Option<String>,
     pub(crate) prompt_tokens: usize,
     /// The text of the user's last message.
@@ -18,14 +18,14 @@ pub(crate) struct Asked {
     pub(crate) tool_calls: usize,
     /// The names of the tools that it offers.
     pub(crate) tools: Vec<String>,
-    /// Whether reasoning is to come back encrypted.
+    /// Whether reasoning must come back encrypted.
     pub(crate) wants_encrypted: bool,
-    /// Whether a part of the prompt is to be cached.
+    /// Whether a part of the prompt is marked for the cache.
     pub(crate) marks_cache: bool,
 }
 
-impl Asked {
-    pub(crate) fn of(body: &Value) -> Self {
+impl Question {
+    pub(crate) fn parse(body: &Value) -> Self {
         let messages = [body.get("messages"), body.get("input")]
             .into_iter()
             .flatten()
@@ -33,7 +33,7 @@ impl Asked {
         let messages = messages.map(Vec::as_slice).unwrap_or_default();
         let last = messages.last().filter(|last| role(last) == "assistant");
         let words = |message: &Value| text_of(message.get("content")).split_whitespace().count();
-        let mut asked = Self {
+        let mut question = Self {
             model: body.get("model").and_then(Value::as_str).unwrap_or_default().to_owned(),
             is_stream: body.get("stream").is_some_and(|stream| stream == true),
             prefill: last.map(|last| text_of(last.get("content"))),
@@ -47,9 +47,9 @@ impl Asked {
             ..Self::default()
         };
         for message in messages {
-            asked.read(message);
+            question.read(message);
         }
-        asked
+        question
     }
 
     fn read(&mut self, message: &Value) {
@@ -94,7 +94,7 @@ fn tools(tools: Option<&Value>) -> Vec<String> {
     list(tools).iter().flat_map(own).flatten().collect()
 }
 
-/// Whether a marker of Anthropic's prompt cache stands anywhere.
+/// Whether there is a marker of Anthropic's prompt cache anywhere.
 fn marks_cache(value: &Value) -> bool {
     match value {
         Value::Array(values) => values.iter().any(marks_cache),
@@ -154,11 +154,11 @@ mod tests {
             ],
         });
         for body in [chat, responses, messages] {
-            let asked = Asked::of(&body);
-            assert_eq!((asked.user.as_str(), asked.tool_results), ("Go", 1), "{body}");
-            assert_eq!(asked.tool_calls, 1, "{body}");
-            assert!(asked.tools.contains(&"Write".to_owned()), "{body}");
+            let question = Question::parse(&body);
+            assert_eq!((question.user.as_str(), question.tool_results), ("Go", 1), "{body}");
+            assert_eq!(question.tool_calls, 1, "{body}");
+            assert!(question.tools.contains(&"Write".to_owned()), "{body}");
         }
-        assert_eq!(Asked::of(&json!({ "input": "Go" })).user, "Go");
+        assert_eq!(Question::parse(&json!({ "input": "Go" })).user, "Go");
     }
 }
