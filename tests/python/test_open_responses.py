@@ -8,6 +8,7 @@ import subprocess
 import openresponses_types as spec
 import pytest
 from conftest import AT_ONCE, BINARY, Gateway
+from openai import OpenAI
 
 # Tools and events that OpenAI has and the specification has not.
 BEYOND = {"response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"}
@@ -139,3 +140,16 @@ def test_the_object_is_as_the_specification_has_it(gateway, http):
         request = {"input": "Hi", "model": "chat", **body}
         answer = http.post(f"{gateway.url}/v1/responses", json=request, timeout=30).text
         spec.ResponseResource.model_validate_json(answer, strict=True)
+
+
+def test_the_stream_helper_of_openai_reads_reasoning_and_calls(gateway):
+    """It checks that an item has one id in all of its events."""
+    with OpenAI(base_url=f"{gateway.url}/v1", api_key="sk-local") as client:
+        tool = {"type": "function", "name": "weather", "parameters": {"type": "object"}}
+        with client.responses.stream(
+            model="responses", input="Hi", tools=[{**tool, "strict": False}]
+        ) as stream:
+            kinds = [event.type for event in stream]
+            response = stream.get_final_response()
+    assert "response.reasoning_summary_text.delta" in kinds
+    assert [item.type for item in response.output] == ["reasoning", "message", "function_call"]
