@@ -388,6 +388,16 @@ async fn switched_off_it_sends_clients_to_post_at_once() {
     assert_eq!(server.get("/v1/responses").await.status(), 405);
 }
 
+/// A proxy that forwards no upgrades forwards the rest of the handshake.
+#[tokio::test]
+async fn a_handshake_without_its_upgrade_sends_clients_to_post_at_once() {
+    let (server, _) = serve(Settings::default()).await;
+    let handshake = client()
+        .get(format!("{}/v1/responses", server.url))
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+    assert_eq!(handshake.send().await.unwrap().status(), 426);
+}
+
 #[tokio::test]
 async fn a_connection_belongs_to_the_tenant_of_its_handshake() {
     let tenant = |name: &str| Tenant::new(name, vec![KeyHash::of(name)]);

@@ -1,5 +1,5 @@
-// An answer that reasons, by an agent that speaks Responses: the stream helpers of published clients
-// expect one id in all events of an item.
+// An answer with reasoning, by an agent that speaks Responses: the stream helpers of published
+// clients expect one id in all events of an item.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -68,7 +68,8 @@ impl Echo {
             #[serde(default)]
             tools: Vec<ToolSpec>,
         }
-        let items: Option<Vec<Item>> = self.input.take().and_then(|input| input.decode().ok());
+        let input = self.input.take().filter(|input| input.get().contains("\"tools\""));
+        let items: Option<Vec<Item>> = input.and_then(|input| input.decode().ok());
         let specs: Option<Vec<ToolSpec>> =
             self.tools.as_ref().and_then(|tools| tools.decode().ok());
         let more = items.into_iter().flatten().flat_map(|item| item.tools);

@@ -47,10 +47,14 @@ pub(super) async fn open(
 ) -> Result<Response, Refusal> {
     let mut parts = request.into_parts().0;
     if !header_lists(&parts.headers, header::UPGRADE.as_str(), "websocket") {
+        // A proxy that forwards no upgrades removes the header, but not the key of the handshake.
+        if parts.headers.contains_key(header::SEC_WEBSOCKET_KEY) {
+            return Ok(no_websocket());
+        }
         return Err(refused(&cx, &face, &parts, FaultKind::MethodNotAllowed.into()));
     }
     if !face.has_websocket {
-        return Ok(switched_off());
+        return Ok(no_websocket());
     }
     if cx.engine.draining.is_cancelled() {
         let fault = Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0);
@@ -108,10 +112,11 @@ fn head_of(handshake: &Parts, caller: &Caller) -> Parts {
     head
 }
 
-/// The answer where WebSockets are switched off. Clients that get it post at once.
-fn switched_off() -> Response {
+/// The answer where WebSockets are switched off, or do not get through a proxy. Clients that get it
+/// post at once.
+fn no_websocket() -> Response {
     let error = json!({ "error": {
-        "message": "This server has no WebSocket at /v1/responses: send a POST.",
+        "message": "There is no WebSocket at /v1/responses here: send a POST.",
         "type": "invalid_request_error", "code": "upgrade_required", "param": null } });
     let mut response = (StatusCode::UPGRADE_REQUIRED, Json(error)).into_response();
     let headers = response.headers_mut();
@@ -142,7 +147,7 @@ pub(super) const ROW: Row = Row {
         Answer { status: 101, says: "The connection is a WebSocket.", ..Answer::ok("", &[]) },
         Answer {
             status: 426,
-            says: "WebSockets are switched off.",
+            says: "WebSockets are switched off, or a proxy has removed the header `Upgrade`.",
             ..Answer::ok("", &[Content::Json(model::<ErrorBody>)])
         },
     ],

@@ -381,8 +381,8 @@ impl Decoder {
         // The items were sent one by one.
         self.lane.event(&json!({ "response": without(response, &["output"]) }), out);
         out.extend(usage_of(member(response, "usage")).map(Output::Usage));
-        if let Some(told) = response.get("error").filter(|error| !error.is_null()) {
-            return Err(UpstreamFailure::from_error(told).to_fault(&self.secret));
+        if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
+            return Err(UpstreamFailure::from_error(error).to_fault(&self.secret));
         }
         let why = text(member(response, "incomplete_details"), "reason");
         match (text(response, "status"), why) {
@@ -417,7 +417,7 @@ impl Decode for Decoder {
             Ok(event) => self.event(&event, data, out),
             Err(error) => {
                 match UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default()) {
-                    Some(told) => Err(told.to_fault(&self.secret)),
+                    Some(failure) => Err(failure.to_fault(&self.secret)),
                     None => Err(malformed(format!("an event cannot be read: {error}"))),
                 }
             }
