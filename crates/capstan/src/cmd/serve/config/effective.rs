@@ -76,7 +76,7 @@ impl Config {
         let stored = |is_not: bool| if is_not { ", not stored" } else { "" };
         let tell = |tenant: &TenantConfig| {
             let keys = tenant.keys.len();
-            let limits = tenant.limits.in_words();
+            let limits = tenant.limits.describe();
             format!("{} ({keys} {}{}{limits})", tenant.name, word(keys), stored(tenant.no_store))
         };
         self.tenants.iter().map(tell).collect::<Vec<_>>().join(", ")
