@@ -29,6 +29,9 @@ bench: ## Measure against named peers, as ratios, and draw the figures; some ten
 fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)
 	@scripts/fuzz
 
+docs: ## The documentation as a site with search: target/book; checks its links
+	@scripts/docs
+
 soak: ## The long versions of the tests: hours
 	@scripts/soak
 
@@ -38,4 +41,4 @@ release: ## The optimised binary, with the playground in it: target/dist/capstan
 dist: ## Everything that one can install, built and tried: target/packages
 	@scripts/dist
 
-.PHONY: help run test check gen bench fuzz soak release dist
+.PHONY: help run test check gen bench fuzz docs soak release dist

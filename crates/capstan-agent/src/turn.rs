@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use capstan_protocol::agui::{Context, ResumeEntry, Tool};
-use capstan_protocol::{ChatMessage, Dialect, Parameters, RawJson, RawObject, Role};
+use capstan_protocol::{ChatMessage, DecodeError, Dialect, Parameters, RawJson, RawObject, Role};
 use uuid::Uuid;
 
 use crate::calls::CallsMade;
@@ -43,6 +43,8 @@ pub struct Turn {
     pub payload: Arc<RawObject>,
     /// The protocol in which the payload is written, if it is a provider's own.
     pub dialect: Option<Dialect>,
+    /// The first thing in the payload that only agents of `dialect` can judge. Others refuse it.
+    pub untranslatable: Option<DecodeError>,
     /// 1 for the first attempt.
     pub attempt: u32,
     /// The output of earlier attempts.
@@ -98,6 +100,7 @@ impl Turn {
             parameters: Arc::default(),
             payload: Arc::default(),
             dialect: None,
+            untranslatable: None,
             attempt: 1,
             sent: Sent::default(),
             made: CallsMade::default(),

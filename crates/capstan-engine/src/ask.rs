@@ -39,8 +39,28 @@ pub struct Ask {
     pub supported_events: Option<Vec<String>>,
     /// The version of its protocol that the client declares.
     pub protocol_version: Option<String>,
+    /// How the client wants the answer, for faces whose bodies say so.
+    pub wants: Wants,
     /// Everything else in the request: tools, context, state, parameters.
     pub extras: Extras,
+}
+
+/// How a client wants its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// As a stream.
+    pub stream: bool,
+    /// Not over this connection.
+    pub background: bool,
+    /// With the usage at the end of the stream.
+    pub usage: bool,
+}
+
+impl Wants {
+    /// Whether the client waits for one object at the end, and sees nothing of the run before.
+    pub fn is_collected(self) -> bool {
+        !self.stream && !self.background
+    }
 }
 
 impl Ask {
@@ -58,6 +78,7 @@ impl Ask {
             is_whole: false,
             supported_events: None,
             protocol_version: None,
+            wants: Wants::default(),
             extras: Extras::default(),
         }
     }

@@ -193,7 +193,7 @@ async fn work(
         facts,
         is_silent,
     };
-    if let Err(error) = relay.work().await {
+    if let Err(error) = Box::pin(relay.work()).await {
         if error.kind() == ErrorKind::Fenced && here.journal.store().is_shared() {
             // The packets that viewers saw are safe. The new owner decides the run's outcome.
             tracing::info!(%stream, agent = %name, "another process owns the run now");
@@ -299,6 +299,7 @@ impl Relay {
         turn.parameters = Arc::clone(&extras.parameters);
         turn.payload = Arc::clone(&extras.payload);
         turn.dialect = extras.dialect;
+        turn.untranslatable.clone_from(&extras.untranslatable);
         Ok(turn)
     }
 

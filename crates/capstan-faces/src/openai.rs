@@ -1,13 +1,14 @@
-//! OpenAI's API in front of every agent: Responses, Chat Completions, and the models, which are the
+//! OpenAI's API for every agent: Responses, Chat Completions, and the list of models, which are the
 //! agents.
 //!
-//! The published SDKs decide what goes here: no preamble, no `id:`, errors as objects with a truthy
-//! `error`, and statuses that are repeated only where a repeat can help. See `docs/openai.md` for
-//! what differs from OpenAI, and why.
+//! The forms are those that the published SDKs can read: no preamble, no `id:`, errors as objects
+//! with a truthy `error`, and statuses that SDKs retry only where a retry can help.
+//! `docs/openai.md` lists the differences from OpenAI, with reasons.
 
 mod chat;
 mod content;
 mod errors;
+mod foreign;
 mod members;
 mod models;
 mod native;

@@ -184,7 +184,7 @@ mod tests {
     async fn waiting_stream_is_due_once_per_attempt() {
         let (watched, stream) = (Arc::new(Watched::default()), Uuid::now_v7());
         let (first, second) = (watched.watch(stream), watched.watch(stream));
-        assert!(watched.awaited().is_empty(), "who reads what is stored waits for nobody");
+        assert!(watched.awaited().is_empty(), "a reader of stored frames does not wait");
         let (running, waiting) = ((1, RunState::Running), (1, RunState::Waiting));
         first.wait(running);
         second.wait(running);
@@ -195,9 +195,13 @@ mod tests {
         );
         watched.learn(stream, running);
         watched.learn(stream, waiting);
-        assert!(watched.awaited().is_empty(), "nobody writes what waits");
+        assert!(watched.awaited().is_empty(), "a waiting run gets no frames");
         watched.learn(stream, (2, RunState::Running));
-        assert_eq!(watched.newly_awaited().await, [stream], "it may be another that writes it");
+        assert_eq!(
+            watched.newly_awaited().await,
+            [stream],
+            "another process may write the new attempt"
+        );
         watched.learn(Uuid::now_v7(), running);
         let other = watched.watch(Uuid::now_v7());
         other.wait(running);

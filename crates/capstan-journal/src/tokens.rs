@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::Quota;
 
-    /// So many seconds after some midnight.
+    /// A time in seconds after midnight.
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_micros(20_000 * DAY + seconds * 1_000_000)
     }
@@ -173,11 +173,11 @@ mod tests {
     fn next_token_window_counts_and_later_ones_do_not() {
         let quota = Quota { tokens_per_minute: Some(10), ..Quota::UNLIMITED };
         let mut used = used(10, at(60));
-        // Another process's clock is a little behind.
+        // Another process's clock is slightly behind.
         assert!(quota.check_tokens(&used, at(59)).is_err());
         used.add(5, at(59));
         assert_eq!(used.used(at(60)), (15, 15));
-        // The clock was set back: nobody waits until it gets there again.
+        // The clock was set back. No tenant has to wait until it reaches that time again.
         assert_eq!(quota.check_tokens(&used, at(-1)), Ok(()));
         let huge = Tokens { minute: Spent { window: i64::MAX, tokens: u64::MAX }, ..used };
         assert_eq!(quota.check_tokens(&huge, Timestamp::from_micros(i64::MIN)), Ok(()));

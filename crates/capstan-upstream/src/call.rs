@@ -10,7 +10,7 @@ use capstan_agent::{
     Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
-use capstan_protocol::{ErrorSeverity, Fault, FaultKind, sse};
+use capstan_protocol::{DecodeError, ErrorSeverity, Fault, FaultKind, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response};
 use serde::Deserialize;
@@ -165,19 +165,26 @@ impl<D: Dialect> HttpAgent<D> {
         })
     }
 
-    /// Lets a client of the upstream's own protocol read what is wrong with its request: it looks
-    /// for words in it. What is said about keys and accounts stays here.
+    /// Adds what a provider says about the client's own request to a fault. Clients of model
+    /// protocols get it; some look for words in it. Statements about keys, accounts and the
+    /// operator's choice of a model stay here.
     fn quote(&self, fault: Fault, turn: &Turn) -> Fault {
-        let is_own = turn.dialect.is_some() && turn.dialect == self.dialect.spoken();
-        let is_of_account =
-            matches!(fault.kind(), FaultKind::UpstreamAuth | FaultKind::UpstreamQuota);
-        let status = fault.details().get("upstream_status").and_then(Value::as_u64);
+        let is_asked = turn.dialect.is_some() && self.dialect.spoken().is_some();
+        let is_operators = matches!(
+            fault.kind(),
+            FaultKind::UpstreamAuth | FaultKind::UpstreamQuota | FaultKind::ModelNotFound
+        );
+        let is_about_request = match fault.details().get("upstream_status").and_then(Value::as_u64)
+        {
+            Some(400 | 413 | 422) => true,
+            // Without a word for it, the address is likely to be wrong.
+            Some(404) => fault.details().contains_key("upstream_error"),
+            Some(_) | None => false,
+        };
         let text = fault.cause().and_then(|cause| cause.chain.first()).cloned();
-        match text {
-            Some(text) if is_own && !is_of_account && matches!(status, Some(400 | 404 | 413)) => {
-                fault.with_detail("upstream_message", text)
-            }
-            _ => fault,
+        match text.filter(|_| is_asked && !is_operators && is_about_request) {
+            Some(text) => fault.with_detail("upstream_message", text),
+            None => fault,
         }
     }
 
@@ -385,6 +392,10 @@ impl<D: Dialect> HttpAgent<D> {
         turn: &Turn,
         prefill: Option<(Prefill, &str)>,
     ) -> Result<(HeaderMap, Bytes), Fault> {
+        let foreign = turn.untranslatable.as_ref();
+        if let Some(error) = foreign.filter(|_| turn.dialect != self.dialect.spoken()) {
+            return Err(not_translated(error));
+        }
         let mut body = self.dialect.body(turn)?;
         if let Some((prefill, said)) = prefill {
             prefill.apply(&mut body, said);
@@ -475,6 +486,13 @@ impl<D: Dialect> Callee for HttpAgent<D> {
     fn prefill(&self) -> Prefill {
         self.dialect.prefill()
     }
+}
+
+/// Refuses what only an agent of the request's own protocol can judge.
+fn not_translated(error: &DecodeError) -> Fault {
+    Fault::new(FaultKind::InvalidRequest)
+        .with_message(error.to_string())
+        .with_detail("path", error.path())
 }
 
 /// The answer broke off, and nothing says that its rest is lost.

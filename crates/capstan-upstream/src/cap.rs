@@ -277,7 +277,7 @@ impl Cap {
             words: error.problem.as_ref().map(|problem| problem.code.clone()).into_iter().collect(),
             text: error.message(),
             wait: error.retry_after,
-            should_retry: None,
+            ..UpstreamFailure::default()
         };
         told.to_failed_call(&self.secret)
     }

@@ -104,6 +104,7 @@ impl UpstreamFailure {
             wait: wait_in(error).or_else(|| told_wait(&text)),
             words,
             text,
+            param: text_at(&"param"),
             ..Self::default()
         }
     }
@@ -116,6 +117,7 @@ impl UpstreamFailure {
             words: if self.words.is_empty() { other.words } else { self.words },
             text: if is_mute { other.text } else { self.text },
             wait: self.wait.or(other.wait),
+            param: self.param.or(other.param),
             ..self
         }
     }

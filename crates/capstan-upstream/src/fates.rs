@@ -20,6 +20,9 @@ pub enum Fate {
     Gateway,
     /// Refused with its name: the answer would have another shape.
     Refused,
+    /// Sent as it came where the agent speaks the protocol of the request. Refused with its name
+    /// elsewhere: no other agent can be told.
+    OwnOnly,
     /// Sent as it came where the agent speaks the protocol of the request, and translated for
     /// agents of these.
     Translated(&'static [Dialect]),
@@ -34,17 +37,17 @@ const SHARED: Fate = Fate::Translated(&[Chat, Responses]);
 pub type Row = (&'static str, Fate);
 
 const CHAT: &[Row] = &[
-    ("audio", Fate::Refused),
+    ("audio", Fate::OwnOnly),
     ("frequency_penalty", NOWHERE),
-    ("function_call", Fate::Refused),
-    ("functions", Fate::Refused),
+    ("function_call", Fate::OwnOnly),
+    ("functions", Fate::OwnOnly),
     ("logit_bias", NOWHERE),
-    ("logprobs", Fate::Refused),
+    ("logprobs", Fate::OwnOnly),
     ("max_completion_tokens", ALL),
     ("max_tokens", ALL),
     ("messages", ALL),
     ("metadata", SHARED),
-    ("modalities", Fate::Refused),
+    ("modalities", Fate::OwnOnly),
     ("model", Fate::Gateway),
     ("n", Fate::Refused),
     ("parallel_tool_calls", ALL),
@@ -64,7 +67,7 @@ const CHAT: &[Row] = &[
     ("temperature", ALL),
     ("tool_choice", ALL),
     ("tools", ALL),
-    ("top_logprobs", Fate::Refused),
+    ("top_logprobs", Fate::OwnOnly),
     ("top_p", ALL),
     ("user", SHARED),
     ("verbosity", NOWHERE),
@@ -85,7 +88,7 @@ const RESPONSES: &[Row] = &[
     ("n", Fate::Refused),
     ("parallel_tool_calls", ALL),
     ("previous_response_id", Fate::Gateway),
-    ("prompt", Fate::Refused),
+    ("prompt", Fate::OwnOnly),
     ("prompt_cache_key", SHARED),
     ("prompt_cache_retention", SHARED),
     ("reasoning", ALL),
@@ -98,7 +101,7 @@ const RESPONSES: &[Row] = &[
     ("text", ALL),
     ("tool_choice", ALL),
     ("tools", ALL),
-    ("top_logprobs", Fate::Refused),
+    ("top_logprobs", Fate::OwnOnly),
     ("top_p", ALL),
     ("truncation", NOWHERE),
     ("user", SHARED),
@@ -213,7 +216,7 @@ struct Kind {
 
 fn has(own: Dialect, fate: Fate) -> bool {
     match fate {
-        Fate::Gateway | Fate::Refused => true,
+        Fate::Gateway | Fate::Refused | Fate::OwnOnly => true,
         Fate::Translated(to) => to.contains(&own),
     }
 }

@@ -47,7 +47,7 @@ impl Lane {
         Self { origin: Some(origin), is_followed, left_out: BTreeSet::new() }
     }
 
-    /// Whether the client speaks the same protocol.
+    /// Whether the client speaks the provider's protocol.
     pub(crate) fn is_followed(&self) -> bool {
         self.is_followed
     }

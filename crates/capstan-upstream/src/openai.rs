@@ -1,8 +1,9 @@
-//! `openai`: Chat Completions streaming, of OpenAI or any compatible server; or its Responses.
+//! The agent kind `openai`: a server of Chat Completions, OpenAI or compatible, or of Responses.
 
 mod asked;
 mod chunk;
 mod decoder;
+mod extras;
 mod finish;
 mod kept;
 mod request;
@@ -30,7 +31,7 @@ use crate::request_body::{Raw, RequestBody, raw};
 use crate::retries::Retries;
 use crate::timeouts::CallTimeouts;
 
-/// Its row.
+/// The row of the kind.
 pub(crate) const KIND: Kind = Kind {
     name: "openai",
     what: "a server of OpenAI's Chat Completions or Responses",
@@ -49,7 +50,7 @@ pub(crate) const DEFAULTS: Defaults = Defaults {
 };
 
 const DIALECT: Dialect = Dialect::OpenaiChat;
-/// What the gateway decides of a request in these words.
+/// The members of a chat request that the gateway decides.
 const OURS: &[&str] = &["model", "messages", "stream", "stream_options", "n"];
 
 struct OpenAi {
@@ -69,7 +70,7 @@ fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError
     Ok(Box::new(HttpAgent::new(dialect, secret, common)?))
 }
 
-/// What an agent's table passes on beside runs.
+/// The requests that an agent passes on to its provider without a run.
 pub(crate) fn passthrough(
     config: Config,
     common: &Common,
@@ -78,7 +79,7 @@ pub(crate) fn passthrough(
 }
 
 impl OpenAi {
-    /// Whose reasoning comes back.
+    /// The origin of the reasoning that may come back.
     fn origin(&self) -> NativeOrigin {
         native::origin(DIALECT, &self.provider.url, &self.provider.model)
     }
@@ -115,6 +116,10 @@ impl call::Dialect for OpenAi {
         messages.extend(request.list("messages"));
         body.set("messages", &messages);
         self.provider.body(body, Asked::native(request, turn, OURS))
+    }
+
+    fn spoken(&self) -> Option<Dialect> {
+        Some(DIALECT)
     }
 
     fn left_out(&self, turn: &Turn) -> Option<Output> {

@@ -58,19 +58,24 @@ impl Tools {
         self.0.iter().any(|call| call.index == Some(index) && !call.arguments.is_empty())
     }
 
-    /// Takes a piece of a server that may number its calls, name them, or do neither.
-    pub(crate) fn piece(&mut self, piece: &CallPiece<'_>, out: &mut Vec<Output>) {
+    /// Takes a piece of a server that may number its calls, name them, or do neither. Returns the
+    /// id of the call as it is sent.
+    pub(crate) fn piece(&mut self, piece: &CallPiece<'_>, out: &mut Vec<Output>) -> Option<&str> {
         let call = match self.place(piece) {
-            Some(at) => self.0.get_mut(at),
-            None => Some(self.begin(piece.index, piece.id, piece.name.unwrap_or_default())),
+            Some(at) => self.0.get_mut(at)?,
+            None => self.begin(piece.index, piece.id, piece.name.unwrap_or_default()),
         };
-        if let Some(call) = call {
-            if call.name.is_empty() {
-                call.name.push_str(piece.name.unwrap_or_default());
-            }
-            call.arguments.push_str(piece.arguments);
-            call.send(out);
+        if call.name.is_empty() {
+            call.name.push_str(piece.name.unwrap_or_default());
         }
+        call.arguments.push_str(piece.arguments);
+        call.send(out);
+        Some(&call.id)
+    }
+
+    /// The id of the call that a piece continues.
+    pub(crate) fn id_of(&self, piece: &CallPiece<'_>) -> Option<&str> {
+        self.place(piece).and_then(|at| self.0.get(at)).map(|call| call.id.as_str())
     }
 
     /// The call that a piece continues; none if it begins one.

@@ -171,6 +171,8 @@ pub struct UpstreamFailure {
     pub words: Vec<String>,
     /// Prose.
     pub text: String,
+    /// The member of the request that is wrong.
+    pub param: Option<String>,
     /// How long to wait.
     pub wait: Option<Duration>,
     /// Whether to try again, if it says so in so many words.
@@ -220,6 +222,10 @@ impl UpstreamFailure {
         };
         let fault = match self.words.iter().find(|word| is_plain(word)) {
             Some(word) => fault.with_detail("upstream_error", word.as_str()),
+            None => fault,
+        };
+        let fault = match self.param.as_ref().filter(|param| is_path(param)) {
+            Some(param) => fault.with_detail("upstream_param", param.as_str()),
             None => fault,
         };
         let fault = match (self.should_retry, fault.severity()) {
@@ -305,6 +311,12 @@ fn redirected(headers: &HeaderMap) -> String {
 fn is_plain(word: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     !word.is_empty() && word.len() <= 64 && word.chars().all(is_plain)
+}
+
+/// The path of a member: a word, with indices perhaps.
+fn is_path(param: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']');
+    !param.is_empty() && param.len() <= 256 && param.chars().all(is_part)
 }
 
 /// `retry-after-ms`, else `Retry-After` in seconds or as a date.

@@ -1,5 +1,4 @@
-// One run, whatever face it is told in: its state as a page shows it. What a face adds is how the
-// run is asked for and read.
+// One run in any face: its state as a page shows it. A face adds how the run is requested and read.
 import {
   CAPRuntimeError,
   Decoder,
@@ -10,12 +9,10 @@ import {
 } from "capstan";
 import type { CapStreamAnswer, CapStreamState } from "capstan/react";
 
+import { RunDisplay } from "../../packages/capstan/src/react/run-display.js";
 import type { Blocks } from "./blocks.js";
 import { isObject } from "./json.js";
 import type { Mark } from "./log.js";
-
-/** About a frame of a screen. */
-const FRAME = 16;
 
 export interface Message {
   id: string;
@@ -30,7 +27,7 @@ export interface FaceOptions {
   agent: string;
   headers: Record<string, string>;
   fetch: Fetch;
-  /** Longer waits are not slept through. */
+  /** The longest wait before a retry. */
   maxWait: number;
   onMark: (kind: Mark["kind"], label: string) => void;
   onNotice: (notice: Notice) => void;
@@ -46,39 +43,38 @@ export interface Said {
   isWhole?: boolean;
   /** Answers to what the last run asked, in place of a question. */
   resume?: readonly ResumeEntry[];
-  /** The run is there already: it is told from its start. */
+  /** A run that exists: it is read from its start. */
   streamId?: string;
 }
 
-/** A run, from the first request to its end. It tells nothing once it was left. */
+/** A run, from the first request to its end. Once it is left, it changes no state. */
 export abstract class FaceRun {
   streamId: string | undefined;
-  /** The same run may go on where it stood: it waits for its client, or the line was dead. */
+  /** The same run can continue: it waits for its client, or the connection was lost. */
   protected canGoOn = false;
   #left = new AbortController();
-  #wait: { because: string; until: number } | undefined;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  readonly #display: RunDisplay;
 
   constructor(
     readonly said: Said,
     readonly latest: { current: FaceOptions },
-    readonly setState: (state: CapStreamState) => void,
+    setState: (state: CapStreamState) => void,
   ) {
     this.streamId = said.streamId;
+    this.#display = new RunDisplay(setState, () => this.#answer());
   }
 
   /**
-   * Reads the run from where it stands to its end; says why it ended. Throws what it failed with.
+   * Reads the run from its cursor to its end, and returns the reason of the end. Throws its error.
    */
   protected abstract read(signal: AbortSignal): Promise<string>;
   protected abstract readonly transcript: Pick<Blocks, "text" | "blocks">;
 
   end(): void {
-    clearTimeout(this.#timer);
     this.#left.abort();
   }
 
-  /** The same run goes on. False if only a new question can help. */
+  /** Continues the same run. False if only a new question can help. */
   again(): boolean {
     if (!this.canGoOn) return false;
     this.canGoOn = false;
@@ -89,14 +85,13 @@ export abstract class FaceRun {
 
   async follow(): Promise<void> {
     const { signal } = this.#left;
-    this.#wait = undefined;
-    this.#show();
+    this.#display.begin(signal);
     try {
       const reason = await this.read(signal);
-      if (!signal.aborted) this.#finish({ status: "closed", reason, ...this.#answer() });
+      if (!signal.aborted) this.#display.close(reason);
     } catch (error) {
       if (signal.aborted) return;
-      this.#finish({ status: "failed", error, ...this.#answer() });
+      this.#display.fail(error);
       this.options.onError(error);
     }
   }
@@ -111,7 +106,7 @@ export abstract class FaceRun {
     return agent === "" ? base : `${base}/agents/${encodeURIComponent(agent)}`;
   }
 
-  /** Over the line that can be broken; it notes which stream is told. */
+  /** Fetches over the connection that the user can break; records the id of the stream. */
   protected readonly fetch: Fetch = async (url, init) => {
     const response = await this.options.fetch(url, init);
     this.streamId = response.headers.get("x-stream-id") ?? this.streamId;
@@ -120,32 +115,11 @@ export abstract class FaceRun {
 
   protected readonly notice = (notice: Notice): void => {
     this.options.onNotice(notice);
-    if (notice.type === "retrying")
-      this.#wait = { because: notice.because, until: Date.now() + notice.wait };
-    if (notice.type === "connected" || notice.type === "resumed") this.#wait = undefined;
-    this.soon();
+    this.#display.notice(notice);
   };
 
-  /** Events come faster than a screen can show: what comes within a frame is shown at once. */
   protected soon(): void {
-    this.#timer ??= setTimeout(() => this.#show(), FRAME);
-  }
-
-  #show(): void {
-    this.#timer = undefined;
-    if (this.#left.signal.aborted) return;
-    const answer = this.#answer();
-    this.setState(
-      this.#wait
-        ? { status: "retrying", ...this.#wait, ...answer }
-        : { status: "streaming", ...answer },
-    );
-  }
-
-  #finish(state: CapStreamState): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.setState(state);
+    this.#display.soon();
   }
 
   #answer(): CapStreamAnswer {

@@ -31,6 +31,8 @@ fn cell(from: Dialect, to: Dialect, fate: Fate) -> &'static str {
     match fate {
         Fate::Gateway => "the gateway decides",
         Fate::Refused => "refused by name",
+        Fate::OwnOnly if from == to => "as it came",
+        Fate::OwnOnly => "refused by name",
         Fate::Translated(_) if from == to => "as it came",
         Fate::Translated(known) if known.contains(&to) => "translated",
         Fate::Translated(_) => "left out, with a warning",

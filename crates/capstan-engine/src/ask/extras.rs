@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use capstan_protocol::agui::{Context, ResumeEntry, Tool};
 use capstan_protocol::{
-    ChatMessage, Dialect, Effort, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice,
+    ChatMessage, DecodeError, Dialect, Effort, Parameters, RawJson, RawObject, ResponseFormat,
+    ToolChoice,
 };
 use serde::Deserialize;
 
@@ -31,6 +32,8 @@ pub struct Extras {
     pub payload: Arc<RawObject>,
     /// The protocol in which the payload is written, if it is a provider's own.
     pub dialect: Option<Dialect>,
+    /// The first thing in the payload that only agents of `dialect` can judge. Others refuse it.
+    pub untranslatable: Option<DecodeError>,
 }
 
 /// The members of a CAP payload that the gateway understands, parsed in one pass. All others are
@@ -94,6 +97,7 @@ impl<M> Payload<M> {
             instructions: None,
             payload: Arc::new(text),
             dialect: None,
+            untranslatable: None,
         }
     }
 }

@@ -30,9 +30,8 @@ pub(super) fn from_agui(body: &[u8]) -> Result<Ask, Fault> {
         parameters: Arc::new(parameters_of(input.forwarded_props.as_ref())),
         forwarded: input.forwarded_props.map(Arc::new),
         answers,
-        instructions: None,
         payload: Arc::new(payload),
-        dialect: None,
+        ..Extras::default()
     };
     let protocol_version = input.protocol_version;
     Ok(Ask {

@@ -71,6 +71,9 @@ const API: &str = "api_error";
 /// The word after which clients send a request again.
 const OVERLOADED: &str = "overloaded_error";
 
+/// The words by which clients know that a conversation is too long.
+const TOO_LONG: &str = "prompt is too long";
+
 /// The detail in which an adapter hands on what a provider said about the caller's own request.
 const UPSTREAM_MESSAGE: &str = "upstream_message";
 
@@ -171,11 +174,16 @@ fn own_word(fault: &Fault) -> Option<Told> {
     if matches!(fault.kind(), FaultKind::UpstreamAuth | FaultKind::UpstreamQuota) {
         return None;
     }
-    let word = fault.details().get("upstream_error").and_then(Value::as_str)?;
-    let (kind, usual) = WORDS.iter().find(|(known, _)| *known == word)?;
     let told = fault.details().get("upstream_status").and_then(Value::as_u64);
-    let status = told.and_then(|status| u16::try_from(status).ok());
-    Some(Told { status: status.filter(|status| *status >= 400).unwrap_or(*usual), kind })
+    let status = told.and_then(|status| u16::try_from(status).ok()).filter(|s| *s >= 400);
+    let word = fault.details().get("upstream_error").and_then(Value::as_str);
+    if let Some((kind, usual)) = WORDS.iter().find(|(known, _)| Some(*known) == word) {
+        return Some(Told { status: status.unwrap_or(*usual), kind });
+    }
+    // Another protocol's provider about the client's own request.
+    let status = status.filter(|_| fault.details().contains_key(UPSTREAM_MESSAGE))?;
+    let row = WORDS.iter().find(|(_, usual)| *usual == status);
+    Some(row.map_or(Told { status: 400, kind: INVALID }, |(kind, _)| Told { status, kind }))
 }
 
 /// Whether a new request may succeed. One that is wrong does not, whatever its kind allows.
@@ -186,12 +194,10 @@ fn may_be_repeated(fault: &Fault, kind: FaultKind) -> bool {
 
 /// With the words that clients look for.
 fn message_of(fault: &Fault, kind: FaultKind) -> String {
-    if let Some(own) = fault.details().get(UPSTREAM_MESSAGE).and_then(Value::as_str) {
-        return own.to_owned();
-    }
-    let message = fault.message();
-    if kind == FaultKind::ContextLengthExceeded {
-        return format!("prompt is too long: {message}");
+    let own = fault.details().get(UPSTREAM_MESSAGE).and_then(Value::as_str);
+    let message = own.unwrap_or(fault.message());
+    if kind == FaultKind::ContextLengthExceeded && !message.contains(TOO_LONG) {
+        return format!("{TOO_LONG}: {message}");
     }
     if matches!(kind, FaultKind::AgentNotFound | FaultKind::ModelNotFound) {
         return format!("model: {message}");

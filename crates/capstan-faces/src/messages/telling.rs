@@ -450,10 +450,12 @@ fn content_of(text: &str) -> Value {
     read.filter(|value| value.is_array() || value.is_object()).unwrap_or_else(|| text.into())
 }
 
-/// Tokens in Anthropic's words; zeros where the agent counts none.
+/// Tokens in Anthropic's words; zeros where the agent counts none. Anthropic's input excludes what
+/// came from a cache or went into one.
 fn usage(counts: Option<&Map<String, Value>>) -> Value {
     let count = |name: &str| counts.and_then(|counts| counts.get(name)?.as_u64()).unwrap_or(0);
-    json!({ "input_tokens": count("input_tokens"), "output_tokens": count("output_tokens"),
-        "cache_creation_input_tokens": count("cache_creation_input_tokens"),
-        "cache_read_input_tokens": count("cached_input_tokens") })
+    let (read, written) = (count("cached_input_tokens"), count("cache_creation_input_tokens"));
+    let input = count("input_tokens").saturating_sub(read.saturating_add(written));
+    json!({ "input_tokens": input, "output_tokens": count("output_tokens"),
+        "cache_creation_input_tokens": written, "cache_read_input_tokens": read })
 }

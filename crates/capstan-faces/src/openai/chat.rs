@@ -1,5 +1,5 @@
-//! Chat Completions: a request tells the whole conversation, and nobody can come back for an answer
-//! but with its key.
+//! Chat Completions. A request contains the whole conversation. Only its key can bring a client
+//! back to an answer.
 
 mod ask;
 mod completion;
@@ -17,8 +17,8 @@ use http::request::Parts;
 use self::completion::{Chunk, Completion};
 use self::writer::ChatWriter;
 use super::output::{Offered, Output};
-use super::request::{self, Wants};
-use super::{errors, members, models, parameters, passthrough};
+use super::request;
+use super::{errors, models, parameters, passthrough};
 use crate::face::FaceContext;
 use crate::face::reader;
 use crate::face::repeats;
@@ -29,10 +29,11 @@ use capstan_engine::ask::Ask;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::resume::ResumePoint;
 
-/// The name under which runs of this face are kept.
+/// The name of this face in the records of runs.
 const NAME: &str = "openai-chat";
 
-/// What OpenAI's SDKs ask for beside responses. That it is not here is told in their shape.
+/// Paths of OpenAI's API beside Responses. Refusals there have OpenAI's form, also where the
+/// gateway has no route.
 const ELSEWHERE: [&str; 18] = [
     "/v1/chat",
     "/v1/models",
@@ -60,7 +61,7 @@ pub(crate) struct Chat {
 }
 
 impl Chat {
-    /// Whether a repeat without a key attaches to the run that it repeats.
+    /// Creates the face. `attaches_repeats`: a repeated request without a key attaches to its run.
     pub(crate) fn new(attaches_repeats: bool) -> Self {
         Self { attaches_repeats }
     }
@@ -73,9 +74,8 @@ impl Face for Chat {
     }
 
     fn routes(self: Arc<Self>) -> Routes<FaceContext> {
-        let start = async move |cx, caller, http| {
-            Box::pin(request::start(self, members::CHAT, cx, caller, http)).await
-        };
+        let start =
+            async move |cx, caller, http| Box::pin(request::start(self, cx, caller, http)).await;
         Routes::default()
             .post("/v1/chat/completions", start, &routes::POST)
             .get("/v1/models", models::list, &models::LIST)
@@ -103,9 +103,10 @@ impl Face for Chat {
         &self,
         cx: &FaceContext,
         _: &str,
-        _: &Parts,
+        parts: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
+        request::store_wants(parts, ask.wants);
         parameters::check_agent(cx, ask, "response_format")
     }
 
@@ -114,21 +115,21 @@ impl Face for Chat {
         repeats::key(cx, request, NAME, is_repeat.then_some(&repeats::is_worth_it)).await
     }
 
-    /// There is no place in a chat from which one could read on.
+    /// A chat has no position from which a client could resume.
     fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
         Ok(ResumePoint::default())
     }
 
     fn wants_collected(&self, parts: &Parts) -> bool {
-        Wants::of(parts).is_whole()
+        request::wants(parts).is_collected()
     }
 
     fn armed_by(&self, parts: &Parts) -> ArmedBy {
         request::armed_by(parts)
     }
 
-    /// Without a key nobody can come back for it, and whoever closes the connection wants it
-    /// stopped.
+    /// Without a key no client can come back, so a closed connection means that the run should
+    /// stop.
     fn ends_unread(&self, run: &Run) -> bool {
         repeats::is_keyless(run)
     }
@@ -139,7 +140,7 @@ impl Face for Chat {
         request: &Request<'_>,
         run: &Run,
     ) -> Option<Response> {
-        if Wants::of(request.parts).stream {
+        if request.ask.wants.stream {
             return None;
         }
         let told = match reader::collect_to_end::<Output>(cx, run).await {
@@ -175,8 +176,7 @@ impl Face for Chat {
         cx: &FaceContext,
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
-        let wants_usage =
-            opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
+        let wants_usage = opening.posted.is_some_and(|ask| ask.wants.usage);
         let taken_back = TakenBack::read_if_unseen(cx, opening.run).await?;
         let offered = match opening.posted {
             Some(ask) => offered(ask),
@@ -192,7 +192,7 @@ fn offered(ask: &Ask) -> Offered {
     Offered::new(ask.extras.tools.iter().map(|tool| tool.name.clone()))
 }
 
-/// What the request of a run offered.
+/// The tools that the stored request of a run offers.
 async fn offered_once(cx: &FaceContext, run: &Run) -> Result<Offered, Fault> {
     let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
     let ask = body.and_then(|body| ask::from_chat(&body).ok());

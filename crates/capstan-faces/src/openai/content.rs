@@ -1,5 +1,4 @@
-//! What a message holds: a text, or parts with pictures, sound and files among them, in the words
-//! of both APIs.
+//! The content of a message in both APIs: a text, or parts with text, pictures, sound and files.
 
 use std::fmt;
 
@@ -7,11 +6,12 @@ use capstan_protocol::{DecodeError, Modality, Part};
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
+use super::foreign::Foreign;
 use crate::text_or::TextOr;
 
 pub(super) type Contents = TextOr<ContentPart>;
 
-/// A part of a message, of whatever type: its members are the types' own.
+/// A part of a message. It has the members of all types.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ContentPart {
@@ -75,18 +75,29 @@ struct File {
 }
 
 impl Contents {
-    /// As an agent is given it; `place` is where it stands in the request.
-    pub(super) fn into_parts(self, place: &str) -> Result<Vec<Part>, DecodeError> {
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::Many(parts) if parts.is_empty())
+    }
+
+    /// The parts for any agent; `place` is the member's path in the request.
+    pub(super) fn into_parts(
+        self,
+        place: &str,
+        foreign: &mut Foreign,
+    ) -> Result<Vec<Part>, DecodeError> {
         match self {
             Self::Text(content) => Ok(vec![Part::Text { content }]),
             Self::Many(parts) => {
-                let numbered = parts.into_iter().enumerate();
-                numbered.map(|(n, part)| part.into_part(&format!("{place}[{n}]"))).collect()
+                let mut all = Vec::with_capacity(parts.len());
+                for (n, part) in parts.into_iter().enumerate() {
+                    all.extend(part.into_part(&format!("{place}[{n}]"), foreign)?);
+                }
+                Ok(all)
             }
         }
     }
 
-    /// Its text alone: what a tool said.
+    /// The text without other parts, for the result of a tool.
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -96,12 +107,13 @@ impl Contents {
 }
 
 impl ContentPart {
-    fn into_part(self, place: &str) -> Result<Part, DecodeError> {
+    /// The part, or `None` if only an agent of the request's protocol may know its type.
+    fn into_part(self, place: &str, foreign: &mut Foreign) -> Result<Option<Part>, DecodeError> {
         let missing = |member: &str| DecodeError::value(format!("{place}.{member}"), "is missing");
         let text = |content: Option<String>, member| {
             content.map(|content| Part::Text { content }).ok_or_else(|| missing(member))
         };
-        match self.kind.as_str() {
+        let part = match self.kind.as_str() {
             "text" | "input_text" | "output_text" => text(self.text, "text"),
             "refusal" => text(self.refusal, "refusal"),
             "image_url" | "input_image" => match (self.image_url, self.file_id) {
@@ -121,11 +133,13 @@ impl ContentPart {
                 let id = self.file_id.or(inside.file_id).map(|id| uploaded(id, Modality::Text));
                 data.or(id).ok_or_else(|| missing("file_data"))
             }
-            other => Err(DecodeError::value(
-                format!("{place}.type"),
-                format!("{other:?} is not understood"),
-            )),
-        }
+            other => {
+                let what = format!("{other:?} is not understood");
+                foreign.add(DecodeError::value(format!("{place}.type"), what));
+                return Ok(None);
+            }
+        };
+        part.map(Some)
     }
 }
 
@@ -133,7 +147,7 @@ fn uploaded(file_id: String, modality: Modality) -> Part {
     Part::File { file_id, modality, mime_type: None }
 }
 
-/// Bytes in a `data:` address, or elsewhere.
+/// Reads an address: the bytes themselves if it is a `data:` address.
 fn bytes_at(url: String, modality: Modality) -> Part {
     let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(','));
     match inline.and_then(|(kind, data)| Some((kind.strip_suffix(";base64")?, data))) {
@@ -153,7 +167,9 @@ mod tests {
 
     fn parts(text: &str) -> Result<Vec<Part>, String> {
         let contents: Contents = decode::from_str(text).map_err(|e| e.to_string())?;
-        contents.into_parts("content").map_err(|e| e.to_string())
+        let mut foreign = Foreign::default();
+        let parts = contents.into_parts("content", &mut foreign).map_err(|e| e.to_string())?;
+        foreign.into_first().map_or(Ok(parts), |error| Err(error.to_string()))
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! Faults in OpenAI's shape. The SDKs' exception depends on the status alone, and whether they try
-//! again on the status and `x-should-retry`; so a fault that a repeat cannot mend must say so in
-//! both.
+//! Faults as OpenAI's errors. The SDKs choose the exception by the status alone. They retry by the
+//! status and `x-should-retry`, so a fault that a retry cannot fix must say so in both.
 
 use std::time::Duration;
 
@@ -18,52 +17,51 @@ use crate::face::RefusalTarget;
 use crate::identity::caller::{Caller, LACKS};
 use crate::openapi::{Content, Header, Refusals, model};
 
-/// The body of a refusal, and what goes wrong in a stream.
+/// The body of a refusal, and of an error in a stream.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ErrorBody {
     pub(super) error: ApiError,
 }
 
-/// An error as the SDKs read it, and what we know beyond it.
+/// An error as the SDKs read it, with members of the gateway's own.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(super) struct ApiError {
-    /// For people.
+    /// A text for people.
     pub(super) message: String,
     /// `invalid_request_error`, `rate_limit_error`, `insufficient_quota` or `server_error`.
     #[serde(rename = "type")]
     kind_of: &'static str,
     /// The member of the request that is wrong.
     pub(super) param: Option<String>,
-    /// OpenAI's word where it has one, else the kind.
+    /// OpenAI's or the provider's code where there is one, else the kind.
     pub(super) code: String,
     /// The kind of fault in the gateway's own catalogue, at `/v1/errors`.
     kind: String,
-    /// What the run does next.
+    /// Whether the run is over.
     severity: &'static str,
     /// Whether a new request may succeed.
     retryable: bool,
     /// Seconds to wait before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
-    /// What else is known.
+    /// Further facts.
     #[serde(skip_serializing_if = "Map::is_empty")]
     details: Map<String, Value>,
 }
 
 impl ApiError {
     pub(super) fn of(fault: &Fault, exposure: Exposure) -> Self {
-        Self::as_told(fault, fault.kind(), exposure)
+        Self::with_kind(fault, fault.kind(), exposure)
     }
 
-    fn as_told(fault: &Fault, kind: FaultKind, exposure: Exposure) -> Self {
+    fn with_kind(fault: &Fault, kind: FaultKind, exposure: Exposure) -> Self {
         let details = fault.to_problem(exposure).details.unwrap_or_default();
-        let param = details.get("path").and_then(Value::as_str).filter(|path| !path.is_empty());
-        let param =
-            param.or((kind == FaultKind::AgentNotFound).then_some("model")).map(str::to_owned);
+        let param = ["path", "upstream_param"].into_iter().find_map(|name| word(fault, name));
+        let param = param.or((kind == FaultKind::AgentNotFound).then_some("model"));
         Self {
-            message: fault.message().to_owned(),
-            kind_of: type_of(kind),
-            param,
+            message: word(fault, UPSTREAM_MESSAGE).unwrap_or(fault.message()).to_owned(),
+            kind_of: type_of(fault, kind),
+            param: param.map(str::to_owned),
             code: code_of(fault, kind),
             kind: fault.code().to_owned(),
             severity: fault.severity().as_str(),
@@ -74,7 +72,7 @@ impl ApiError {
     }
 }
 
-/// Where OpenAI has a word of its own.
+/// OpenAI's own codes.
 const CODES: &[(FaultKind, &str)] = &[
     (FaultKind::AgentNotFound, "model_not_found"),
     (FaultKind::ModelNotFound, "model_not_found"),
@@ -82,35 +80,59 @@ const CODES: &[(FaultKind, &str)] = &[
     (FaultKind::TenantRequired, "invalid_api_key"),
 ];
 
-/// The detail of a fault that names OpenAI's word for it.
+/// The detail of a fault that names OpenAI's code for it.
 pub(super) const CODE: &str = "code";
 
-/// Where OpenAI's status is another than the catalogue's.
+/// OpenAI's statuses where they differ from the catalogue's.
 const STATUSES: &[(FaultKind, u16)] = &[
-    // To the SDKs, 410 is nothing in particular.
+    // The SDKs have no exception for 410.
     (FaultKind::StreamExpired, 404),
     (FaultKind::StreamLost, 404),
     (FaultKind::ModelNotFound, 404),
-    // These are about the request, and nobody should send it again.
+    // The request is wrong, so clients must not retry.
     (FaultKind::ContextLengthExceeded, 400),
     (FaultKind::ContentRefused, 400),
     (FaultKind::AnswerTooLarge, 400),
     (FaultKind::StreamTooLong, 400),
     (FaultKind::InterruptNotOpen, 400),
     (FaultKind::UpstreamQuota, 429),
-    // The operator's to mend, so no bad gateway: some clients repeat that whatever the headers say.
+    // The operator has to fix it. Some clients retry a 502 whatever the headers say.
     (FaultKind::UpstreamAuth, 500),
 ];
 
-/// The word that OpenAI has for a kind.
-fn code_of(fault: &Fault, kind: FaultKind) -> String {
-    let given = fault.details().get(CODE).and_then(Value::as_str);
-    let known = CODES.iter().find(|(known, _)| *known == kind).map(|(_, code)| *code);
-    given.or(known).unwrap_or(fault.code()).to_owned()
+/// The detail with the message of a provider about the client's own request.
+const UPSTREAM_MESSAGE: &str = "upstream_message";
+
+/// A detail that is a text with something in it.
+fn word<'a>(fault: &'a Fault, name: &str) -> Option<&'a str> {
+    fault.details().get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-fn type_of(kind: FaultKind) -> &'static str {
-    match (kind, status_of_kind(kind)) {
+/// The provider's status, if the fault says what a provider finds wrong with the request.
+fn quoted_status(fault: &Fault) -> Option<u16> {
+    word(fault, UPSTREAM_MESSAGE)?;
+    let status = fault.details().get("upstream_status").and_then(Value::as_u64)?;
+    u16::try_from(status).ok().filter(|status| (400..500).contains(status))
+}
+
+/// The provider's code, if the fault says what a provider finds wrong with the request. Words such
+/// as `invalid_request_error` are types, not codes.
+fn quoted_code(fault: &Fault) -> Option<&str> {
+    quoted_status(fault)?;
+    let code = word(fault, "upstream_error").filter(|word| !word.ends_with("_error"));
+    let usual = FaultKind::InvalidRequest.entry().code;
+    code.or((fault.kind() == FaultKind::UpstreamError).then_some(usual))
+}
+
+/// The code of an error.
+fn code_of(fault: &Fault, kind: FaultKind) -> String {
+    let known = || CODES.iter().find(|(known, _)| *known == kind).map(|(_, code)| *code);
+    let given = word(fault, CODE).or_else(|| quoted_code(fault)).or_else(known);
+    given.unwrap_or(fault.code()).to_owned()
+}
+
+fn type_of(fault: &Fault, kind: FaultKind) -> &'static str {
+    match (kind, status_of_fault(fault, kind)) {
         (FaultKind::UpstreamQuota, _) => "insufficient_quota",
         (_, 429) => "rate_limit_error",
         (_, 500..) => "server_error",
@@ -123,6 +145,10 @@ fn status_of(entry: &Entry) -> u16 {
     status_of_kind(entry.kind)
 }
 
+fn status_of_fault(fault: &Fault, kind: FaultKind) -> u16 {
+    quoted_status(fault).unwrap_or_else(|| status_of_kind(kind))
+}
+
 fn status_of_kind(kind: FaultKind) -> u16 {
     STATUSES
         .iter()
@@ -130,23 +156,23 @@ fn status_of_kind(kind: FaultKind) -> u16 {
         .map_or(kind.entry().status, |(_, status)| *status)
 }
 
-/// A fault as an answer.
+/// Encodes a fault as a response.
 pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>) -> Response {
-    // OpenAI answers an unknown key with 401, one that may not do this with 403.
+    // OpenAI answers an unknown key with 401, and a key without permission with 403.
     let is_stranger = matches!(asker, RefusalTarget::BeforeFace(_)) && !cx.is_local();
     let is_unknown_key = fault.kind() == FaultKind::TenantUnauthorized
         && is_stranger
         && !fault.details().contains_key(LACKS);
     let kind = if is_unknown_key { FaultKind::TenantRequired } else { fault.kind() };
-    let error = ApiError::as_told(fault, kind, cx.engine.settings.exposure);
-    let status =
-        StatusCode::from_u16(status_of_kind(kind)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let error = ApiError::with_kind(fault, kind, cx.engine.settings.exposure);
+    let status = StatusCode::from_u16(status_of_fault(fault, kind))
+        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(ErrorBody { error })).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(SHOULD_RETRY.name, HeaderValue::from_static(should_retry(fault)));
     if let Some(seconds) = fault.retry_after() {
-        // An SDK waits as it is told, and the run that it repeats must still be there.
+        // The SDK waits that long before it retries. Its run must not be stopped before.
         if let Some(caller) = asker.parts().and_then(|parts| parts.extensions.get::<Caller>()) {
             cx.engine.readers.expect(&cx.engine, &caller.tenant, Duration::from_secs(seconds));
         }
@@ -155,7 +181,7 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
     response
 }
 
-/// Only what passes is worth another try: a run that ended in a fault has had its attempts.
+/// Whether the client should retry. A run that ended with a FATAL fault has had its attempts.
 fn should_retry(fault: &Fault) -> &'static str {
     match fault.severity() {
         ErrorSeverity::Transient => "true",
@@ -169,7 +195,7 @@ pub(super) const SHOULD_RETRY: Header = Header {
     schema: || serde_json::json!({ "enum": ["true", "false"] }),
 };
 
-/// How rows describe all this.
+/// The description of refusals for `/openapi.json`.
 pub(super) const REFUSALS: Refusals =
     Refusals { status: status_of, content: Content::Json(model::<ErrorBody>) };
 

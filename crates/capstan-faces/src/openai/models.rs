@@ -1,5 +1,4 @@
-//! `/v1/models`: the agents, by OpenAI's name for whoever answers. Anthropic's clients ask at the
-//! same address.
+//! `/v1/models`: lists the agents as models. Anthropic's clients use the same path.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -38,7 +37,7 @@ impl<'a> From<&'a str> for Model<'a> {
     }
 }
 
-/// All of them.
+/// The list of agents.
 #[derive(Serialize, JsonSchema)]
 struct ModelList<'a> {
     object: &'static str,

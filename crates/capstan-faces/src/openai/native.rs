@@ -1,45 +1,158 @@
-//! What only a provider of Chat Completions understands of an answer. It is told as it came, so
-//! that the client can bring it back.
+//! The members of an answer that CAP has no word for, from a provider of Chat Completions. Clients
+//! get them as they came.
+//!
+//! Pieces come while the answer is written. The part comes at its end: reasoning that only its
+//! provider can read, for the client to bring back.
 
 use capstan_protocol::{Dialect, Event, NATIVE, NativeEvent, RawObject};
 use serde_json::{Map, Value};
 
-/// Under which name members of calls are kept, by the ids of the calls.
+/// The member of a part with the members of calls, by the ids of the calls.
 const CALLS: &str = "calls";
-/// Under which names servers send their thoughts. These are told under one name for all.
+/// The names under which servers send their thoughts. Clients get them under one name.
 const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
+/// Members of pieces that are not texts to be joined.
+const NAMES: [&str; 6] = ["id", "type", "index", "name", "format", "role"];
 
-/// Members of an answer and of its calls.
+type Members = Map<String, Value>;
+
+/// The members of one chunk, or of a whole answer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Piece {
+    pub(super) chunk: Members,
+    pub(super) choice: Members,
+    pub(super) delta: Members,
+    pub(super) usage: Members,
+}
+
+impl Piece {
+    /// Reads an event; `None` if it has no piece.
+    pub(super) fn of(raw: &RawObject) -> Option<Self> {
+        let Value::Object(mut chunk) = event_of(raw)?.event?.to_value() else { return None };
+        let mut choice = match chunk.remove("choices") {
+            Some(Value::Array(choices)) => members(choices.into_iter().next()),
+            Some(_) | None => Members::new(),
+        };
+        let (delta, usage) = (members(choice.remove("delta")), members(chunk.remove("usage")));
+        Some(Self { chunk, choice, delta, usage })
+    }
+
+    /// Whether the chunk is about the answer itself.
+    pub(super) fn has_choice(&self) -> bool {
+        !(self.choice.is_empty() && self.delta.is_empty())
+    }
+
+    /// The ids of calls of tools that take a free text.
+    pub(super) fn take_custom_calls(&mut self) -> Vec<String> {
+        let calls = self.delta.remove("tool_calls");
+        let calls = calls.as_ref().and_then(Value::as_array).into_iter().flatten();
+        let is_custom = |call: &&Value| call.get("type").is_some_and(|kind| kind == "custom");
+        let id = |call: &Value| call.get("id")?.as_str().map(str::to_owned);
+        calls.filter(is_custom).filter_map(id).collect()
+    }
+
+    /// Whether calls have the form `function_call`.
+    pub(super) fn take_legacy_call(&mut self) -> bool {
+        self.delta.remove("function_call").is_some()
+    }
+
+    /// The provider's word for the end of the answer, where it has one of its own.
+    pub(super) fn take_finish(&mut self) -> Option<String> {
+        let word = self.choice.remove("finish_reason")?;
+        word.as_str().map(str::to_owned)
+    }
+
+    /// The number of sources with an address in its annotations.
+    pub(super) fn citations(&self) -> usize {
+        let notes = self.delta.get("annotations").and_then(Value::as_array);
+        notes.into_iter().flatten().filter(|note| note.get("url_citation").is_some()).count()
+    }
+
+    /// Adds the piece after this one.
+    fn join(&mut self, next: Self) {
+        self.chunk.extend(next.chunk);
+        self.usage.extend(next.usage);
+        for (name, value) in next.choice {
+            match self.choice.get_mut(&name) {
+                Some(known) if name == "logprobs" || known.is_array() => join(known, value),
+                _ => {
+                    self.choice.insert(name, value);
+                }
+            }
+        }
+        join_members(&mut self.delta, next.delta);
+    }
+}
+
+/// The members of an answer and of its calls.
 #[derive(Debug, Default)]
-pub(super) struct Native(Map<String, Value>);
+pub(super) struct Native {
+    /// Each with its packet.
+    pieces: Vec<(u64, Piece)>,
+    part: Members,
+}
 
 impl Native {
-    /// Takes an event, if it brings them.
-    pub(super) fn take(&mut self, raw: &RawObject) {
+    /// Takes an event, if it brings some.
+    pub(super) fn take(&mut self, seq: u64, raw: &RawObject) {
+        self.pieces.extend(Piece::of(raw).map(|piece| (seq, piece)));
         let part = event_of(raw).and_then(|event| event.part);
         if let Some(Value::Object(members)) = part.map(|part| part.to_value()) {
-            self.0 = members;
+            self.part = members;
         }
     }
 
-    /// Those of the message.
-    pub(super) fn of_message(&self) -> Map<String, Value> {
+    /// Drops the pieces after a packet.
+    pub(super) fn reset(&mut self, after: u64) {
+        self.pieces.retain(|(seq, _)| *seq <= after);
+    }
+
+    /// All pieces as one.
+    pub(super) fn joined(&self) -> Piece {
+        let mut all = Piece::default();
+        self.pieces.iter().for_each(|(_, piece)| all.join(piece.clone()));
+        all
+    }
+
+    /// The members of the message that the client has to bring back.
+    pub(super) fn of_message(&self) -> Members {
         let is_ours = |name: &str| name == CALLS || THOUGHTS.contains(&name);
-        let members = self.0.iter().filter(|(name, _)| !is_ours(name));
+        let members = self.part.iter().filter(|(name, _)| !is_ours(name));
         members.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// Those of a call.
-    pub(super) fn of_call(&self, id: &str) -> Map<String, Value> {
-        let members = self.0.get(CALLS).and_then(|calls| calls.get(id)).and_then(Value::as_object);
-        members.cloned().unwrap_or_default()
+    pub(super) fn of_call(&self, id: &str) -> Members {
+        let members = self.part.get(CALLS).and_then(|calls| calls.get(id));
+        members.and_then(Value::as_object).cloned().unwrap_or_default()
     }
 }
 
-/// What a piece of a streamed answer holds that only the provider understands.
-pub(super) fn delta_of(raw: &RawObject) -> Option<Map<String, Value>> {
-    let event = event_of(raw)?.event?.to_value();
-    event.get("delta")?.as_object().cloned()
+fn members(value: Option<Value>) -> Members {
+    if let Some(Value::Object(members)) = value { members } else { Members::new() }
+}
+
+fn join_members(into: &mut Members, next: Members) {
+    for (name, value) in next {
+        match into.get_mut(&name) {
+            Some(known) if !NAMES.contains(&name.as_str()) => join(known, value),
+            _ => {
+                into.insert(name, value);
+            }
+        }
+    }
+}
+
+/// Joins pieces as the SDKs do: texts and lists grow, objects are joined by member, anything else
+/// is replaced.
+fn join(into: &mut Value, next: Value) {
+    match (into, next) {
+        (Value::String(text), Value::String(more)) => text.push_str(&more),
+        (Value::Array(items), Value::Array(more)) => items.extend(more),
+        (Value::Object(members), Value::Object(more)) => join_members(members, more),
+        (_, Value::Null) => {}
+        (into, next) => *into = next,
+    }
 }
 
 fn event_of(raw: &RawObject) -> Option<NativeEvent> {

@@ -1,9 +1,9 @@
-//! What a run amounts to in OpenAI's words: items. Text and markdown are one message, a thought is
-//! an item of its own, and so is a call that waits for the caller. Calls that the agent has
-//! answered itself are its own business.
+//! The answer of a run as OpenAI has it. Text and markdown are one message. A thought is an item,
+//! and so is a call that the client has to answer. Calls that the agent answers itself are left
+//! out.
 //!
-//! A call of a tool that the request offers is the caller's, and told as it is written. Whose any
-//! other is, is known at the end.
+//! A call of a tool that the request offers belongs to the client and is streamed. For any other
+//! call, only the end of the run shows whether the agent has answered it.
 
 use std::collections::BTreeMap;
 
@@ -17,23 +17,25 @@ use super::native::Native;
 use super::parameters::{OfferedTool, ToolSpec};
 use crate::face::reader::Fold;
 
-/// An item, and the packet that began it.
+/// The answer so far.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) message: Option<Message>,
     pub(super) thoughts: Vec<Thought>,
     calls: Vec<Call>,
+    /// Sources, each with its packet and its place in the text.
+    citations: Vec<(u64, usize, Source)>,
     pub(super) native: Native,
     pub(super) error: Option<Box<StreamError>>,
     pub(super) close: Option<Close>,
 }
 
-/// All of the text.
+/// The text of the answer, and the packet that began it.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) seq: u64,
     pub(super) text: String,
-    /// For each packet with text: its seq, and where its text ends.
+    /// For each packet with text: its seq, and the end of its text.
     marks: Vec<(u64, usize)>,
 }
 
@@ -49,21 +51,21 @@ pub(super) struct Call {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    /// The agent itself brought the result.
+    /// The agent sent the result itself.
     is_answered: bool,
-    /// It was told to its end.
+    /// The agent sent its end.
     is_ended: bool,
-    /// The run asks a person.
+    /// The call is a question of the run to a person.
     is_question: bool,
 }
 
 impl Call {
-    /// Whether it can be acted upon. Some agents tell no end.
+    /// Whether the client can act on the call. Some agents send no end.
     pub(super) fn is_complete(&self) -> bool {
         self.is_ended || serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
     }
 
-    /// Whether it is told as it is written.
+    /// Whether the call is streamed.
     pub(super) fn is_streamed(&self, offered: &Offered) -> bool {
         !self.is_question && offered.has(&self.name)
     }
@@ -79,7 +81,7 @@ impl Offered {
         Self(names.map(tool).collect())
     }
 
-    /// The tools of a request, those within namespaces too.
+    /// Creates the set from a request's tools, including those in namespaces.
     pub(super) fn of(specs: impl Iterator<Item = ToolSpec>) -> Self {
         Self(specs.flat_map(ToolSpec::offered).collect())
     }
@@ -98,12 +100,12 @@ impl Output {
         self.message.as_ref().map_or("", |message| &message.text)
     }
 
-    /// The calls that the caller is to answer.
+    /// The calls that the client has to answer.
     pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(|call| !call.is_answered && call.is_complete())
     }
 
-    /// The calls that are told at the end.
+    /// The calls that are sent at the end.
     pub(super) fn late(&self, offered: &Offered) -> impl Iterator<Item = &Call> {
         self.calls().filter(|call| !call.is_streamed(offered))
     }
@@ -111,6 +113,11 @@ impl Output {
     /// All thoughts as one text.
     pub(super) fn reasoning(&self) -> String {
         self.thoughts.iter().map(|thought| thought.text.as_str()).collect()
+    }
+
+    /// All sources, as annotations of a chat.
+    pub(super) fn annotations(&self) -> Vec<Value> {
+        self.citations.iter().map(|(_, at, source)| source.chat_annotation(*at)).collect()
     }
 
     fn message(&mut self, seq: u64) -> &mut Message {
@@ -156,13 +163,16 @@ impl Output {
             }
             Said::Interrupt(interrupt) => self.ask(seq, &interrupt),
             Said::Reset(reset) => self.reset(reset.after_seq),
-            Said::Other => self.native.take(raw),
-            Said::Citations(_) => {}
+            Said::Other => self.native.take(seq, raw),
+            Said::Citations(sources) => {
+                let at = self.text().chars().count();
+                self.citations.extend(sources.into_iter().map(|source| (seq, at, source)));
+            }
         }
     }
 
-    /// A question to a person is a call whose output is the answer. One about a call of the agent's
-    /// own stands for it.
+    /// Adds a question to a person as a call whose output is the answer. It replaces the agent's
+    /// own call that it is about.
     fn ask(&mut self, seq: u64, interrupt: &Interrupt) {
         for call in
             self.calls.iter_mut().filter(|call| Some(&call.id) == interrupt.tool_call_id.as_ref())
@@ -176,6 +186,8 @@ impl Output {
     }
 
     fn reset(&mut self, after: u64) {
+        self.native.reset(after);
+        self.citations.retain(|(seq, ..)| *seq <= after);
         self.thoughts.retain(|thought| thought.seq <= after);
         self.calls.retain(|call| call.seq <= after);
         self.message = self.message.take().filter(|message| message.seq <= after);
@@ -201,12 +213,12 @@ impl Fold for Output {
     }
 }
 
-/// The tool by whose name a run asks a person.
+/// The name of the tool that stands for a question to a person.
 pub(super) const INTERRUPT: &str = "interrupt";
 
-/// What an event is to OpenAI.
+/// The meaning of an event to OpenAI's clients.
 pub(super) enum Said {
-    /// Markdown that stands by itself.
+    /// Markdown as a paragraph of its own.
     Block(String),
     Thought(String),
     Citations(Vec<Source>),
@@ -227,20 +239,27 @@ pub(super) enum Said {
     /// The run asks a person.
     Interrupt(Box<Interrupt>),
     Reset(StreamReset),
-    /// There is no word for it, and the SDKs break at words that they do not know.
+    /// OpenAI has no such event, and the SDKs fail on unknown ones.
     Other,
 }
 
+#[derive(Debug)]
 pub(super) struct Source {
     url: String,
     title: String,
 }
 
 impl Source {
-    /// As it stands at a place in the text.
+    /// The annotation of a response, at an offset in the text.
     pub(super) fn annotation(&self, at: usize) -> Value {
         json!({ "type": "url_citation", "url": self.url, "title": self.title, "start_index": at,
         "end_index": at })
+    }
+
+    /// The annotation of a chat, at an offset in the text.
+    pub(super) fn chat_annotation(&self, at: usize) -> Value {
+        json!({ "type": "url_citation", "url_citation": { "url": self.url, "title": self.title,
+        "start_index": at, "end_index": at } })
     }
 }
 
@@ -282,12 +301,12 @@ impl Said {
     }
 }
 
-/// A block among other text: empty lines part it from what stands around it.
+/// The text of a block, with empty lines around it.
 pub(super) fn block(content: &str, follows: bool) -> String {
     format!("{}{content}\n\n", if follows { "\n\n" } else { "" })
 }
 
-/// How the run used its model, by whatever names: none of it counted is nothing.
+/// The token counts of a run. Counts that the agent does not report are zero.
 pub(super) struct Usage {
     pub(super) input: u64,
     pub(super) output: u64,

@@ -1,20 +1,22 @@
-//! Tools and parameters, in the words of both APIs. What would change the shape of the answer and
-//! cannot be honoured is refused by name; what only steers a model reaches it, and other agents may
-//! ignore it.
+//! Tools and parameters of both APIs, for agents of any protocol.
 
 use capstan_agent::Work;
 use capstan_protocol::agui::Tool;
 use capstan_protocol::{
-    AnswerSchema, DecodeError, Fault, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice,
+    AnswerSchema, DecodeError, Effort, Fault, Parameters, RawJson, RawObject, ResponseFormat,
+    ToolChoice,
 };
 use serde::Deserialize;
+use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde_json::json;
 
+use super::foreign::Foreign;
 use crate::face::FaceContext;
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, invalid};
 
-/// A tool: its members stand under its type in Chat, beside `type` in Responses.
+/// A tool. Its members are in an object named like its type in Chat, and beside `type` in
+/// Responses.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolSpec {
     #[serde(rename = "type")]
@@ -35,12 +37,32 @@ pub(super) struct ToolSpec {
 pub(super) struct OfferedTool {
     pub(super) name: String,
     pub(super) namespace: Option<String>,
-    /// It takes a text and no object.
+    /// It takes a text instead of an object.
     pub(super) is_free_text: bool,
 }
 
 impl ToolSpec {
-    /// Under which names an agent knows it, and what it is in the request.
+    /// Whether the tool takes a free text.
+    pub(super) fn is_custom(&self) -> bool {
+        self.kind == "custom"
+    }
+
+    /// The function of the time before there were tools.
+    pub(super) fn of_function(function: Function) -> Self {
+        Self {
+            kind: "function".into(),
+            function: Some(function),
+            custom: None,
+            name: None,
+            description: None,
+            parameters: None,
+            strict: None,
+            format: None,
+            tools: None,
+        }
+    }
+
+    /// The names under which an agent knows the tool, and the tool as the request has it.
     pub(super) fn offered(self) -> Vec<(String, OfferedTool)> {
         let is_free_text = self.kind == "custom";
         let inside = self.function.map(|function| function.name);
@@ -63,15 +85,6 @@ impl ToolSpec {
     }
 }
 
-/// Refuses tools that a chat cannot answer with: calls of theirs have no chunks here.
-pub(super) fn only_functions(specs: &[ToolSpec]) -> Result<(), DecodeError> {
-    let custom = specs.iter().position(|spec| spec.kind == "custom");
-    custom.map_or(Ok(()), |n| {
-        let what = "\"custom\" is not supported in chats: use Responses";
-        Err(DecodeError::value(format!("tools[{n}].type"), what))
-    })
-}
-
 /// A tool that takes a free text.
 #[derive(Debug, Deserialize)]
 struct Custom {
@@ -80,21 +93,22 @@ struct Custom {
     format: Option<RawJson>,
 }
 
-/// The member of the function that a tool of free text becomes.
+/// The parameter of the function that replaces a tool of free text.
 pub(super) const INPUT: &str = "input";
-/// What stands between a namespace and the name of a tool in it.
+/// The separator between a namespace and the name of a tool in it.
 const IN: &str = "__";
 
+/// A function that the caller offers.
 #[derive(Debug, Deserialize)]
-struct Function {
+pub(super) struct Function {
     name: String,
     description: Option<String>,
     parameters: Option<RawObject>,
     strict: Option<bool>,
 }
 
-/// The caller's tools, as every agent can be told of them. A provider's own tools are none: they
-/// reach agents of the same protocol as they came.
+/// The client's tools for any agent. A provider's own tools are left out: agents of the request's
+/// protocol get them with the request.
 pub(super) fn tools(specs: Vec<ToolSpec>) -> Result<Vec<Tool>, DecodeError> {
     let mut tools = Vec::with_capacity(specs.len());
     for (n, spec) in specs.into_iter().enumerate() {
@@ -124,7 +138,7 @@ fn add_tool(place: &str, spec: ToolSpec, tools: &mut Vec<Tool>) -> Result<(), De
     Ok(())
 }
 
-/// A tool that takes a free text, as a function of one text.
+/// Translates a tool of free text into a function with one parameter.
 fn free_text(place: &str, spec: ToolSpec) -> Result<Tool, DecodeError> {
     let missing = || DecodeError::value(format!("{place}.name"), "is missing");
     let custom = match spec.custom {
@@ -152,12 +166,12 @@ fn free_text(place: &str, spec: ToolSpec) -> Result<Tool, DecodeError> {
     })
 }
 
-/// The name of a tool, with its namespace.
+/// The name of a tool with its namespace.
 pub(super) fn name_within(namespace: Option<&str>, name: &str) -> String {
     namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}{IN}{name}"))
 }
 
-/// The arguments of the function that a tool of free text becomes.
+/// The arguments of the function that replaces a tool of free text.
 pub(super) fn free_text_call(input: &str) -> String {
     json!({ INPUT: input }).to_string()
 }
@@ -186,7 +200,10 @@ fn function(place: &str, spec: ToolSpec) -> Result<Tool, DecodeError> {
 }
 
 /// Which tools are called: a word, or an object that names one.
-pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, DecodeError> {
+pub(super) fn tool_choice(
+    raw: Option<RawJson>,
+    foreign: &mut Foreign,
+) -> Result<Option<ToolChoice>, DecodeError> {
     #[derive(Deserialize)]
     struct Named {
         #[serde(rename = "type")]
@@ -215,7 +232,10 @@ pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, De
             "auto" => Ok(Some(ToolChoice::Auto)),
             "none" => Ok(Some(ToolChoice::None)),
             "required" => Ok(Some(ToolChoice::Required)),
-            _ => Err(wrong()),
+            _ => {
+                foreign.add(wrong());
+                Ok(None)
+            }
         };
     }
     let named: Named = raw.decode().map_err(|_| wrong())?;
@@ -235,7 +255,7 @@ pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, De
     }
 }
 
-/// What the answer looks like; `place` is where the request says so.
+/// The form of the answer.
 #[derive(Debug, Deserialize)]
 pub(super) struct Format {
     #[serde(rename = "type")]
@@ -256,6 +276,7 @@ struct Schema {
 pub(super) fn response_format(
     format: Option<Format>,
     place: &str,
+    foreign: &mut Foreign,
 ) -> Result<Option<ResponseFormat>, DecodeError> {
     let Some(format) = format else { return Ok(None) };
     match format.kind.as_str() {
@@ -272,12 +293,21 @@ pub(super) fn response_format(
             })))
         }
         other => {
-            Err(DecodeError::value(format!("{place}.type"), format!("{other:?} is not understood")))
+            let what = format!("{other:?} is not understood");
+            foreign.add(DecodeError::value(format!("{place}.type"), what));
+            Ok(None)
         }
     }
 }
 
-/// A word at which the answer ends, or several.
+/// How much the model thinks.
+pub(super) fn effort(word: Option<String>, place: &str, foreign: &mut Foreign) -> Option<Effort> {
+    let read = |word: &str| Effort::deserialize(StrDeserializer::<ValueError>::new(word));
+    let effort = word.map(|word| read(&word));
+    effort?.map_err(|error| foreign.add(DecodeError::value(place, error.to_string()))).ok()
+}
+
+/// The words at which the answer ends.
 pub(super) fn stops(stop: TextOr<String>) -> Vec<String> {
     match stop {
         TextOr::Text(word) => vec![word],
@@ -285,17 +315,24 @@ pub(super) fn stops(stop: TextOr<String>) -> Vec<String> {
     }
 }
 
-/// Refuses what would change the answer's shape.
+/// The error for a member that would change the form of the answer.
 pub(super) fn refuse(place: &str, what: &str) -> DecodeError {
     DecodeError::value(place, format!("{what} is not supported here"))
 }
 
-/// What only a look at the agent tells: whether an answer of this form can be had. Agents that are
-/// no models make of their answers what they like. `place` is where the request asks for the form.
+/// Checks what depends on the agent: whether it can answer in the form that the request asks for at
+/// `place`, and whether it can judge what the gateway does not know. Agents that are no models
+/// answer in any form they like. Members of a route check for themselves.
 pub(super) fn check_agent(cx: &FaceContext, ask: &mut Ask, place: &str) -> Result<(), Fault> {
-    // The word for whichever agent is the default one.
+    // The word for the default agent.
     if ask.agent.as_deref() == Some("default") && cx.engine.agent("default").is_none() {
         ask.agent = None;
+    }
+    if let Some(error) = &ask.extras.untranslatable {
+        let about = cx.engine.agent_for(None, ask)?.agent.about();
+        if !matches!(about.provider, "openai" | "route") {
+            return Err(invalid(error));
+        }
     }
     let is_form = |format: &&ResponseFormat| **format != ResponseFormat::Text;
     let Parameters { response_format, .. } = &*ask.extras.parameters;
@@ -303,7 +340,6 @@ pub(super) fn check_agent(cx: &FaceContext, ask: &mut Ask, place: &str) -> Resul
         return Ok(());
     }
     let about = cx.engine.agent_for(None, ask)?.agent.about();
-    // A route hands on what it is asked.
     if about.work == Work::Chat || about.provider == "route" {
         return Ok(());
     }

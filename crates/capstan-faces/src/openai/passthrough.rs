@@ -1,8 +1,8 @@
-//! Routes of OpenAI's API that are no runs (embeddings, files, audio, …): they go to the provider
-//! of an agent that passes them on, as they are. Nothing of them is written down.
+//! Routes of OpenAI's API that start no run (embeddings, files, audio, …). The gateway forwards
+//! them unchanged to the provider of an agent that passes them on, and stores nothing.
 //!
-//! The tenant's key, scopes, rate and open responses count as everywhere. Bodies flow both ways as
-//! they come; only JSON is read first, for the model that it names.
+//! Keys, scopes, rates and open responses of the tenant count as everywhere. Bodies are streamed
+//! both ways. Only JSON is read first, for the model that it names.
 
 mod model;
 mod rows;
@@ -26,7 +26,7 @@ use crate::identity::caller::Caller;
 use crate::refusal::{Forwarded, Refusal};
 use capstan_kit::hop_by_hop::drop_hop_by_hop;
 
-/// Passes a request on, and its answer back.
+/// Forwards a request, and its answer back.
 async fn pass(
     State(cx): State<FaceContext>,
     Extension(caller): Extension<Caller>,
@@ -46,11 +46,11 @@ async fn carry(
 ) -> Result<Response, Fault> {
     let engine = &cx.engine;
     check_path(parts.uri.path())?;
-    // Who could not get it anyway reads why, whatever was sent.
+    // A client without access reads why, whatever it sent.
     if !cx.passthrough.has(group) {
         cx.passthrough.choose(engine, group, None)?;
     }
-    // No run is started, so that neither recovery nor the journal matters.
+    // No run starts, so recovery and the journal do not matter.
     if engine.draining.is_cancelled() {
         return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
     }
@@ -73,7 +73,7 @@ async fn carry(
     Ok(returned(engine, answered, slot))
 }
 
-/// An id of the provider's in a path is a plain word: nothing else may lead to another route.
+/// Whether an id in the path is a plain word. Anything else could lead to another route.
 fn check_path(path: &str) -> Result<(), Fault> {
     let is_plain = |segment: &str| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -86,17 +86,17 @@ fn check_path(path: &str) -> Result<(), Fault> {
     }
 }
 
-/// A body, as far as it had to be read.
+/// A body, read as far as necessary.
 struct Read {
-    /// All of it, or its beginning.
+    /// The body, or its beginning.
     begun: Bytes,
-    /// What has not been read.
+    /// The rest, not read yet.
     rest: Option<BodyDataStream>,
-    /// The length of all of it, if it is known.
+    /// The length of the body, if it is known.
     length: Option<u64>,
-    /// The model that it names.
+    /// The model that the body names.
     model: Option<String>,
-    /// Where that stands.
+    /// The place of the model's name.
     place: Option<std::ops::Range<usize>>,
     is_json: bool,
 }
@@ -137,8 +137,8 @@ impl Read {
         Self { begun: Bytes::new(), rest, length, model: None, place: None, is_json: false }
     }
 
-    /// The body again, with another model in place of the one that it names. Its length goes into
-    /// the headers, where it is known.
+    /// Joins the body again, with another model's name. Writes its length into the headers if it is
+    /// known.
     fn into_body(self, model: Option<&str>, headers: &mut HeaderMap) -> Body {
         let (mut begun, mut length) = (self.begun, self.length);
         if let (Some(model), Some(place)) = (model, self.place) {
@@ -174,8 +174,8 @@ fn has_bytes(piece: &Result<Bytes, axum::Error>) -> bool {
     piece.as_ref().is_ok_and(|bytes| !bytes.is_empty())
 }
 
-/// Headers of a request that the provider does not get: whose client it is, how it came here, and
-/// what it showed.
+/// Headers of a request that the provider does not get: about the client, the way of the request,
+/// and credentials.
 const OURS: [&str; 16] = [
     "accept-charset",
     "authorization",
@@ -194,7 +194,7 @@ const OURS: [&str; 16] = [
     "x-request-id",
     "x-tenant-id",
 ];
-/// The same by a part of the name.
+/// Parts of the names of further such headers.
 const CREDENTIALS: [&str; 8] =
     ["api-key", "apikey", "auth", "credential", "password", "secret", "token", "x-forwarded-"];
 
@@ -214,7 +214,7 @@ fn outgoing(parts: Parts, body: Body) -> http::Request<Body> {
     request
 }
 
-/// Headers of an answer that are about the provider's account, or that this server says itself.
+/// Headers of an answer that are about the provider's account, or that the gateway sets itself.
 const THEIRS: [&str; 9] = [
     "alt-svc",
     "openai-organization",
@@ -227,7 +227,7 @@ const THEIRS: [&str; 9] = [
     "x-request-id",
 ];
 
-/// The provider's answer, cut off when this server ends.
+/// The provider's answer. It is cut when the server shuts down.
 fn returned(engine: &Engine, response: http::Response<Body>, slot: Slot) -> Response {
     let (mut head, body) = response.into_parts();
     drop_hop_by_hop(&mut head.headers);
@@ -261,7 +261,7 @@ fn returned(engine: &Engine, response: http::Response<Body>, slot: Slot) -> Resp
 struct Through {
     ended: tokio_util::sync::CancellationToken,
     pieces: BodyDataStream,
-    /// It is an open response of its tenant's.
+    /// Counts it as an open response of its tenant.
     _slot: Slot,
 }
 

@@ -1,79 +1,63 @@
-//! What both APIs have in common on the way in: whether the answer is streamed stands in the body,
-//! never in `Accept`; the key of a request stands in a header.
+//! The request path of both APIs. The body says whether the answer is streamed, never `Accept`. The
+//! key of a request is in a header.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Extension;
 use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response;
 use capstan_journal::ArmedBy;
-use capstan_protocol::decode;
 use http::request::Parts;
-use serde::Deserialize;
 use serde_json::json;
 
-use super::members::{self, Member};
+use crate::face::Face;
 use crate::face::FaceContext;
 use crate::face::post::{self, Posted};
 use crate::face::repeats::{KEY, ReaderGuardSlot};
-use crate::face::{self, Face, RefusalTarget};
 use crate::identity::caller::Caller;
 use crate::openapi::Header;
 use crate::refusal::Refusal;
-use capstan_engine::ask::invalid;
+use capstan_engine::ask::Wants;
 
-/// How an answer is wanted. It travels in the extensions of the request's head.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-pub(super) struct Wants {
-    #[serde(default, deserialize_with = "flag")]
-    pub(super) stream: bool,
-    #[serde(default, deserialize_with = "flag")]
-    pub(super) background: bool,
+/// How the client wants the answer. The request's head carries it, because some questions about a
+/// request come without its body.
+#[derive(Debug, Clone, Default)]
+struct WantsSlot(Arc<OnceLock<Wants>>);
+
+/// Stores how the client wants the answer, as its decoded body says.
+pub(super) fn store_wants(parts: &Parts, wants: Wants) {
+    if let Some(WantsSlot(slot)) = parts.extensions.get() {
+        slot.get_or_init(|| wants);
+    }
 }
 
-/// Null is no.
-fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    Option::<bool>::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
-impl Wants {
-    pub(super) fn of(parts: &Parts) -> Self {
-        parts.extensions.get().copied().unwrap_or_default()
-    }
-
-    /// Whether whoever asks waits for the whole run and sees nothing of it before.
-    pub(super) fn is_whole(self) -> bool {
-        !self.stream && !self.background
-    }
+/// How the client of a decoded request wants the answer.
+pub(super) fn wants(parts: &Parts) -> Wants {
+    let slot = parts.extensions.get::<WantsSlot>();
+    slot.and_then(|WantsSlot(slot)| slot.get().copied()).unwrap_or_default()
 }
 
 /// Answers a POST that starts a run.
 pub(super) async fn start(
     face: Arc<dyn Face>,
-    own: &[Member],
     State(cx): State<FaceContext>,
     Extension(caller): Extension<Caller>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     let posted = post::read(&cx, &caller, &*face, &parts, body).await?;
-    answer(face, own, cx, caller, parts, posted).await
+    answer(face, cx, caller, parts, posted).await
 }
 
-/// Answers one whose body is read.
+/// Answers a POST whose body is read.
 pub(super) async fn answer(
     face: Arc<dyn Face>,
-    own: &[Member],
     cx: FaceContext,
     caller: Caller,
     mut parts: Parts,
     posted: Posted,
 ) -> Result<Response, Refusal> {
-    let wants: Result<Wants, _> = decode::from_slice(&posted.body);
-    let wants = wants.and_then(|wants| members::check(&posted.body, own).map(|()| wants)).map_err(
-        |error| face::refusal(&cx, &*face, invalid(&error), RefusalTarget::Undecoded(&parts)),
-    )?;
-    parts.extensions.insert(wants);
+    parts.extensions.insert(WantsSlot::default());
     if parts.extensions.get::<ReaderGuardSlot>().is_none() {
         parts.extensions.insert(ReaderGuardSlot::default());
     }
@@ -88,19 +72,19 @@ pub(super) const EVENTS: Header = Header {
     schema: || json!({ "type": "string" }),
 };
 
-/// Whether events of our own are wanted.
+/// Whether the client wants events that OpenAI has no word for.
 pub(super) fn wants_all_events(parts: &Parts) -> bool {
     post::header_lists(&parts.headers, EVENTS.name, "all")
 }
 
-/// An SDK sends a request again that has a key and whose answer was to be whole, so it arms. Nobody
-/// comes back for any other run: there the gateway goes on by itself.
+/// Who starts the next attempt. An SDK retries a request that has a key and waits for one object,
+/// so the client does. No client comes back for another run, so the gateway does.
 pub(super) fn armed_by(parts: &Parts) -> ArmedBy {
     let has_key = parts.headers.contains_key(KEY.name);
-    if has_key && Wants::of(parts).is_whole() { ArmedBy::Client } else { ArmedBy::Gateway }
+    if has_key && wants(parts).is_collected() { ArmedBy::Client } else { ArmedBy::Gateway }
 }
 
-/// What the SDKs send from pages beside what every client does.
+/// Headers of the SDKs. Pages of other origins may send them.
 pub(super) const REQUEST_HEADERS: &[&str] = &[
     "idempotency-key",
     "x-capstan-events",

@@ -35,7 +35,7 @@ use uuid::Uuid;
 use self::object::{Echo, ResponseObject};
 use self::resume::Place;
 use self::writer::{ResponseEvent, ResponsesWriter, StartingAfter, ViewOptions};
-use super::request::{self, Wants};
+use super::request;
 use super::{errors, parameters};
 use crate::face::FaceContext;
 use crate::face::repeats;
@@ -91,9 +91,10 @@ impl Face for Responses {
         &self,
         cx: &FaceContext,
         tenant: &str,
-        _: &Parts,
+        parts: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
+        request::store_wants(parts, ask.wants);
         parameters::check_agent(cx, ask, "text.format")?;
         if ask.chat.is_some() {
             self.unstored.note(tenant);
@@ -138,7 +139,7 @@ impl Face for Responses {
     }
 
     fn wants_collected(&self, parts: &Parts) -> bool {
-        Wants::of(parts).is_whole()
+        request::wants(parts).is_collected()
     }
 
     fn armed_by(&self, parts: &Parts) -> ArmedBy {
@@ -151,7 +152,7 @@ impl Face for Responses {
 
     /// The end of a background response is reported to the tenant's webhook.
     fn sends_webhook(&self, ask: &Ask) -> bool {
-        ask.extras.payload.decode::<Wants>().is_ok_and(|wants| wants.background)
+        ask.wants.background
     }
 
     async fn collected(
@@ -160,7 +161,7 @@ impl Face for Responses {
         request: &Request<'_>,
         run: &Run,
     ) -> Option<Response> {
-        let wants = Wants::of(request.parts);
+        let wants = request.ask.wants;
         if wants.stream {
             return None;
         }

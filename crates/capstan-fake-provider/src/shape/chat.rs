@@ -49,8 +49,8 @@ impl Writer<'_> {
         let choice = json!({ "index": 0, name: delta, "finish_reason": finish.or(unfinished) });
         Frame::new(
             mark,
-            &json!({ "id": self.id(), "object": "chat.completion.chunk", "model": self.question.model,
-            "choices": [choice] }),
+            &json!({ "id": self.id(), "object": "chat.completion.chunk",
+            "model": self.question.model, "choices": [choice] }),
         )
     }
 

@@ -241,7 +241,7 @@ async fn what_is_wrong_with_a_request_is_named_and_starts_nothing() {
         (with("n", json!(2)), 400, "n", "invalid_request"),
         (with("logprobs", json!(true)), 400, "logprobs", "invalid_request"),
         (with("stream", json!("yes")), 400, "stream", "invalid_request"),
-        (with("metadata", json!({ "k": 5 })), 400, "metadata", "invalid_request"),
+        (with("metadata", json!({ "k": 5 })), 400, "metadata.k", "invalid_request"),
         (with("metadata", json!({ "k".repeat(65): "v" })), 400, "metadata", "invalid_request"),
         (with("metadata", json!({ "k": "v".repeat(513) })), 400, "metadata", "invalid_request"),
         (with("temperature", json!("hot")), 400, "temperature", "invalid_request"),

@@ -68,20 +68,24 @@ impl Prefilter {
         room: usize,
     ) -> Vec<(Uuid, bool)> {
         let Some(range) = query.range(before) else { return Vec::new() };
-        let told = |id: &Uuid| {
+        let entry = |id: &Uuid| {
             let stream = index.streams.get(id)?;
             Some((*id, self.lets_through(query, stream)))
         };
         let room = room.min(WINDOW);
         match self.way {
-            Way::All => {
-                index.streams.range(range).rev().filter_map(|(id, _)| told(id)).take(room).collect()
-            }
-            Way::Open => index.open.range(range).rev().filter_map(told).take(room).collect(),
+            Way::All => index
+                .streams
+                .range(range)
+                .rev()
+                .filter_map(|(id, _)| entry(id))
+                .take(room)
+                .collect(),
+            Way::Open => index.open.range(range).rev().filter_map(entry).take(room).collect(),
             Way::Named(name) => {
                 let range = (range.0.map(|id| (name, id)), range.1.map(|id| (name, id)));
                 let named = index.names.range(range).rev();
-                named.filter_map(|(_, id)| told(id)).take(room).collect()
+                named.filter_map(|(_, id)| entry(id)).take(room).collect()
             }
         }
     }

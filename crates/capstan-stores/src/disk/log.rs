@@ -193,7 +193,7 @@ mod tests {
         let log = Log::new(7);
         assert!(log.is_idle());
         log.lock().wanted = 8;
-        assert!(!log.is_idle(), "somebody waits");
+        assert!(!log.is_idle(), "a caller waits for a sync");
         log.are_synced(8);
         assert!(log.is_idle());
         log.fail();

@@ -53,7 +53,7 @@ fn open_on(folder: &Path, durability: Durability, files: Arc<dyn Files>) -> Disk
 
 impl DiskStore {
     /// Waits until the compactor has nothing more to do.
-    async fn housekeep(&self) {
+    async fn maintain(&self) {
         // Sealing may wait for a sync that the first round starts.
         for _ in 0..3 {
             let (reply, answer) = oneshot::channel();
@@ -138,17 +138,17 @@ type All = BTreeMap<Uuid, Acknowledged>;
 async fn run_once(
     store: &DiskStore,
     packets: u64,
-    mut told: impl FnMut(Uuid, Acknowledged),
+    mut report: impl FnMut(Uuid, Acknowledged),
 ) -> Result<Uuid, capstan_journal::JournalError> {
     let id = Uuid::now_v7();
     let run = store.claim(claim(id), &Quota::UNLIMITED).await?.run;
     let mut now = Acknowledged::default();
-    told(id, now);
+    report(id, now);
     while now.last < packets {
         let some = (1 + now.last % 4).min(packets - now.last);
         store.append(id, 1, frames(id, now.last + 1, now.last + some)).await?;
         now.last += some;
-        told(id, now);
+        report(id, now);
     }
     assert!(
         store
@@ -161,7 +161,7 @@ async fn run_once(
             .await?
     );
     now.is_closed = true;
-    told(id, now);
+    report(id, now);
     Ok(id)
 }
 

@@ -35,7 +35,8 @@ pub(super) fn encode(frames: &[Frame], mut total: u64) -> Vec<Block> {
     cut(frames, UNCOMPRESSED_BYTES).flat_map(packed).map(block).collect()
 }
 
-/// Splits frames into consecutive groups of at most this size. A longer frame is a group of its own.
+/// Splits frames into consecutive groups of at most this size. A longer frame is a group of its
+/// own.
 fn cut(mut rest: &[Frame], most: usize) -> impl Iterator<Item = &[Frame]> {
     std::iter::from_fn(move || {
         let first = rest.first()?.seq;

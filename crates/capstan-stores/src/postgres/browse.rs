@@ -1,5 +1,5 @@
-//! Searches the runs of several tenants, newest first. Each statement searches a window of rows, and
-//! the database filters them.
+//! Searches the runs of several tenants, newest first. Each statement searches a window of rows,
+//! and the database filters them.
 
 use capstan_journal::backend::Pager;
 use capstan_journal::{JournalError, Query, Run, RunPage, Status};

@@ -286,7 +286,11 @@ async fn restore(
             Err(failure) => Err(failure),
         };
     }
-    tracing::error!(%stream, after = last, "PostgreSQL has lost packets, and no process has them any more");
+    tracing::error!(
+        %stream,
+        after = last,
+        "PostgreSQL has lost packets, and no process has them any more"
+    );
     connection.execute(MARK_LOST, &[&me, &stream]).await?;
     shared.owned.remove(stream);
     Ok(())

@@ -20,8 +20,10 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         if let Err(failure) = listen(&shared).await {
-            tracing::debug!(%failure, "notifications of other processes cannot be received for now; their \
-             streams are polled");
+            tracing::debug!(
+                %failure,
+                "notifications of other processes cannot be received; their streams are polled"
+            );
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -83,7 +83,8 @@ impl OwnedRun {
         rules::check_append(&lock(&self.state).run, attempt, frames)
     }
 
-    /// Records that frames are in the database. If its server may lose them, keeps them for a while.
+    /// Records that frames are in the database. If its server may lose them, keeps them for a
+    /// while.
     pub(super) fn wrote(&self, frames: &[Frame], is_synced: bool) {
         let mut state = lock(&self.state);
         let Run { last_seq, bytes, .. } = &mut state.run;

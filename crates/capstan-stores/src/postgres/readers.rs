@@ -1,6 +1,6 @@
 //! Records which runs have readers, for runs that end without readers: one row for each run and
-//! process. A task with its own connection writes the updates in groups and in order. It writes them
-//! again whenever the server or the lease may have lost them.
+//! process. A task with its own connection writes the updates in groups and in order. It writes
+//! them again whenever the server or the lease may have lost them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -59,8 +59,8 @@ pub(super) enum ReaderUpdate {
 }
 
 impl Shared {
-    /// Takes a run, unless a live process reads it. A process that has just died still has its rows.
-    /// So this waits for its next heartbeat, or until its lease has ended.
+    /// Takes a run, unless a live process reads it. A process that has just died still has its
+    /// rows. So this waits for its next heartbeat, or until its lease has ended.
     pub(super) async fn take_unread(&self, stream: Uuid) -> Result<bool, JournalError> {
         let began = Instant::now();
         while !self.take(stream).await? {

@@ -94,8 +94,8 @@ async fn run_migrations(connection: &Connection, secret: &Secret) -> Result<Sche
     Ok(Schema { version: schema.version.max(Schema::NEWEST), ..schema })
 }
 
-/// Reads the catalogue. `to_regclass` would not do: a connection caches that a table does not exist,
-/// even if another process creates it while this one waits for the lock.
+/// Reads the catalogue. `to_regclass` would not do: a connection caches that a table does not
+/// exist, even if another process creates it while this one waits for the lock.
 const HAS_META: &str = "select 1 from pg_catalog.pg_class c \
     join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
     where n.nspname = 'capstan' and c.relname = 'meta'";

@@ -394,8 +394,8 @@ impl Store for PostgresStore {
         })
     }
 
-    /// Waits for the writes in progress, then ends the lease, so that others need not wait for it to
-    /// expire.
+    /// Waits for the writes in progress, then ends the lease, so that others need not wait for it
+    /// to expire.
     async fn close(&self) -> Result<()> {
         if self.shared.is_closed.swap(true, Ordering::SeqCst) {
             return Ok(());

@@ -86,8 +86,8 @@ impl Shared {
         Ok(report)
     }
 
-    /// Deletes what is too old or exceeds a size limit, oldest first: streams by their end, sessions
-    /// by their last use.
+    /// Deletes what is too old or exceeds a size limit, oldest first: streams by their end,
+    /// sessions by their last use.
     async fn expire_candidates(
         &self,
         retention: &Retention,

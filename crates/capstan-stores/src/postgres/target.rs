@@ -32,8 +32,8 @@ pub(super) struct Target {
 
 impl Target {
     /// Parses `postgres://…`. In addition to the parameters of `tokio-postgres` it accepts
-    /// `sslmode=verify-full` and `sslrootcert=<file>`. Certificates are always verified, by that file
-    /// or by the system's.
+    /// `sslmode=verify-full` and `sslrootcert=<file>`. Certificates are always verified, by that
+    /// file or by the system's.
     pub(super) fn parse(text: &str) -> Result<Self, JournalError> {
         let mut url = Url::parse(text).map_err(|_| wrong("it is not a URL"))?;
         let (mut roots, mut params) = (None, Vec::new());

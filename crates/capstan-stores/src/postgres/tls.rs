@@ -126,8 +126,8 @@ fn fingerprint(certificate: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The name of a certificate's signature algorithm. A certificate is `SEQUENCE { content, SEQUENCE {
-/// name, … }, signature }`.
+/// The name of a certificate's signature algorithm. A certificate is `SEQUENCE { content, SEQUENCE
+/// { name, … }, signature }`.
 fn signature_name(certificate: &[u8]) -> Option<&[u8]> {
     const SEQUENCE: u8 = 0x30;
     const NAME: u8 = 0x06;

@@ -25,8 +25,8 @@ pub(super) struct WriterConnection {
     set_up: &'static str,
     /// The pause after the next failure.
     pause: Duration,
-    /// The timeout of a statement, which doubles after each one. A server that waits for its standby
-    /// answers late, and continues after the client has given up.
+    /// The timeout of a statement, which doubles after each one. A server that waits for its
+    /// standby answers late, and continues after the client has given up.
     timeout: Duration,
 }
 

@@ -79,8 +79,8 @@ impl Database {
         psql.args([&self.url, "-qtAX"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut psql = psql.spawn().unwrap();
         writeln!(psql.stdin.as_mut().unwrap(), "begin; {statement}; select 'held';").unwrap();
-        let mut told = BufReader::new(psql.stdout.as_mut().unwrap()).lines();
-        assert!(told.any(|line| line.unwrap() == "held"), "{statement}");
+        let mut output = BufReader::new(psql.stdout.as_mut().unwrap()).lines();
+        assert!(output.any(|line| line.unwrap() == "held"), "{statement}");
         Held(psql)
     }
 }

@@ -268,7 +268,10 @@ async fn crash_at_a_failpoint_keeps_earlier_writes() {
         let is_unheard = |run: &&Run| {
             acknowledged.get(&run.stream_id).is_none_or(|(last, ..)| *last < run.last_seq)
         };
-        assert!(open.iter().find(is_unheard).is_some(), "{failpoint}: stored, but told nobody");
+        assert!(
+            open.iter().find(is_unheard).is_some(),
+            "{failpoint}: stored, but not acknowledged"
+        );
         for run in open {
             let again = Claim::new("local", run.key, Uuid::now_v7(), Timestamp::now());
             assert!(!store.claim(again, &Quota::UNLIMITED).await.unwrap().is_new);

@@ -64,8 +64,20 @@ impl Decoder {
             }
         }
         if !self.usage.is_empty() {
-            out.push(Output::Usage(self.usage.clone()));
+            out.push(Output::Usage(self.total_usage()));
         }
+    }
+
+    /// The counts as all agents report them: the input includes what came from a cache or went into
+    /// one. Anthropic counts those apart.
+    fn total_usage(&self) -> Map<String, Value> {
+        let mut usage = self.usage.clone();
+        let count = |name: &str| self.usage.get(name).and_then(Value::as_u64).unwrap_or(0);
+        if let Some(input) = usage.get_mut("input_tokens") {
+            let cached = count("cached_input_tokens") + count("cache_creation_input_tokens");
+            *input = count("input_tokens").saturating_add(cached).into();
+        }
+        usage
     }
 
     fn block(&mut self, index: u64, block: &Value, out: &mut Vec<Output>) -> Step {

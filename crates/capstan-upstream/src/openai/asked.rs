@@ -1,4 +1,4 @@
-//! The request's tools and parameters in the words of Chat Completions.
+//! The request's tools and parameters as members of a chat request.
 
 use capstan_agent::{Tool, Turn};
 use capstan_protocol::{Effort, RawJson, ResponseFormat, ToolChoice};
@@ -18,7 +18,7 @@ pub(super) fn of(turn: &Turn) -> Asked {
     set("seed", asked.seed.map(Value::from));
     set("stop", (!asked.stop.is_empty()).then(|| asked.stop.clone().into()));
     set("tool_choice", asked.tool_choice.as_ref().map(choice));
-    // Refused where there are no tools.
+    // OpenAI refuses it where there are no tools.
     set(
         "parallel_tool_calls",
         asked.parallel_tool_calls.filter(|_| !turn.tools.is_empty()).map(Value::from),
@@ -27,8 +27,7 @@ pub(super) fn of(turn: &Turn) -> Asked {
     set("reasoning_effort", asked.effort.map(|effort| effort_word(effort).into()));
     Asked {
         tools: turn.tools.iter().map(tool).map(|tool| raw(&tool)).collect(),
-        // The older name is refused by newer models, and may be configured for servers that know
-        // nothing else.
+        // Newer models refuse the older name. It can be configured for servers that know no other.
         max_tokens: asked
             .max_tokens
             .map(|value| TokenLimit { name: "max_completion_tokens", value }),

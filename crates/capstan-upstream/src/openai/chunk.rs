@@ -1,26 +1,119 @@
-//! A chunk of Chat Completions as it stands on the wire, without a tree: what is needed is read,
-//! all else is passed over.
+//! A chunk of Chat Completions as it stands on the wire, without a tree. The decoder reads what it
+//! knows; all other members stay text.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{SeqAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::kept::THOUGHTS;
 use crate::json_text::{Raw, string, text};
 
-#[derive(Deserialize)]
-pub(super) struct Chunk<'a> {
-    #[serde(borrow)]
-    pub(super) model: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) choices: Option<Choices<'a>>,
-    #[serde(borrow)]
-    pub(super) usage: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) error: Raw<'a>,
+/// Members that the decoder does not know. None is null.
+#[derive(Default)]
+pub(super) struct Others<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Others<'a> {
+    fn push(&mut self, name: Cow<'a, str>, value: Raw<'a>) {
+        self.0.extend(value.map(|value| (name, value)));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), *value))
+    }
+}
+
+/// A member's name, borrowed where it has no escapes.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl<'de> Visitor<'de> for Text {
+            type Value = Name<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a member")
+            }
+
+            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Borrowed(name)))
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Owned(name.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(Text)
+    }
+}
+
+/// Declares an object: its known members, those that are passed over, and all others as text.
+macro_rules! object {
+    ($(#[$about:meta])* $object:ident {
+        $($(#[$note:meta])* $member:ident: $kind:ty,)*
+        - $($ignored:literal)|*
+    }) => {
+        $(#[$about])*
+        #[derive(Default)]
+        pub(super) struct $object<'a> {
+            $($(#[$note])* pub(super) $member: $kind,)*
+            pub(super) others: Others<'a>,
+        }
+
+        impl<'de: 'a, 'a> Deserialize<'de> for $object<'a> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Members;
+
+                impl<'de> Visitor<'de> for Members {
+                    type Value = $object<'de>;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("an object")
+                    }
+
+                    fn visit_map<A: MapAccess<'de>>(
+                        self,
+                        mut members: A,
+                    ) -> Result<$object<'de>, A::Error> {
+                        const IGNORED: &[&str] = &[$($ignored),*];
+                        let mut object = $object::default();
+                        while let Some(Name(name)) = members.next_key()? {
+                            match name.as_ref() {
+                                $(stringify!($member) => object.$member = members.next_value()?,)*
+                                name if IGNORED.contains(&name) => {
+                                    members.next_value::<IgnoredAny>()?;
+                                }
+                                _ => object.others.push(name, members.next_value()?),
+                            }
+                        }
+                        Ok(object)
+                    }
+                }
+
+                deserializer.deserialize_map(Members)
+            }
+        }
+    };
+}
+
+object! {
+    /// The gateway has its own id, time and kind. `obfuscation` pads the connection, no more.
+    Chunk {
+        model: Raw<'a>,
+        choices: Option<Choices<'a>>,
+        usage: Raw<'a>,
+        error: Raw<'a>,
+        - "id" | "object" | "created" | "obfuscation"
+    }
 }
 
 /// The answer among the choices: only one was asked for, so no list is made.
@@ -54,67 +147,63 @@ impl<'de: 'a, 'a> Deserialize<'de> for Choices<'a> {
     }
 }
 
-#[derive(Deserialize)]
-pub(super) struct Choice<'a> {
-    #[serde(borrow)]
-    index: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) delta: Option<Delta<'a>>,
-    /// What stands in the place of `delta` when a server answers as if it had not been asked to
-    /// stream.
-    #[serde(borrow)]
-    pub(super) message: Option<Delta<'a>>,
-    /// The text of servers that speak the older completions.
-    #[serde(borrow)]
-    pub(super) text: Raw<'a>,
-    #[serde(borrow)]
-    finish_reason: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) error: Raw<'a>,
+object! {
+    /// An answer.
+    Choice {
+        index: Raw<'a>,
+        delta: Option<Delta<'a>>,
+        /// The whole answer, from a server that ignores `stream`.
+        message: Option<Delta<'a>>,
+        /// The text of servers that speak the older completions.
+        text: Raw<'a>,
+        finish_reason: Raw<'a>,
+        error: Raw<'a>,
+        -
+    }
 }
 
-#[derive(Deserialize, Default)]
-pub(super) struct Delta<'a> {
-    #[serde(borrow)]
-    pub(super) content: Raw<'a>,
-    #[serde(borrow)]
-    reasoning_content: Raw<'a>,
-    #[serde(borrow)]
-    reasoning: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) reasoning_details: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) extra_content: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) refusal: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) tool_calls: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) function_call: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) annotations: Raw<'a>,
+object! {
+    /// A piece of the message.
+    Delta {
+        content: Raw<'a>,
+        reasoning_content: Raw<'a>,
+        reasoning: Raw<'a>,
+        reasoning_details: Raw<'a>,
+        extra_content: Raw<'a>,
+        refusal: Raw<'a>,
+        tool_calls: Raw<'a>,
+        function_call: Raw<'a>,
+        annotations: Raw<'a>,
+        - "role"
+    }
 }
 
-/// A piece of a tool call.
-#[derive(Deserialize)]
-pub(super) struct ToolCall<'a> {
-    #[serde(borrow)]
-    index: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) id: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) function: Option<Function<'a>>,
-    /// Where Google's models keep the signature of a thought.
-    #[serde(borrow)]
-    pub(super) extra_content: Raw<'a>,
+object! {
+    /// A piece of a tool call.
+    ToolCall {
+        index: Raw<'a>,
+        id: Raw<'a>,
+        function: Option<Function<'a>>,
+        custom: Option<Custom<'a>>,
+        - "type"
+    }
 }
 
-#[derive(Deserialize)]
-pub(super) struct Function<'a> {
-    #[serde(borrow)]
-    pub(super) name: Raw<'a>,
-    #[serde(borrow)]
-    arguments: Raw<'a>,
+object! {
+    Function {
+        name: Raw<'a>,
+        arguments: Raw<'a>,
+        -
+    }
+}
+
+object! {
+    /// A call of a tool that takes a free text.
+    Custom {
+        name: Raw<'a>,
+        input: Raw<'a>,
+        -
+    }
 }
 
 impl<'a> Chunk<'a> {
@@ -122,56 +211,52 @@ impl<'a> Chunk<'a> {
         self.choices.as_ref()?.0.as_ref()
     }
 
-    /// The content, if nothing else in the chunk tells anything.
+    /// The content, if an equal chunk with another content differs in that alone. Members that
+    /// state something may be there, pieces of something may not.
     pub(super) fn only_content(&self) -> Raw<'a> {
         let choice = self.choice().filter(|_| self.usage.is_none() && self.error.is_none())?;
-        let delta = choice.delta.as_ref().filter(|_| choice.is_going_on())?;
+        let delta = choice.delta.as_ref().filter(|_| choice.states_nothing_new())?;
         delta.content.filter(|_| delta.is_content_alone())
     }
 }
 
+/// Whether a member of a choice is a piece: the next one follows it and does not replace it.
+pub(super) fn is_piece(name: &str, value: &RawValue) -> bool {
+    name == "logprobs" || value.get().starts_with('[')
+}
+
 impl Choice<'_> {
-    /// Why the answer ends. Some say that it does not in words.
+    /// Why the answer ends. Some servers write in words that it does not.
     pub(super) fn finish(&self) -> Option<Cow<'_, str>> {
         text(self.finish_reason)
             .filter(|reason| !matches!(reason.as_ref(), "null" | "None" | "none"))
     }
 
-    fn is_going_on(&self) -> bool {
-        self.finish_reason.is_none() && self.error.is_none()
+    fn states_nothing_new(&self) -> bool {
+        let has_piece = self.others.iter().any(|(name, value)| is_piece(name, value));
+        self.finish_reason.is_none() && self.error.is_none() && !has_piece
     }
 }
 
 impl<'a> Delta<'a> {
-    /// What is thought, and under which name.
+    /// The thoughts in it, and the name under which the server sends them.
     pub(super) fn thought(&self) -> Option<(&'static str, Cow<'a, str>)> {
-        let said = [self.reasoning_content, self.reasoning];
-        THOUGHTS.into_iter().zip(said).find_map(|(name, said)| Some((name, text(said)?)))
+        let members = [self.reasoning_content, self.reasoning];
+        THOUGHTS.into_iter().zip(members).find_map(|(name, raw)| Some((name, text(raw)?)))
     }
 
     fn is_content_alone(&self) -> bool {
-        let Self {
-            reasoning_content,
-            reasoning,
-            reasoning_details,
-            extra_content,
-            refusal,
-            tool_calls,
-            function_call,
-            annotations,
-            ..
-        } = self;
-        let others = [
-            reasoning_content,
-            reasoning,
-            reasoning_details,
-            extra_content,
-            refusal,
-            tool_calls,
-            function_call,
-            annotations,
+        let known = [
+            self.reasoning_content,
+            self.reasoning,
+            self.reasoning_details,
+            self.extra_content,
+            self.refusal,
+            self.tool_calls,
+            self.function_call,
+            self.annotations,
         ];
-        others.into_iter().all(|member| member.is_none())
+        known.into_iter().all(|member| member.is_none()) && self.others.is_empty()
     }
 }
 
@@ -184,9 +269,20 @@ impl ToolCall<'_> {
 impl<'a> Function<'a> {
     /// The arguments as text; some servers send them as what they are.
     pub(super) fn arguments(&self) -> Cow<'a, str> {
-        let raw = self.arguments.map(RawValue::get).unwrap_or_default();
-        string(raw).unwrap_or(Cow::Borrowed(raw))
+        unquoted(self.arguments)
     }
+}
+
+impl<'a> Custom<'a> {
+    pub(super) fn input(&self) -> Cow<'a, str> {
+        unquoted(self.input)
+    }
+}
+
+/// The text of a string; the JSON text of anything else.
+fn unquoted(raw: Raw<'_>) -> Cow<'_, str> {
+    let raw = raw.map(RawValue::get).unwrap_or_default();
+    string(raw).unwrap_or(Cow::Borrowed(raw))
 }
 
 /// A part of a content that is a list.
@@ -202,7 +298,7 @@ struct Part<'a> {
     thinking: Raw<'a>,
 }
 
-/// What a content that is no string says: parts with text, and parts with thoughts.
+/// The texts of a content that is a list: of parts with text, and of parts with thoughts.
 pub(super) struct Parts {
     pub(super) thoughts: String,
     pub(super) text: String,

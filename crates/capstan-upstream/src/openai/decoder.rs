@@ -1,11 +1,12 @@
-//! Chunks of a Chat Completions stream.
+//! Decodes the chunks of a Chat Completions stream into outputs.
 
 use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::chunk::{Choice, Chunk, Delta, Function, ToolCall, parts};
+use super::chunk::{Choice, Chunk, Custom, Delta, Function, Others, ToolCall, parts};
+use super::extras::Extras;
 use super::finish::Finish;
 use super::kept::Kept;
 use crate::api_key::ApiKey;
@@ -21,14 +22,14 @@ use crate::wrapping::Wrapping;
 /// The sentinel after the last chunk.
 const SENTINEL: &str = "[DONE]";
 
-/// Reads one answer of Chat Completions.
+/// Decodes one answer of Chat Completions.
 #[derive(Debug, Default)]
 pub struct Decoder {
     secret: ApiKey,
     needs_no_finish: bool,
     has_model: bool,
     has_delta: bool,
-    has_said: bool,
+    has_content: bool,
     is_finished: bool,
     refusal: String,
     wrapping: Wrapping,
@@ -36,23 +37,23 @@ pub struct Decoder {
     thoughts: Thoughts,
     tools: Tools,
     has_calls: bool,
+    extras: Extras,
     kept: Kept,
     lane: Lane,
 }
 
 impl Decoder {
-    /// A decoder at the beginning of an answer; the key is taken out of what it reports.
+    /// Creates a decoder for one answer. It removes the key from the errors that it reports.
     pub fn new(secret: ApiKey) -> Self {
         Self { secret, ..Self::default() }
     }
 
-    /// Says in the native lane what CAP has no word for.
+    /// Sends what CAP has no word for through the native lane.
     pub(crate) fn in_lane(self, lane: Lane) -> Self {
         Self { lane, ..self }
     }
 
-    /// For servers that never say why an answer ends: the sentinel is enough, if something was said
-    /// before it.
+    /// Accepts answers without a finish reason: the sentinel completes an answer that has content.
     #[must_use]
     pub fn without_finish(self) -> Self {
         Self { needs_no_finish: true, ..self }
@@ -63,7 +64,7 @@ impl Decoder {
             Ok(chunk) => chunk,
             Err(error) => return self.odd(data, &error),
         };
-        if let Some(error) = chunk.error.filter(|error| is_told(error)) {
+        if let Some(error) = chunk.error.filter(|error| has_text_in(error)) {
             return Err(self.failure(&value(error)));
         }
         if chunk.choices.is_none()
@@ -76,7 +77,9 @@ impl Decoder {
             self.has_model = true;
             out.push(Output::Model(model.into_owned()));
         }
-        let usage = chunk.usage.map(value).and_then(|usage| usage_of(&usage));
+        let usage = chunk.usage.map(value);
+        self.extras.send(&chunk, usage.as_ref(), self.has_delta, &mut self.lane, out);
+        let usage = usage.and_then(|usage| usage_of(&usage));
         let has_usage = usage.is_some();
         out.extend(usage.map(Output::Usage));
         if let Some(content) = chunk.only_content() {
@@ -97,13 +100,13 @@ impl Decoder {
         })
     }
 
-    /// The text of a chunk that is as the last one in all but that.
+    /// The text of a chunk that differs from the last one in its text alone.
     fn repeated<'a>(&self, event: &str, data: &'a str) -> Option<&'a str> {
         let is_plain = !self.is_finished && self.halves.is_empty() && event != "error";
         self.wrapping.text(data).filter(|_| is_plain)
     }
 
-    /// What is no chunk: an error in another shape, or nothing that can be read.
+    /// The fault for a frame that is no chunk: an error of another form, or malformed.
     fn odd(&self, data: &str, error: &serde_json::Error) -> Result<Step, Fault> {
         let read = |data: &str| serde_json::from_str::<Value>(data).ok();
         let told = read(data)
@@ -119,7 +122,7 @@ impl Decoder {
         UpstreamFailure::from_error(error).to_fault(&self.secret)
     }
 
-    /// True if there is something of the answer in it.
+    /// Decodes a choice. Returns true if it has a piece of the answer.
     fn choice(&mut self, choice: &Choice<'_>, out: &mut Vec<Output>) -> bool {
         let before = out.len();
         let heard = match (&choice.delta, &choice.message) {
@@ -127,11 +130,11 @@ impl Decoder {
                 self.has_delta = true;
                 self.delta(delta, out)
             }
-            // After pieces of the answer it is the answer once more.
+            // After pieces of the answer, the message repeats them.
             (None, Some(message)) if !self.has_delta => self.delta(message, out),
             (None, _) => choice.text.is_some_and(|text| self.content(text, out)),
         };
-        self.has_said |= heard || out.len() > before;
+        self.has_content |= heard || out.len() > before;
         heard
     }
 
@@ -141,15 +144,14 @@ impl Decoder {
             self.kept.thinks(name);
             self.thoughts.push(thought, out);
         }
-        for (name, said) in
+        for (name, raw) in
             [("reasoning_details", delta.reasoning_details), ("extra_content", delta.extra_content)]
         {
-            if let Some(said) = said.map(value).filter(|said| !said.is_null()) {
-                self.lane.event(&json!({ "delta": { name: said } }), out);
-                self.kept.member(name, said);
+            if let Some(raw) = raw {
+                self.kept.member(name, value(raw));
             }
         }
-        let mut heard = thought.is_some();
+        let mut heard = thought.is_some() || !delta.others.is_empty();
         heard |= delta.content.is_some_and(|content| self.content(content, out));
         if let Some(refusal) = json_text::text(delta.refusal) {
             self.refusal.push_str(&refusal);
@@ -163,7 +165,7 @@ impl Decoder {
         heard
     }
 
-    /// Text, or parts of it. An empty piece is none: whoever sends nothing else is silent.
+    /// Decodes text, or a list of parts. Empty text is no sign of life.
     fn content(&mut self, content: &RawValue, out: &mut Vec<Output>) -> bool {
         if let Some(text) = self.halves.join(content.get()) {
             return self.say(&text, out);
@@ -180,7 +182,7 @@ impl Decoder {
             return false;
         }
         self.thoughts.flush(out);
-        // What is said after calls shows that they are whole.
+        // Text after calls shows that they are complete.
         self.tools.end_all(out);
         out.push(Output::Delta(text.to_owned()));
         true
@@ -191,38 +193,80 @@ impl Decoder {
             return false;
         };
         self.thoughts.flush(out);
-        let mut heard = false;
-        for call in &calls {
-            let Some(function) = &call.function else { continue };
-            let id = json_text::text(call.id);
-            heard |= self.call(call.index(), id.as_deref(), function, out);
-            if let (Some(id), Some(extra)) = (&id, call.extra_content.map(value)) {
-                let piece = json!([{ "id": id, "extra_content": extra }]);
-                self.lane.event(&json!({ "delta": { "tool_calls": piece } }), out);
-                self.kept.call(id, "extra_content", extra);
-            }
-        }
-        heard
+        calls.iter().fold(false, |heard, call| self.call(call, out) | heard)
     }
 
-    /// The way of calling from before there were several at once.
+    /// A piece of a call. Members that the decoder does not know go to the call by the id under
+    /// which the call was sent: a server may name the call in another piece, or not at all.
+    fn call(&mut self, call: &ToolCall<'_>, out: &mut Vec<Output>) -> bool {
+        let (index, id) = (call.index(), json_text::text(call.id));
+        let place = CallPiece { index, id: id.as_deref(), ..CallPiece::default() };
+        let (name, arguments, others, is_custom) = match (&call.function, &call.custom) {
+            (Some(call @ Function { name, others, .. }), _) => {
+                (name, call.arguments(), others, false)
+            }
+            (None, Some(call @ Custom { name, others, .. })) => (name, call.input(), others, true),
+            (None, None) => {
+                let id = self.tools.id_of(&place).map(str::to_owned);
+                self.record_others(id, call, None);
+                return false;
+            }
+        };
+        self.has_calls = true;
+        let (name, before) = (json_text::text(*name), out.len());
+        let piece = CallPiece { name: name.as_deref(), arguments: &arguments, ..place };
+        let sent_id = self.tools.piece(&piece, out).map(str::to_owned);
+        if let Some(id) = sent_id.as_deref().filter(|_| is_custom) {
+            self.mark(&json!({ "tool_calls": [{ "id": id, "type": "custom" }] }), before, out);
+        }
+        self.record_others(sent_id, call, Some(others));
+        name.is_some() || !arguments.is_empty()
+    }
+
+    fn record_others(
+        &mut self,
+        id: Option<String>,
+        call: &ToolCall<'_>,
+        function: Option<&Others<'_>>,
+    ) {
+        let Some(id) = id else { return };
+        for (name, raw) in call.others.iter() {
+            self.kept.call(&id, name, value(raw));
+        }
+        let members: Map<String, Value> = function
+            .into_iter()
+            .flat_map(Others::iter)
+            .map(|(n, v)| (n.to_owned(), value(v)))
+            .collect();
+        if !members.is_empty() {
+            let name = if call.function.is_some() { "function" } else { "custom" };
+            self.kept.call(&id, name, members.into());
+        }
+    }
+
+    /// Inserts the kind of a call before its beginning, if the call began in the last outputs.
+    fn mark(&self, delta: &Value, before: usize, out: &mut Vec<Output>) {
+        let begins = |output: &Output| match output {
+            Output::Event { kind, .. } => kind == "TOOL_CALL_START",
+            _ => false,
+        };
+        if out.get(before..).is_some_and(|sent| sent.iter().any(begins)) {
+            let mut mark = Vec::new();
+            self.lane.event(&json!({ "choices": [{ "delta": delta }] }), &mut mark);
+            out.splice(before..before, mark);
+        }
+    }
+
+    /// Decodes `function_call`, the form of calls before `tool_calls`.
     fn function_call(&mut self, call: &RawValue, out: &mut Vec<Output>) -> bool {
         let Ok(function) = serde_json::from_str::<Function<'_>>(call.get()) else { return false };
         self.thoughts.flush(out);
-        self.call(Some(0), None, &function, out)
-    }
-
-    fn call(
-        &mut self,
-        index: Option<u64>,
-        id: Option<&str>,
-        function: &Function<'_>,
-        out: &mut Vec<Output>,
-    ) -> bool {
         self.has_calls = true;
-        let (name, arguments) = (json_text::text(function.name), function.arguments());
+        let (name, arguments, before) =
+            (json_text::text(function.name), function.arguments(), out.len());
         let (name, arguments) = (name.as_deref(), arguments.as_ref());
-        self.tools.piece(&CallPiece { index, id, name, arguments }, out);
+        self.tools.piece(&CallPiece { index: Some(0), id: None, name, arguments }, out);
+        self.mark(&json!({ "function_call": {} }), before, out);
         name.is_some() || !arguments.is_empty()
     }
 
@@ -258,12 +302,12 @@ impl Decode for Decoder {
     fn frame(&mut self, event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
         if let Some(text) = self.repeated(event, data) {
             let heard = self.say(text, out);
-            self.has_said |= heard;
+            self.has_content |= heard;
             return Ok(if heard { Step::Heard } else { Step::Quiet });
         }
         if data.trim() == SENTINEL {
             if !self.is_finished {
-                if !(self.needs_no_finish && self.has_said) {
+                if !(self.needs_no_finish && self.has_content) {
                     return Err(truncated());
                 }
                 self.finish("stop", None, out)?;
@@ -291,27 +335,29 @@ impl Decode for Decoder {
     }
 }
 
-/// An error that says something: some servers send it empty with each chunk.
-fn is_told(error: &RawValue) -> bool {
+/// Whether an error has content. Some servers send an empty one with each chunk.
+fn has_text_in(error: &RawValue) -> bool {
     !matches!(error.get(), "false" | "\"\"" | "{}" | "[]" | "0")
 }
 
-fn value(raw: &RawValue) -> Value {
+pub(super) fn value(raw: &RawValue) -> Value {
     let read = |json: &str| serde_json::from_str(json).ok();
     read(raw.get()).or_else(|| read(&mend(raw.get()))).unwrap_or_default()
 }
 
+/// Sends sources with an address as citations, which every client understands.
 fn cite(notes: &RawValue, out: &mut Vec<Output>) -> bool {
     let before = out.len();
-    for note in value(notes).as_array().into_iter().flatten() {
-        let cited = decode::member(note, "url_citation");
+    let notes = value(notes);
+    let notes = notes.as_array().into_iter().flatten();
+    for cited in notes.filter_map(|note| note.get("url_citation")) {
         let (url, title) = (decode::text(cited, "url"), decode::text(cited, "title"));
         out.extend(citation::block(url, "citation", title.unwrap_or_default(), None));
     }
     out.len() > before
 }
 
-/// The provider's counts under the names that all agents use; none if there are none.
+/// The provider's counts under CAP's names. `None` if there are none.
 fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
     let counts = [
         ("input_tokens", "/prompt_tokens"),

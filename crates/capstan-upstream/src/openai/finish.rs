@@ -1,21 +1,21 @@
-//! Why an answer ends: OpenAI's words, and those of the servers that are compatible with it.
+//! The finish reasons of OpenAI and of compatible servers.
 
-/// What a finish means.
+/// The meaning of a finish reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finish<'a> {
-    /// It is complete.
+    /// The answer is complete.
     Complete,
-    /// It calls tools.
+    /// The answer calls tools.
     ToolCalls,
-    /// It was cut short by a limit.
+    /// A limit cut the answer short.
     Length,
-    /// It was withheld.
+    /// The provider withheld the answer.
     Refused,
-    /// The server gave up.
+    /// The server failed.
     Failed,
-    /// Somebody at the server broke it off.
+    /// The server stopped the answer.
     Aborted,
-    /// A word of its own.
+    /// An unknown reason.
     Other(&'a str),
 }
 

@@ -1,18 +1,19 @@
-//! What servers of Chat Completions want back in the next turn: reasoning that only they can read.
+//! Collects the members of an answer that its server needs back in the next turn: reasoning that
+//! only it can read, and signatures of calls.
 
 use capstan_agent::Output;
 use serde_json::{Map, Value, json};
 
 use crate::native::Lane;
 
-/// Under which name members of calls are kept, by the ids of the calls.
+/// The member of the native part with the members of calls, by the ids of the calls.
 pub(super) const CALLS: &str = "calls";
-/// Under which names servers send their thoughts.
+/// The names under which servers send thoughts.
 pub(super) const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
-/// Lists of pieces that belong together, by their place.
+/// A list whose pieces belong together by their index.
 const DETAILS: &str = "reasoning_details";
 
-/// Collected from the pieces of an answer.
+/// The members that were collected from the pieces of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     thoughts: Option<&'static str>,
@@ -21,12 +22,12 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// The server thinks aloud under this name.
+    /// Records the name under which the server sends thoughts.
     pub(super) fn thinks(&mut self, name: &'static str) {
         self.thoughts = Some(name);
     }
 
-    /// A member of a piece of the message.
+    /// Records a member of a piece of the message.
     pub(super) fn member(&mut self, name: &str, value: Value) {
         match (self.members.get_mut(name), value) {
             (Some(Value::Array(known)), Value::Array(more)) if name == DETAILS => {
@@ -38,15 +39,15 @@ impl Kept {
         }
     }
 
-    /// A member of a piece of a call.
+    /// Records a member of a piece of a call.
     pub(super) fn call(&mut self, id: &str, name: &str, value: Value) {
         let call = self.calls.entry(id).or_insert_with(|| json!({}));
         if let Value::Object(call) = call {
-            call.insert(name.to_owned(), value);
+            merge(call, Map::from_iter([(name.to_owned(), value)]));
         }
     }
 
-    /// The answer is complete: what the next turn must bring back.
+    /// Sends the collected members at the end of the answer.
     pub(super) fn send(&mut self, has_calls: bool, lane: &Lane, out: &mut Vec<Output>) {
         let mut part = std::mem::take(&mut self.members);
         if !self.calls.is_empty() {
@@ -62,7 +63,19 @@ impl Kept {
     }
 }
 
-/// A piece continues the one before it if both say the same place.
+/// Adds members to an object, and those of objects within it to them.
+pub(super) fn merge(into: &mut Map<String, Value>, members: Map<String, Value>) {
+    for (name, value) in members {
+        match (into.get_mut(&name), value) {
+            (Some(Value::Object(into)), Value::Object(members)) => merge(into, members),
+            (_, value) => {
+                into.insert(name, value);
+            }
+        }
+    }
+}
+
+/// Adds a piece to a list. It continues the last piece if both have the same type and index.
 fn add(known: &mut Vec<Value>, piece: Value) {
     let is_same = |last: &Value, piece: &Value| {
         ["type", "index"].iter().all(|name| last.get(name) == piece.get(name))

@@ -1,10 +1,10 @@
-//! A turn as Chat Completions messages.
+//! Encodes a turn as messages of Chat Completions.
 
 use capstan_agent::Turn;
 use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, NativeOrigin, Part, Role};
 use serde_json::{Map, Value, json};
 
-use super::kept::{CALLS, THOUGHTS};
+use super::kept::{CALLS, THOUGHTS, merge};
 use crate::native;
 use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
 
@@ -17,7 +17,7 @@ pub(super) fn messages(
     told(system.into_iter().chain(context.as_deref()), parts::messages(turn), origin)
 }
 
-/// Some messages with their places, behind what the system says.
+/// Encodes messages, with their indices, after the system messages.
 pub(super) fn told<'a>(
     system: impl IntoIterator<Item = &'a str>,
     conversation: impl Iterator<Item = (usize, &'a ChatMessage)>,
@@ -31,7 +31,7 @@ pub(super) fn told<'a>(
     Ok(messages)
 }
 
-/// A message may become several: each tool's answer is one of its own.
+/// Encodes a message. It becomes several if it has tool results: each is a message of its own.
 fn append(
     index: usize,
     message: &ChatMessage,
@@ -50,7 +50,7 @@ fn append(
                     json!({ "role": "tool", "tool_call_id": call_id(id, at), "content": text }),
                 );
             }
-            // Members of the message, or of the call before which they came.
+            // Members of the message, or of its calls.
             Part::Native(part) => {
                 if let Some(Value::Object(members)) = native::own(part, Some(origin)) {
                     own.extend(members);
@@ -64,13 +64,13 @@ fn append(
     }
     out.append(&mut answers);
     let content = flat(content);
-    // A turn that said nothing, as one of nothing but tools has it in a stored conversation.
+    // An empty message, for example a stored turn of tool results only.
     if content.is_null() && calls.is_empty() {
         return Ok(());
     }
     give_back(&mut own, &mut calls);
     if calls.is_empty() {
-        // Some want the text of their thoughts back while tools are called, and refuse it else.
+        // Some servers need the text of thoughts back with calls, and refuse it elsewhere.
         THOUGHTS.iter().for_each(|name| {
             own.remove(*name);
         });
@@ -91,20 +91,20 @@ fn append(
     Ok(())
 }
 
-/// Members of calls go back into the calls, by id; the rest are the message's.
+/// Moves the native members of calls into the calls, by id. The others stay with the message.
 fn give_back(own: &mut Map<String, Value>, calls: &mut [Value]) {
     let Some(Value::Object(by_call)) = own.remove(CALLS) else { return };
     for call in calls.iter_mut().filter_map(Value::as_object_mut) {
         let id = call.get("id").and_then(Value::as_str).unwrap_or_default();
         if let Some(Value::Object(members)) = by_call.get(id) {
-            let members = members.clone();
-            call.extend(members);
+            merge(call, members.clone());
         }
     }
 }
 
-/// A front end may tell a text and each of its calls as messages of their own; here they are one,
-/// or else the calls would not be followed by their answers. True if the message before took them.
+/// Joins an assistant message with the one before it. Front ends may send a text and each of its
+/// calls as messages of their own, but results must follow the message with their calls. Returns
+/// false if the message stays alone.
 fn join(last: Option<&mut Value>, content: &Value, calls: &mut Vec<Value>) -> bool {
     let Some(Value::Object(last)) = last else { return false };
     let is_text =
@@ -136,7 +136,7 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-/// Plain text goes as a string: every compatible server reads that.
+/// Content of text alone becomes a string, which every compatible server reads.
 fn flat(content: Vec<Value>) -> Value {
     let texts: Option<String> = content.iter().map(|piece| piece.get("text")?.as_str()).collect();
     match texts {

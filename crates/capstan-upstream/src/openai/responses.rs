@@ -111,6 +111,10 @@ impl call::Dialect for Responses {
         self.0.body(body, Asked::native(request, turn, OURS)).map(with_reasoning)
     }
 
+    fn spoken(&self) -> Option<Dialect> {
+        Some(DIALECT)
+    }
+
     fn left_out(&self, turn: &Turn) -> Option<Output> {
         fates::left_out(turn, DIALECT)
     }

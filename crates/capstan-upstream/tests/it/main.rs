@@ -4,6 +4,8 @@
 
 mod a2a;
 mod awkward;
+mod chat_answers;
+mod chat_requests;
 mod command;
 mod common;
 mod end_to_end;
@@ -16,6 +18,7 @@ mod native;
 mod operators;
 mod presets;
 mod providers;
+mod refused_requests;
 mod repeated_chunks;
 mod responses;
 mod routes;

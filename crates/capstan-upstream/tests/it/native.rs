@@ -13,15 +13,16 @@ use crate::routes;
 /// A value for each documented member of Chat Completions.
 fn chat() -> Value {
     json!({
-        "audio": null, "frequency_penalty": 0.5, "function_call": null, "functions": null,
-        "logit_bias": { "50256": -100 }, "logprobs": false, "max_completion_tokens": 77,
+        "audio": { "voice": "alloy", "format": "wav" }, "frequency_penalty": 0.5,
+        "function_call": "auto", "functions": [{ "name": "old", "parameters": {} }],
+        "logit_bias": { "50256": -100 }, "logprobs": true, "max_completion_tokens": 77,
         "max_tokens": null,
         "messages": [
             { "role": "developer", "content": "Be brief." },
             { "role": "user", "content": [{ "type": "text", "text": "Hi",
                 "cache_control": { "type": "ephemeral" } }], "name": "ann" },
         ],
-        "metadata": { "team": "a" }, "modalities": ["text"], "model": "a", "n": 1,
+        "metadata": { "team": "a" }, "modalities": ["text", "audio"], "model": "a", "n": 1,
         "parallel_tool_calls": false, "prediction": { "type": "content", "content": "Hi" },
         "presence_penalty": -0.5, "prompt_cache_key": "k", "prompt_cache_retention": "24h",
         "reasoning_effort": "low", "response_format": { "type": "json_object" },
@@ -32,7 +33,7 @@ fn chat() -> Value {
             { "type": "function", "function": { "name": "f", "strict": true,
                 "parameters": { "type": "object", "properties": { "z": {}, "a": {} } } } },
         ],
-        "top_logprobs": null, "top_p": 0.9, "user": "u", "verbosity": "low",
+        "top_logprobs": 3, "top_p": 0.9, "user": "u", "verbosity": "low",
         "web_search_options": { "search_context_size": "low" },
     })
 }
@@ -144,7 +145,7 @@ async fn ask(kind: &'static str, config: Value, path: &str, body: &Value) -> Str
 fn kept(dialect: Dialect, sent: &Value) -> Map<String, Value> {
     let is_kept = |name: &str| {
         let row = rows(dialect).iter().find(|(known, _)| *known == name);
-        matches!(row, Some((_, Fate::Translated(_))))
+        matches!(row, Some((_, Fate::Translated(_) | Fate::OwnOnly)))
     };
     let members = sent.as_object().unwrap().iter();
     members

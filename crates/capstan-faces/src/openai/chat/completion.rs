@@ -1,4 +1,4 @@
-//! The objects of Chat Completions: a whole answer, and the chunks of a streamed one.
+//! The objects of Chat Completions: a collected answer, and the chunks of a streamed one.
 
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
@@ -12,7 +12,7 @@ use super::super::native::Native;
 use super::super::output::{Call, Output, Usage};
 use crate::face::reader::Collected;
 
-/// A whole answer.
+/// A collected answer.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Completion<'a> {
     id: String,
@@ -21,38 +21,52 @@ pub(super) struct Completion<'a> {
     model: &'a str,
     choices: [Choice<'a>; 1],
     usage: TokenUsage,
+    /// What only the provider knows of it.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Choice<'a> {
     index: u32,
     message: Message<'a>,
-    logprobs: Option<()>,
-    finish_reason: &'static str,
+    logprobs: Option<Value>,
+    finish_reason: String,
+    /// What only the provider knows of it.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Message<'a> {
     role: &'static str,
     content: Option<&'a str>,
-    /// What the model thought, if it says so.
+    /// The model's thoughts, if it sends them.
     #[serde(skip_serializing_if = "String::is_empty")]
     reasoning_content: String,
     refusal: Option<()>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ToolCall<'a>>,
+    /// The call, if the request offers `functions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_call: Option<Function<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    annotations: Vec<Value>,
     /// What only the provider understands of it.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
 
-/// A call that the caller is to answer, in its next request.
+/// A call that the client answers in its next request.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ToolCall<'a> {
     id: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
-    function: Function<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<Function<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom: Option<Custom<'a>>,
     /// What only the provider understands of it.
     #[serde(flatten)]
     more: Map<String, Value>,
@@ -64,17 +78,31 @@ struct Function<'a> {
     arguments: &'a str,
 }
 
+/// A call of a tool that takes a free text.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Custom<'a> {
+    name: &'a str,
+    input: &'a str,
+}
+
 impl<'a> ToolCall<'a> {
-    fn of(call: &'a Call, native: &Native) -> Self {
-        let function = Function { name: &call.name, arguments: &call.arguments };
-        Self { id: &call.id, kind: "function", function, more: native.of_call(&call.id) }
+    fn of(call: &'a Call, native: &Native, is_custom: bool) -> Self {
+        let (name, said) = (call.name.as_str(), call.arguments.as_str());
+        let more = native.of_call(&call.id);
+        let function = (!is_custom).then_some(Function { name, arguments: said });
+        let custom = is_custom.then_some(Custom { name, input: said });
+        Self { id: &call.id, kind: kind_of(is_custom), function, custom, more }
     }
 }
 
-/// A piece of a call: the first one names it, those that follow have its arguments.
-#[derive(Debug, Serialize, JsonSchema)]
+fn kind_of(is_custom: bool) -> &'static str {
+    if is_custom { "custom" } else { "function" }
+}
+
+/// A piece of a call. The first one has its name, the others have its arguments.
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct CallPiece<'a> {
-    /// Its place among the calls.
+    /// The place of the call among the calls.
     index: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
@@ -82,32 +110,56 @@ pub(super) struct CallPiece<'a> {
     kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<FunctionPiece<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom: Option<CustomPiece<'a>>,
     #[serde(flatten)]
     more: Map<String, Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct FunctionPiece<'a> {
+pub(super) struct FunctionPiece<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<&'a str>,
+    pub(super) arguments: &'a str,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct CustomPiece<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    arguments: &'a str,
+    input: &'a str,
 }
 
 impl<'a> CallPiece<'a> {
-    pub(super) fn first(index: usize, id: &'a str, name: &'a str, arguments: &'a str) -> Self {
-        let function = FunctionPiece { name: Some(name), arguments };
-        let (id, kind, function) = (Some(id), Some("function"), Some(function));
-        Self { index, id, kind, function, more: Map::new() }
+    pub(super) fn first(
+        index: usize,
+        id: &'a str,
+        name: &'a str,
+        said: &'a str,
+        is_custom: bool,
+    ) -> Self {
+        let (id, kind) = (Some(id), Some(kind_of(is_custom)));
+        Self { id, kind, ..Self::piece(index, Some(name), said, is_custom) }
     }
 
-    pub(super) fn more(index: usize, arguments: &'a str) -> Self {
-        let function = Some(FunctionPiece { name: None, arguments });
-        Self { index, id: None, kind: None, function, more: Map::new() }
+    pub(super) fn more(index: usize, said: &'a str, is_custom: bool) -> Self {
+        Self::piece(index, None, said, is_custom)
     }
 
-    /// What only the provider understands of it.
+    fn piece(index: usize, name: Option<&'a str>, said: &'a str, is_custom: bool) -> Self {
+        let function = (!is_custom).then_some(FunctionPiece { name, arguments: said });
+        let custom = is_custom.then_some(CustomPiece { name, input: said });
+        Self { index, function, custom, ..Self::default() }
+    }
+
+    /// The same, with what only the provider understands of the call.
+    pub(super) fn with(self, more: Map<String, Value>) -> Self {
+        Self { more, ..self }
+    }
+
+    /// What only the provider understands of a call.
     pub(super) fn native(index: usize, more: Map<String, Value>) -> Self {
-        Self { index, id: None, kind: None, function: None, more }
+        Self { index, more, ..Self::default() }
     }
 }
 
@@ -119,26 +171,47 @@ pub(super) struct TokenUsage {
     total_tokens: u64,
     prompt_tokens_details: PromptDetails,
     completion_tokens_details: CompletionDetails,
+    /// What only the provider counts.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct PromptDetails {
     cached_tokens: u64,
+    /// What only the provider counts.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct CompletionDetails {
     reasoning_tokens: u64,
+    /// What only the provider counts.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
-impl From<Usage> for TokenUsage {
-    fn from(usage: Usage) -> Self {
+impl TokenUsage {
+    /// The counts of a run, and those that only its provider knows.
+    pub(super) fn new(counts: Option<&Map<String, Value>>, mut more: Map<String, Value>) -> Self {
+        let usage = Usage::of(counts);
+        let mut details = |name: &str| match more.remove(name) {
+            Some(Value::Object(details)) => details,
+            Some(_) | None => Map::new(),
+        };
+        let (prompt, completion) =
+            (details("prompt_tokens_details"), details("completion_tokens_details"));
         Self {
             prompt_tokens: usage.input,
             completion_tokens: usage.output,
             total_tokens: usage.total(),
-            prompt_tokens_details: PromptDetails { cached_tokens: usage.cached },
-            completion_tokens_details: CompletionDetails { reasoning_tokens: usage.reasoning },
+            prompt_tokens_details: PromptDetails { cached_tokens: usage.cached, more: prompt },
+            completion_tokens_details: CompletionDetails {
+                reasoning_tokens: usage.reasoning,
+                more: completion,
+            },
+            more,
         }
     }
 }
@@ -146,22 +219,46 @@ impl From<Usage> for TokenUsage {
 impl<'a> Completion<'a> {
     pub(super) fn of(whole: &'a Collected<Output>) -> Self {
         let (run, output) = (&whole.run, &whole.transcript);
-        let tool_calls: Vec<_> =
-            output.calls().map(|call| ToolCall::of(call, &output.native)).collect();
-        let finish_reason = finish_reason(output.close.as_ref(), !tool_calls.is_empty());
-        // Calls alone have no text; an answer always does.
-        let content = Some(output.text()).filter(|text| !text.is_empty() || tool_calls.is_empty());
-        let reasoning_content = output.reasoning();
-        let role = "assistant";
-        let (refusal, more) = (None, output.native.of_message());
-        let message = Message { role, content, reasoning_content, refusal, tool_calls, more };
+        let mut native = output.native.joined();
+        let (custom, is_legacy) = (native.take_custom_calls(), native.take_legacy_call());
+        let own_finish = native.take_finish();
+        let has_calls = output.calls().next().is_some();
+        let finish = finish_reason(output.close.as_ref(), has_calls);
+        let call = |call: &'a Call| ToolCall::of(call, &output.native, custom.contains(&call.id));
+        let mut tool_calls: Vec<_> = output.calls().map(call).collect();
+        let function_call = is_legacy.then(|| tool_calls.pop()).flatten();
+        let annotations = match native.delta.remove("annotations") {
+            Some(Value::Array(own)) => own,
+            Some(_) | None => output.annotations(),
+        };
+        let mut more = output.native.of_message();
+        more.extend(native.delta);
+        let message = Message {
+            role: "assistant",
+            // Calls alone have no text; an answer always does.
+            content: Some(output.text()).filter(|text| !text.is_empty() || !has_calls),
+            reasoning_content: output.reasoning(),
+            refusal: None,
+            tool_calls,
+            function_call: function_call.and_then(|call| call.function),
+            annotations,
+            more,
+        };
+        let choice = Choice {
+            index: 0,
+            message,
+            logprobs: native.choice.remove("logprobs"),
+            finish_reason: own_finish.unwrap_or_else(|| finish.to_owned()),
+            more: native.choice,
+        };
         Self {
             id: id_of(run),
             object: "chat.completion",
             created: seconds(run.created_at),
             model: &run.agent,
-            choices: [Choice { index: 0, message, logprobs: None, finish_reason }],
-            usage: Usage::of(run.usage.as_ref()).into(),
+            choices: [choice],
+            usage: TokenUsage::new(run.usage.as_ref(), native.usage),
+            more: native.chunk,
         }
     }
 
@@ -170,7 +267,7 @@ impl<'a> Completion<'a> {
     }
 }
 
-/// One piece of a streamed answer.
+/// A chunk of a streamed answer.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Chunk<'a> {
     pub(super) id: &'a str,
@@ -178,17 +275,23 @@ pub(super) struct Chunk<'a> {
     pub(super) created: i64,
     pub(super) model: &'a str,
     pub(super) choices: Vec<ChunkChoice<'a>>,
-    /// Null in all chunks but the last, if it was asked for.
+    /// Null in all chunks except the last, if the request asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) usage: Option<Option<TokenUsage>>,
+    /// What only the provider knows of the answer.
+    #[serde(flatten)]
+    pub(super) more: Map<String, Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ChunkChoice<'a> {
     pub(super) index: u32,
     pub(super) delta: Delta<'a>,
-    pub(super) logprobs: Option<()>,
-    pub(super) finish_reason: Option<&'static str>,
+    pub(super) logprobs: Option<Value>,
+    pub(super) finish_reason: Option<&'a str>,
+    /// What only the provider knows of the piece.
+    #[serde(flatten)]
+    pub(super) more: Map<String, Value>,
 }
 
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -197,16 +300,22 @@ pub(super) struct Delta<'a> {
     pub(super) role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<&'a str>,
-    /// What the model thinks, if it says so.
+    /// The model's thoughts, if it sends them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_content: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tool_calls: Vec<CallPiece<'a>>,
+    /// A piece of the call, if the request offers `functions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) function_call: Option<FunctionPiece<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) annotations: Vec<Value>,
+    /// What only the provider knows of the piece.
     #[serde(flatten)]
     pub(super) more: Map<String, Value>,
 }
 
-/// The id of an answer: the same whenever it is told.
+/// The id of an answer. It is the same in every response.
 pub(super) fn id_of(run: &Run) -> String {
     format!("chatcmpl-{}", run.stream_id.simple())
 }
@@ -215,7 +324,7 @@ pub(super) fn seconds(at: Timestamp) -> i64 {
     at.as_micros().div_euclid(1_000_000)
 }
 
-/// Why the answer ends here. A run that was stopped, or that asks, has no better word.
+/// The finish reason. OpenAI has no word for a run that was stopped or that asks a question.
 pub(super) fn finish_reason(close: Option<&Close>, has_calls: bool) -> &'static str {
     match close.map(Close::reason).as_deref() {
         Some("length") => "length",

@@ -1,4 +1,4 @@
-//! What the route of Chat Completions says of itself.
+//! The description of the route of Chat Completions.
 
 use capstan_protocol::FaultKind;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -53,7 +53,7 @@ fn request(_: &mut SchemaGenerator) -> Schema {
             "model": { "type": "string" },
             "messages": { "type": "array", "minItems": 1, "items": { "type": "object",
             "required": ["role"], "properties": {
-                "role": { "enum": ["system", "developer", "user", "assistant", "tool"] },
+                "role": { "type": "string" },
                 "content": { "type": ["string", "array", "null"] },
             } } },
             "stream": { "type": ["boolean", "null"] },
@@ -63,10 +63,9 @@ fn request(_: &mut SchemaGenerator) -> Schema {
             "metadata": { "type": ["object", "null"], "maxProperties": 16,
             "propertyNames": { "maxLength": 64 },
                 "additionalProperties": { "type": "string", "maxLength": 512 } },
-            "temperature": { "type": ["number", "null"], "minimum": 0, "maximum": 2 },
-            "max_completion_tokens": { "type": ["integer", "null"], "minimum": 1 },
+            "temperature": { "type": ["number", "null"] },
+            "max_completion_tokens": { "type": ["integer", "null"] },
             "n": { "enum": [1, null] },
-            "logprobs": { "enum": [false, null] },
         },
     })
 }

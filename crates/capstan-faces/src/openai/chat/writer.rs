@@ -1,5 +1,5 @@
-//! A run as chunks. There is no way to take back a chunk, nor to read on: whoever comes again gets
-//! all of them.
+//! Writes a run as chunks. A chunk cannot be taken back, and a chat cannot be resumed: a client
+//! that comes back gets all chunks again.
 
 use bytes::Bytes;
 use capstan_journal::{Frames, JournalError, Run, RunState};
@@ -9,28 +9,56 @@ use capstan_protocol::{
 use serde_json::{Map, Value};
 
 use super::super::errors::{ApiError, ErrorBody};
-use super::super::native::delta_of;
-use super::super::output::{Offered, Output, Said, Usage, block};
-use super::completion::{CallPiece, Chunk, ChunkChoice, Delta, finish_reason, id_of, seconds};
+use super::super::native::Piece;
+use super::super::output::{Offered, Output, Said, Source, block};
+use super::completion::{
+    CallPiece, Chunk, ChunkChoice, Delta, FunctionPiece, TokenUsage, finish_reason, id_of, seconds,
+};
 use crate::face::FaceContext;
 use crate::face::reader::{self, ViewerKind};
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
-/// One response.
+/// Members that OpenAI repeats in each chunk. Others are sent once.
+const REPEATED: [&str; 2] = ["service_tier", "system_fingerprint"];
+
+/// The writer of one response.
 pub(super) struct ChatWriter {
     run: Run,
     id: String,
     exposure: Exposure,
     wants_usage: bool,
-    /// What is left out.
+    /// Packets that are left out.
     taken_back: TakenBack,
-    /// The tools whose calls are told as they are written.
+    /// The tools whose calls are streamed.
     offered: Offered,
-    /// The ids of such calls, each at its index.
-    calls: Vec<String>,
-    /// Something was said.
-    has_text: bool,
+    /// The streamed calls, by their index.
+    calls: Vec<StreamedCall>,
+    text_chars: usize,
+    native: NativeState,
+}
+
+/// A streamed call.
+struct StreamedCall {
+    id: String,
+    is_custom: bool,
+}
+
+/// What a provider of this protocol sent beside text and calls.
+#[derive(Default)]
+struct NativeState {
+    /// The piece that goes into the next chunk. It comes before what CAP says of the same chunk.
+    pending: Option<Piece>,
+    /// The members that each chunk has.
+    repeated: Map<String, Value>,
+    usage: Map<String, Value>,
+    finish: Option<String>,
+    /// The ids of calls of tools that take a free text.
+    custom: Vec<String>,
+    /// Whether calls have the form `function_call`.
+    is_legacy: bool,
+    /// The citations that the provider's annotations contain already.
+    known_citations: usize,
 }
 
 const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -51,76 +79,129 @@ impl ChatWriter {
             taken_back,
             offered,
             calls: Vec::new(),
-            has_text: false,
+            text_chars: 0,
+            native: NativeState::default(),
         }
     }
 
-    fn chunk(&self, delta: Delta<'_>, finish_reason: Option<&'static str>, out: &mut Vec<u8>) {
-        let choice = ChunkChoice { index: 0, delta, logprobs: None, finish_reason };
-        self.write(vec![choice], None, out);
+    /// Writes a chunk, with the pending piece.
+    fn chunk(&mut self, mut delta: Delta<'_>, finish_reason: Option<&str>, out: &mut Vec<u8>) {
+        let Piece { chunk, mut choice, delta: members, .. } =
+            self.native.pending.take().unwrap_or_default();
+        delta.more.extend(members);
+        let logprobs = choice.remove("logprobs");
+        let choice = ChunkChoice { index: 0, delta, logprobs, finish_reason, more: choice };
+        self.write(vec![choice], chunk, None, out);
     }
 
-    fn write(&self, choices: Vec<ChunkChoice<'_>>, usage: Option<Usage>, out: &mut Vec<u8>) {
+    fn write(
+        &self,
+        choices: Vec<ChunkChoice<'_>>,
+        members: Map<String, Value>,
+        usage: Option<TokenUsage>,
+        out: &mut Vec<u8>,
+    ) {
+        let mut more = self.native.repeated.clone();
+        more.extend(members);
         let chunk = Chunk {
             id: &self.id,
             object: "chat.completion.chunk",
             created: seconds(self.run.created_at),
             model: &self.run.agent,
             choices,
-            usage: self.wants_usage.then(|| usage.map(Into::into)),
+            usage: self.wants_usage.then_some(usage),
+            more,
         };
         event(&chunk, out);
     }
 
     fn say(&mut self, text: &str, out: &mut Vec<u8>) {
         if !text.is_empty() {
-            self.has_text = true;
+            self.text_chars += text.chars().count();
             self.chunk(Delta { content: Some(text), ..Delta::default() }, None, out);
         }
     }
 
-    fn think(&self, thought: &str, out: &mut Vec<u8>) {
+    fn think(&mut self, thought: &str, out: &mut Vec<u8>) {
         let delta = Delta { reasoning_content: Some(thought), ..Delta::default() };
         self.chunk(delta, None, out);
     }
 
-    fn call(&self, piece: CallPiece<'_>, out: &mut Vec<u8>) {
+    fn call(&mut self, piece: CallPiece<'_>, out: &mut Vec<u8>) {
         self.chunk(Delta { tool_calls: vec![piece], ..Delta::default() }, None, out);
     }
 
+    fn legacy_call(&mut self, piece: FunctionPiece<'_>, out: &mut Vec<u8>) {
+        self.chunk(Delta { function_call: Some(piece), ..Delta::default() }, None, out);
+    }
+
     fn begin_call(&mut self, id: String, name: &str, out: &mut Vec<u8>) {
-        if self.offered.has(name) {
-            self.call(CallPiece::first(self.calls.len(), &id, name, ""), out);
-            self.calls.push(id);
+        if !self.offered.has(name) {
+            return;
+        }
+        let is_custom = self.native.custom.contains(&id);
+        if self.native.is_legacy {
+            self.legacy_call(FunctionPiece { name: Some(name), arguments: "" }, out);
+        } else {
+            self.call(CallPiece::first(self.calls.len(), &id, name, "", is_custom), out);
+        }
+        self.calls.push(StreamedCall { id, is_custom });
+    }
+
+    fn continue_call(&mut self, id: &str, more: &str, out: &mut Vec<u8>) {
+        let index = self.calls.iter().rposition(|call| call.id == id);
+        let Some(index) = index.filter(|_| !more.is_empty()) else { return };
+        if self.native.is_legacy {
+            return self.legacy_call(FunctionPiece { name: None, arguments: more }, out);
+        }
+        let is_custom = self.calls.get(index).is_some_and(|call| call.is_custom);
+        self.call(CallPiece::more(index, more, is_custom), out);
+    }
+
+    /// Writes sources, unless the provider's annotations contain them.
+    fn cite(&mut self, sources: &[Source], out: &mut Vec<u8>) {
+        let known = sources.len().min(self.native.known_citations);
+        self.native.known_citations -= known;
+        let at = self.text_chars;
+        let new = sources.iter().skip(known);
+        let annotations: Vec<_> = new.map(|source| source.chat_annotation(at)).collect();
+        if !annotations.is_empty() {
+            self.chunk(Delta { annotations, ..Delta::default() }, None, out);
         }
     }
 
-    fn go_on_with_call(&self, id: &str, more: &str, out: &mut Vec<u8>) {
-        let index = self.calls.iter().rposition(|call| call == id);
-        if let Some(index) = index.filter(|_| !more.is_empty()) {
-            self.call(CallPiece::more(index, more), out);
+    /// Takes a piece that only the provider understands. It waits for the next chunk.
+    fn add_piece(&mut self, mut piece: Piece, out: &mut Vec<u8>) {
+        let native = &mut self.native;
+        native.custom.extend(piece.take_custom_calls());
+        native.is_legacy |= piece.take_legacy_call();
+        native.finish = piece.take_finish().or(native.finish.take());
+        native.known_citations += piece.citations();
+        native.usage.append(&mut piece.usage);
+        for name in REPEATED {
+            let value = piece.chunk.remove(name);
+            native.repeated.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        if !piece.chunk.is_empty() || piece.has_choice() {
+            self.flush(out);
+            self.native.pending = Some(piece);
         }
     }
 
-    /// What only the provider understands of a piece.
-    fn native(&self, mut delta: Map<String, Value>, out: &mut Vec<u8>) {
-        let calls = delta.remove("tool_calls");
-        let calls = calls.as_ref().and_then(Value::as_array).into_iter().flatten();
-        let tool_calls = calls.filter_map(Value::as_object).filter_map(|call| {
-            let id = call.get("id").and_then(Value::as_str)?;
-            let index = self.calls.iter().rposition(|known| known == id)?;
-            let more = call.iter().filter(|(name, _)| *name != "id");
-            let more = more.map(|(name, value)| (name.clone(), value.clone())).collect();
-            Some(CallPiece::native(index, more))
-        });
-        let tool_calls: Vec<_> = tool_calls.collect();
-        if !(tool_calls.is_empty() && delta.is_empty()) {
-            self.chunk(Delta { tool_calls, more: delta, ..Delta::default() }, None, out);
+    /// Writes the pending piece as a chunk of its own.
+    fn flush(&mut self, out: &mut Vec<u8>) {
+        match self.native.pending.take() {
+            Some(piece) if piece.has_choice() => {
+                self.native.pending = Some(piece);
+                self.chunk(Delta::default(), None, out);
+            }
+            Some(piece) => self.write(Vec::new(), piece.chunk, None, out),
+            None => {}
         }
     }
 
     /// Takes frames up to the end of the answer, if it is among them.
-    fn tell(&mut self, frames: &Frames, out: &mut Vec<u8>) -> Option<End> {
+    fn write_packets(&mut self, frames: &Frames, out: &mut Vec<u8>) -> Option<End> {
         for packet in frames.iter().filter_map(sse::decode_packet) {
             if self.taken_back.has(packet.seq) {
                 continue;
@@ -128,22 +209,20 @@ impl ChatWriter {
             match packet.payload {
                 Payload::Delta(text) => self.say(&text, out),
                 Payload::Event(raw) => match Said::of(&raw) {
-                    Said::Block(content) => self.say(&block(&content, self.has_text), out),
+                    Said::Block(content) => self.say(&block(&content, self.text_chars > 0), out),
                     Said::Thought(text) => self.think(&text, out),
                     Said::Call { id, name } => self.begin_call(id, &name, out),
-                    Said::Arguments { id, more } => self.go_on_with_call(&id, &more, out),
-                    // What was said cannot be taken back.
+                    Said::Arguments { id, more } => self.continue_call(&id, &more, out),
+                    Said::Citations(sources) => self.cite(&sources, out),
+                    // A chunk cannot be taken back.
                     Said::Reset(_) => {
                         return Some(End::Failed(Fault::new(FaultKind::AttemptDiverged)));
                     }
-                    // Calls that the caller did not offer are told at the end: then it is known
-                    // which of them are the caller's to answer.
-                    Said::Interrupt(_)
-                    | Said::Citations(_)
-                    | Said::End { .. }
-                    | Said::Result { .. } => {}
+                    // Calls of tools that were not offered are written at the end, when it is
+                    // known which of them the agent has not answered.
+                    Said::Interrupt(_) | Said::End { .. } | Said::Result { .. } => {}
                     Said::Other => {
-                        delta_of(&raw).into_iter().for_each(|delta| self.native(delta, out));
+                        Piece::of(&raw).into_iter().for_each(|piece| self.add_piece(piece, out));
                     }
                 },
                 Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
@@ -157,7 +236,7 @@ impl ChatWriter {
     }
 
     async fn end(
-        &self,
+        &mut self,
         cx: &FaceContext,
         end: End,
         mut out: Vec<u8>,
@@ -177,28 +256,47 @@ impl ChatWriter {
     }
 
     fn finish(
-        &self,
+        &mut self,
         close: &Close,
         output: &Output,
         usage: Option<&Map<String, Value>>,
         out: &mut Vec<u8>,
     ) {
-        let late = (self.calls.len()..).zip(output.late(&self.offered));
-        let tool_calls: Vec<_> = late
-            .map(|(n, call)| CallPiece::first(n, &call.id, &call.name, &call.arguments))
-            .collect();
-        let finish = finish_reason(Some(close), output.calls().next().is_some());
-        if !tool_calls.is_empty() {
-            self.chunk(Delta { tool_calls, ..Delta::default() }, None, out);
-        }
-        self.chunk(Delta::default(), Some(finish), out);
+        // It came with the end.
+        let last = self.native.pending.take();
+        self.write_late(output, out);
+        self.native.pending = last;
+        let word = finish_reason(Some(close), output.calls().next().is_some());
+        let own = self.native.finish.take();
+        self.chunk(Delta::default(), Some(own.as_deref().unwrap_or(word)), out);
         if self.wants_usage {
-            self.write(Vec::new(), Some(Usage::of(usage)), out);
+            let usage = TokenUsage::new(usage, std::mem::take(&mut self.native.usage));
+            self.write(Vec::new(), Map::new(), Some(usage), out);
         }
     }
 
-    /// No finish_reason before it: a client that saw one would take the answer for whole.
-    fn fail(&self, fault: &Fault, out: &mut Vec<u8>) {
+    /// Writes the calls of tools that were not offered, and what the client has to bring back.
+    fn write_late(&mut self, output: &Output, out: &mut Vec<u8>) {
+        let native = &output.native;
+        let brought = self.calls.iter().enumerate().map(|(n, call)| (n, native.of_call(&call.id)));
+        let brought = brought.filter(|(_, members)| !members.is_empty());
+        let mut tool_calls: Vec<_> =
+            brought.map(|(n, members)| CallPiece::native(n, members)).collect();
+        for (n, call) in (self.calls.len()..).zip(output.late(&self.offered)) {
+            let is_custom = self.native.custom.contains(&call.id);
+            let piece = CallPiece::first(n, &call.id, &call.name, &call.arguments, is_custom);
+            tool_calls.push(piece.with(native.of_call(&call.id)));
+        }
+        let more = native.of_message();
+        if !(tool_calls.is_empty() && more.is_empty()) {
+            self.chunk(Delta { tool_calls, more, ..Delta::default() }, None, out);
+        }
+    }
+
+    /// Writes an error, without a finish_reason before it: a client would take the answer for
+    /// complete.
+    fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
+        self.flush(out);
         event(&ErrorBody { error: ApiError::of(fault, self.exposure) }, out);
     }
 }
@@ -209,12 +307,12 @@ enum End {
     Failed(Fault),
 }
 
-/// As it stands in the journal: what was not to leave is not in it.
+/// The fault of an error packet. The journal contains only what clients may see.
 fn of_stream(error: StreamError) -> Fault {
     Fault::from(error)
 }
 
-/// No id and no name: the SDKs break at a frame that has one and no data.
+/// Writes a frame without id and name, because the SDKs fail on frames with one and no data.
 fn event(said: &impl serde::Serialize, out: &mut Vec<u8>) {
     sse::encode_json(None, None, &serde_json::to_string(said).unwrap_or_default(), out);
 }
@@ -236,7 +334,7 @@ impl FaceWriter for ChatWriter {
 
     fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
         let mut out = Vec::new();
-        match self.tell(&frames, &mut out) {
+        match self.write_packets(&frames, &mut out) {
             None => Emit::Now(BodyStep::Write(out.into())),
             Some(end) => Emit::Later(Box::pin(self.end(cx, end, out))),
         }
@@ -245,12 +343,12 @@ impl FaceWriter for ChatWriter {
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
-            // Its end would have been told.
+            // The end was written with its frames.
             RunState::Closed => BodyStep::Cut,
         }
     }
 
-    /// A clean end without a last word would be read as success.
+    /// Cuts the body: clients would read a clean end as success.
     fn closing(&mut self) -> BodyStep {
         BodyStep::Cut
     }

@@ -1,4 +1,4 @@
-//! The model that a request names, and where in its body that stands.
+//! Finds the model that a request names, and its place in the body.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// How far a form is read for its model. What comes later is not seen: clients put short fields
-/// before files.
+/// How far a form is read for its model. A later model is not seen. Clients put short fields before
+/// files.
 const BEGINNING: usize = 64 * 1024;
 
 /// Whether a body is JSON.
@@ -36,14 +36,14 @@ pub(super) fn in_json(body: &[u8]) -> Result<Found, Fault> {
         Fault::new(FaultKind::InvalidRequest).with_message(format!("document: {what}"))
     };
     let wrong = |error: serde_json::Error| refused(&error.to_string());
-    // A list would be read as the members in their order.
+    // serde would read a list as the members in their order.
     if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
         return Err(refused("expected an object, found an array"));
     }
     let named: Named<'_> = serde_json::from_slice(body).map_err(wrong)?;
     let Some(raw) = named.model.map(RawValue::get) else { return Ok((None, None)) };
     let Ok(model) = serde_json::from_str::<String>(raw) else { return Ok((None, None)) };
-    // The value is a part of the body itself.
+    // The value is a slice of the body.
     let start = (raw.as_ptr() as usize).saturating_sub(body.as_ptr() as usize);
     Ok((Some(model), Some(start..start + raw.len())))
 }
@@ -62,7 +62,7 @@ pub(super) fn boundary(kind: &str) -> Option<String> {
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-/// The beginning of a form: up to its model, or as far as it is looked for.
+/// The beginning of a form: up to its model, or up to the limit.
 pub(super) async fn beginning(body: &mut BodyDataStream, boundary: &str) -> Result<Bytes, Fault> {
     let mut begun = BytesMut::new();
     while begun.len() < BEGINNING && in_form(&begun, boundary).is_none() {
@@ -78,7 +78,7 @@ pub(super) async fn beginning(body: &mut BodyDataStream, boundary: &str) -> Resu
     Ok(begun.freeze())
 }
 
-/// The model among the fields of a form that are there, and its place.
+/// The model in the fields that were read, and its place.
 pub(super) fn in_form(form: &[u8], boundary: &str) -> Option<(String, Range<usize>)> {
     let mark = format!("--{boundary}");
     let mut at = find(form, mark.as_bytes(), 0)?;

@@ -1,4 +1,4 @@
-//! The routes that can be passed on, and what they say of themselves.
+//! The routes that agents can pass on, and their descriptions.
 
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -18,7 +18,7 @@ const ID: PathParameter = PathParameter {
     example: "file-abc123",
 };
 
-/// Each costs the provider something, so each needs the scope of whoever may start runs.
+/// Each request may cost money, so it needs the scope to start runs.
 const fn row(summary: &'static str, places: &'static [&'static PathParameter]) -> Row {
     Row {
         tag: &TAG,

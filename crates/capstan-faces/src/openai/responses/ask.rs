@@ -4,22 +4,24 @@ use std::sync::Arc;
 
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Dialect, Effort, Fault, Parameters, Part, RawJson,
-    RawObject, Role, decode,
+    Arguments, ChatMessage, DecodeError, Dialect, Fault, Parameters, Part, RawJson, RawObject,
+    Role, decode,
 };
 use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::content::Contents;
-use super::super::members::{self, Is};
+use super::super::foreign::Foreign;
+use super::super::members::{self, Metadata, Object, Text as AnyText};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
 use super::{stream_of, unknown_previous, unstored};
 use crate::text_or::TextOr;
-use capstan_engine::ask::{Ask, Extras, invalid};
+use capstan_engine::ask::{Ask, Extras, Wants, invalid};
 use capstan_engine::interrupts;
 
 #[derive(Deserialize)]
+#[expect(dead_code, reason = "some members are only checked")]
 struct ResponseRequest {
     model: Option<String>,
     input: Option<TextOr<Item>>,
@@ -34,8 +36,17 @@ struct ResponseRequest {
     max_output_tokens: Option<u64>,
     text: Option<Text>,
     reasoning: Option<Reasoning>,
+    stream: Option<bool>,
     background: Option<bool>,
     store: Option<bool>,
+    max_tool_calls: Option<u64>,
+    truncation: Option<String>,
+    metadata: Option<Metadata>,
+    prompt_cache_key: Option<AnyText>,
+    safety_identifier: Option<AnyText>,
+    service_tier: Option<AnyText>,
+    stream_options: Option<Object>,
+    user: Option<AnyText>,
     // What would change the answer's shape.
     n: Option<u64>,
     include: Option<Vec<String>>,
@@ -46,17 +57,19 @@ struct ResponseRequest {
 #[derive(Deserialize)]
 struct Text {
     format: Option<Format>,
-    verbosity: Option<RawJson>,
+    verbosity: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Reasoning {
-    effort: Option<Effort>,
-    summary: Option<RawJson>,
+    effort: Option<String>,
+    summary: Option<String>,
 }
 
 /// How a model may sum up what it thought.
-const SUMMARY: Is = Is::Word(&["auto", "concise", "detailed"]);
+const SUMMARY: &[&str] = &["auto", "concise", "detailed"];
+/// What a server may do with an input that is too long.
+const TRUNCATION: &[&str] = &["auto", "disabled"];
 
 /// What is said, called or brought, of whatever type: its members are the types' own.
 #[derive(Deserialize)]
@@ -94,11 +107,14 @@ impl ResponseRequest {
     }
 
     fn into_ask(self, payload: RawObject) -> Result<Ask, DecodeError> {
+        let mut foreign = Foreign::default();
         self.check_shape()?;
+        self.check_foreign(&mut foreign);
+        let wants = self.wants();
         let session = conversation(self.conversation)?;
         let mut input = self.input;
         let more_tools = tools_among(&mut input);
-        let (messages, answers) = messages(input)?;
+        let (messages, answers) = messages(input, &mut foreign)?;
         let format = self.text.and_then(|text| text.format);
         let parameters = Parameters {
             temperature: self.temperature,
@@ -106,10 +122,14 @@ impl ResponseRequest {
             seed: None,
             max_tokens: self.max_output_tokens,
             stop: Vec::new(),
-            tool_choice: parameters::tool_choice(self.tool_choice)?,
+            tool_choice: parameters::tool_choice(self.tool_choice, &mut foreign)?,
             parallel_tool_calls: self.parallel_tool_calls,
-            response_format: parameters::response_format(format, "text.format")?,
-            effort: self.reasoning.and_then(|reasoning| reasoning.effort),
+            response_format: parameters::response_format(format, "text.format", &mut foreign)?,
+            effort: parameters::effort(
+                self.reasoning.and_then(|reasoning| reasoning.effort),
+                "reasoning.effort",
+                &mut foreign,
+            ),
         };
         let specs = self.tools.into_iter().chain(more_tools).flatten().collect();
         let extras = Extras {
@@ -119,6 +139,7 @@ impl ResponseRequest {
             answers,
             payload: Arc::new(payload),
             dialect: Some(Dialect::OpenaiResponses),
+            untranslatable: foreign.into_first(),
             ..Extras::default()
         };
         let agent = self.model.filter(|model| !model.is_empty());
@@ -126,6 +147,7 @@ impl ResponseRequest {
         Ok(Ask {
             agent,
             chat,
+            wants,
             extras,
             ..Ask::new(String::new(), session.unwrap_or_default(), messages)
         })
@@ -134,17 +156,6 @@ impl ResponseRequest {
     fn check_shape(&self) -> Result<(), DecodeError> {
         if self.n.is_some_and(|n| n > 1) {
             return Err(refuse("n", "more than one answer"));
-        }
-        let logprobs = |name: &String| name.ends_with(".logprobs");
-        if self.top_logprobs.is_some_and(|n| n > 0) {
-            return Err(refuse("top_logprobs", "the likelihood of words"));
-        }
-        if self.include.iter().flatten().any(logprobs) {
-            return Err(refuse("include", "the likelihood of words"));
-        }
-        self.check_inner()?;
-        if self.prompt.as_ref().is_some_and(|prompt| prompt.get() != "null") {
-            return Err(refuse("prompt", "a prompt that is kept elsewhere"));
         }
         if self.background == Some(true) && self.store == Some(false) {
             return Err(DecodeError::value(
@@ -165,18 +176,43 @@ impl ResponseRequest {
 }
 
 impl ResponseRequest {
-    /// What is only looked at, inside other members.
-    fn check_inner(&self) -> Result<(), DecodeError> {
-        let verbosity = self.text.as_ref().and_then(|text| text.verbosity.as_ref());
-        let summary = self.reasoning.as_ref().and_then(|reasoning| reasoning.summary.as_ref());
-        for (said, is, place) in [
-            (verbosity, members::VERBOSITY, "text.verbosity"),
-            (summary, SUMMARY, "reasoning.summary"),
-        ] {
-            said.map_or(Ok(()), |said| is.check(said.get()))
-                .map_err(|what| DecodeError::value(place, what))?;
+    /// Adds what only an agent of Responses can judge: the bounds and words of members, and what
+    /// other agents cannot honour.
+    fn check_foreign(&self, foreign: &mut Foreign) {
+        if self.top_logprobs.is_some_and(|n| n > 0) {
+            foreign.add(refuse("top_logprobs", "the likelihood of words"));
         }
-        Ok(())
+        if self.include.iter().flatten().any(|name| name.ends_with(".logprobs")) {
+            foreign.add(refuse("include", "the likelihood of words"));
+        }
+        if self.prompt.as_ref().is_some_and(|prompt| prompt.get() != "null") {
+            foreign.add(refuse("prompt", "a prompt that is stored elsewhere"));
+        }
+        let verbosity = self.text.as_ref().and_then(|text| text.verbosity.as_deref());
+        let summary = self.reasoning.as_ref().and_then(|reasoning| reasoning.summary.as_deref());
+        for (place, word, known) in [
+            ("text.verbosity", verbosity, members::VERBOSITY),
+            ("reasoning.summary", summary, SUMMARY),
+            ("truncation", self.truncation.as_deref(), TRUNCATION),
+        ] {
+            foreign.add_from(members::check_word(place, word, known));
+        }
+        for (place, number, range) in [
+            ("temperature", self.temperature, members::TEMPERATURE),
+            ("top_p", self.top_p, members::TOP_P),
+        ] {
+            foreign.add_from(members::check_range(place, number, range));
+        }
+        foreign.add_from(members::check_limit("max_output_tokens", self.max_output_tokens));
+        foreign.add_from(members::check_limit("max_tool_calls", self.max_tool_calls));
+    }
+
+    fn wants(&self) -> Wants {
+        Wants {
+            stream: self.stream.unwrap_or_default(),
+            background: self.background.unwrap_or_default(),
+            usage: true,
+        }
     }
 }
 
@@ -206,6 +242,7 @@ fn tools_among(input: &mut Option<TextOr<Item>>) -> Vec<Vec<ToolSpec>> {
 /// What is said, and what answers a question of an earlier run.
 fn messages(
     input: Option<TextOr<Item>>,
+    foreign: &mut Foreign,
 ) -> Result<(Vec<ChatMessage>, Vec<ResumeEntry>), DecodeError> {
     let items = match input {
         Some(TextOr::Text(text)) => return Ok((vec![ChatMessage::user(text)], Vec::new())),
@@ -219,7 +256,7 @@ fn messages(
             answers.extend(item.into_answer());
             continue;
         }
-        let Some(message) = item.into_message(n)? else { continue };
+        let Some(message) = item.into_message(n, foreign)? else { continue };
         match messages.last_mut() {
             // A text and the calls after it are one message to an agent.
             Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
@@ -252,7 +289,11 @@ impl Item {
     }
 
     /// As every agent can be told it; nothing if only an agent of the same protocol can.
-    fn into_message(self, n: usize) -> Result<Option<ChatMessage>, DecodeError> {
+    fn into_message(
+        self,
+        n: usize,
+        foreign: &mut Foreign,
+    ) -> Result<Option<ChatMessage>, DecodeError> {
         let place = |member: &str| format!("input[{n}].{member}");
         let missing = |member: &str| DecodeError::value(place(member), "is missing");
         let message = match self.kind.as_deref().unwrap_or("message") {
@@ -261,15 +302,19 @@ impl Item {
                     Some("system" | "developer") => Role::System,
                     Some("user") => Role::User,
                     Some("assistant") => Role::Assistant,
-                    _ => {
-                        return Err(DecodeError::value(
-                            place("role"),
-                            "must be system, developer, user or assistant",
-                        ));
+                    role => {
+                        let what = "must be system, developer, user or assistant";
+                        let wrong = DecodeError::value(place("role"), what);
+                        if role.is_none() {
+                            return Err(wrong);
+                        }
+                        foreign.add(wrong);
+                        Role::User
                     }
                 };
-                let parts = self.content.into_parts(&place("content"))?;
-                if parts.is_empty() && role == Role::User {
+                let is_empty = self.content.is_empty();
+                let parts = self.content.into_parts(&place("content"), foreign)?;
+                if is_empty && self.role.as_deref() == Some("user") {
                     return Err(DecodeError::value(place("content"), "is empty"));
                 }
                 ChatMessage { role, parts, name: None }
@@ -344,7 +389,6 @@ mod tests {
         for (body, place) in [
             (json!({}), "input"),
             (with("input", json!([])), "input"),
-            (with("input", json!([{ "role": "bard", "content": "x" }])), "input[0].role"),
             (with("input", json!([{ "role": "user", "content": [] }])), "input[0].content"),
             (with("input", json!([{ "type": "item_reference", "id": "msg_1" }])), "input[0].id"),
             (
@@ -352,16 +396,32 @@ mod tests {
                 "input[0].call_id",
             ),
             (with("n", json!(2)), "n"),
-            (with("include", json!(["message.output_text.logprobs"])), "include"),
-            (with("top_logprobs", json!(3)), "top_logprobs"),
-            (with("prompt", json!({ "id": "p" })), "prompt"),
             (with("conversation", json!(5)), "conversation"),
             (with("previous_response_id", json!("resp_x")), "previous_response_id"),
-            (with("text", json!({ "format": { "type": "xml" } })), "text.format.type"),
         ] {
             let fault = ask(&body).unwrap_err();
             assert_eq!(fault.details()["path"], place, "{fault}");
         }
+        for (body, place) in [
+            (with("input", json!([{ "role": "bard", "content": "x" }])), "input[0].role"),
+            (
+                with("input", json!([{ "role": "user", "content": [{ "type": "song" }] }])),
+                "input[0].content[0].type",
+            ),
+            (with("include", json!(["message.output_text.logprobs"])), "include"),
+            (with("top_logprobs", json!(3)), "top_logprobs"),
+            (with("prompt", json!({ "id": "p" })), "prompt"),
+            (with("text", json!({ "format": { "type": "xml" } })), "text.format.type"),
+            (with("text", json!({ "verbosity": "huge" })), "text.verbosity"),
+            (with("reasoning", json!({ "effort": "gigantic" })), "reasoning.effort"),
+            (with("tool_choice", json!("sometimes")), "tool_choice"),
+            (with("truncation", json!("some")), "truncation"),
+            (with("temperature", json!(3)), "temperature"),
+        ] {
+            let error = ask(&body).unwrap().extras.untranslatable.unwrap();
+            assert_eq!(error.path(), place, "{error}");
+        }
+        assert!(ask(&json!({ "input": "Hi" })).unwrap().extras.untranslatable.is_none());
         let both = json!({ "input": "Hi", "background": true, "store": false });
         assert_eq!(ask(&both).unwrap_err().details()["path"], "background");
     }

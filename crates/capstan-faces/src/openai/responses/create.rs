@@ -7,7 +7,7 @@ use http::request::Parts;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::super::{members, request};
+use super::super::request;
 use super::resume::Question;
 use super::{Responses, references, resume};
 use crate::face::FaceContext;
@@ -39,14 +39,14 @@ pub(super) async fn answer(
     if let Some(resumed) = resumed.flatten() {
         (read.body, read.hash) = (resumed.body, Some(resumed.hash));
         parts.extensions.insert(resumed.place);
-        return request::answer(face, members::RESPONSES, cx, caller, parts, read).await;
+        return request::answer(face, cx, caller, parts, read).await;
     }
     let key = repeats::key_of(&parts);
     read.hash = hash;
     let resolved = async { references::resolve(&cx, &caller.tenant, key?, read).await }.await;
     let resolved = resolved
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))?;
-    request::answer(face, members::RESPONSES, cx, caller, parts, resolved).await
+    request::answer(face, cx, caller, parts, resolved).await
 }
 
 /// The body of such a request.

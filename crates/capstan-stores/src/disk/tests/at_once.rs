@@ -32,11 +32,17 @@ async fn small_appends_are_written_by_their_caller() {
         let store = open(folder.path(), Durability::Process);
         let id = begun(&store).await;
         for seq in 1..=20 {
-            at_once(store.append(id, 1, frames(id, seq, seq))).expect("nobody writes").unwrap();
+            at_once(store.append(id, 1, frames(id, seq, seq)))
+                .expect("the writer is idle")
+                .unwrap();
         }
         // An invalid append is refused as by the writer thread, and leaves nothing behind.
-        assert!(at_once(store.append(id, 1, frames(id, 30, 30))).expect("nobody writes").is_err());
-        assert!(at_once(store.append(id, 2, frames(id, 21, 21))).expect("nobody writes").is_err());
+        assert!(
+            at_once(store.append(id, 1, frames(id, 30, 30))).expect("the writer is idle").is_err()
+        );
+        assert!(
+            at_once(store.append(id, 2, frames(id, 21, 21))).expect("the writer is idle").is_err()
+        );
         store.append(id, 1, frames(id, 21, 24)).await.unwrap();
         id
     };

@@ -37,7 +37,7 @@ async fn expired_streams_do_not_fill_the_disk() {
         written += packets * 150;
         if round % 10 == 9 {
             store.expire(&retention, Timestamp::now()).await.unwrap();
-            store.housekeep().await;
+            store.maintain().await;
             let kept = store.stats().live_bytes;
             let size = disk_size(folder.path());
             assert!(size <= kept * 3 / 2 + FIXED, "round {round}: {size} on disk, {kept} needed");
@@ -85,7 +85,7 @@ async fn compaction_merges_packets_and_keeps_claims() {
     for _ in 0..4 {
         run_once(&store, 60, |_, _| ()).await.unwrap();
     }
-    store.housekeep().await;
+    store.maintain().await;
     let tokens: u64 = (1..=1500u64).map(|seq| format!("token {seq}").len() as u64).sum();
     assert!(disk_size(folder.path()) < 2 * tokens + FIXED + 60_000, "{}", disk_size(folder.path()));
     let found = store.read(id, 0, usize::MAX, usize::MAX).await.unwrap();
@@ -102,10 +102,10 @@ async fn compaction_merges_packets_and_keeps_claims() {
     // All streams expire. Only claims remain, also after a restart.
     let now = Timestamp::from_micros(Timestamp::now().as_micros() + 30 * 86_400_000_000);
     assert_eq!(store.expire(&Retention::default(), now).await.unwrap().streams, 5);
-    store.housekeep().await;
+    store.maintain().await;
     drop(store);
     let store = open(folder.path(), Durability::Process);
-    store.housekeep().await;
+    store.maintain().await;
     assert!(disk_size(folder.path()) < FIXED, "{}", disk_size(folder.path()));
     assert_eq!(
         store.claim(claim(id), &Quota::UNLIMITED).await.unwrap_err().kind(),
@@ -127,7 +127,7 @@ async fn compaction_shrinks_single_packets() {
         sent += frame.bytes.len() as u64;
         store.append(id, 1, vec![frame]).await.unwrap();
     }
-    store.housekeep().await;
+    store.maintain().await;
     let size = disk_size(folder.path());
     assert!(size < sent / 2, "{size} bytes of {sent}, and nothing of it is dead");
     assert_eq!(store.read(id, 0, usize::MAX, usize::MAX).await.unwrap(), frames(id, 1, 6000));
@@ -182,7 +182,7 @@ async fn no_file_contains_purged_text() {
             }
         }
         match random.below(6) {
-            0 => store.housekeep().await,
+            0 => store.maintain().await,
             1 => {
                 drop(store);
                 store = open(folder.path(), Durability::Process);
@@ -245,7 +245,7 @@ async fn pending_erasure_continues_at_opening() {
     assert!(holds(killed.path(), &word(id)) && holds(killed.path(), &format!("answer of {id}")));
     let again = open(killed.path(), Durability::Process);
     assert_eq!(again.run(id).await.unwrap(), None);
-    again.housekeep().await;
+    again.maintain().await;
     assert!(!holds(killed.path(), &word(id)) && !holds(killed.path(), &format!("answer of {id}")));
 }
 

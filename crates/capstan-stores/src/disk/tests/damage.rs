@@ -20,7 +20,7 @@ async fn sample(folder: &Path) -> All {
     store.claim(claim(id), &Quota::UNLIMITED).await.unwrap();
     store.append(id, 1, frames(id, 1, 9)).await.unwrap();
     all.insert(id, Acknowledged { last: 9, ..Acknowledged::default() });
-    store.housekeep().await;
+    store.maintain().await;
     store.close().await.unwrap();
     all
 }
@@ -155,7 +155,7 @@ async fn torn_tail_is_cut_at_opening() {
     })
     .await
     .unwrap();
-    store.housekeep().await;
+    store.maintain().await;
     store.claim(claim(id), &Quota::UNLIMITED).await.unwrap();
     let segment = store.shared.index().segments.values().next_back().unwrap().segment.clone();
     let start = segment.size();

@@ -70,10 +70,10 @@ async fn fail(durability: Durability, at: usize, count: usize) -> bool {
         }
         let known = Acknowledged { is_purged: true, is_closed: true, last: 0 };
         all.insert(purged, known);
-        store.housekeep().await;
+        store.maintain().await;
         recorder.fail(None);
         persist(&store, &mut all).await;
-        store.housekeep().await;
+        store.maintain().await;
         assert_kept(&store, &owed(&store, &all).await).await;
         assert!(!holds(folder.path(), &word(purged)), "{at}: purged words");
         assert_eq!(strays(&store), Vec::<String>::new(), "{at}: files that belong to nothing");
@@ -140,7 +140,7 @@ async fn unsynced_claim_leaves_nothing() {
     let recorder = Recorder::default();
     let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
     run_once(&store, 3, |_, _| ()).await.unwrap();
-    store.housekeep().await;
+    store.maintain().await;
     let id = Uuid::now_v7();
     // The claim is written, and every later operation fails.
     recorder.fail(Some(Fault { at: 1, count: usize::MAX }));
@@ -168,7 +168,7 @@ async fn low_disk_space_refuses_only_new_runs() {
         .run;
     let settings = Settings { min_free_bytes: u64::MAX, ..settings(Durability::Process) };
     let store = DiskStore::open_with(folder.path(), settings, Arc::new(SystemFiles)).unwrap();
-    store.housekeep().await;
+    store.maintain().await;
     assert!(store.stats().is_low_on_space);
     assert_eq!(
         store.claim(claim(Uuid::now_v7()), &Quota::UNLIMITED).await.unwrap_err().kind(),
@@ -199,11 +199,11 @@ async fn compact_with_failures(at: usize) -> usize {
     let (now, streams) = (Timestamp::now(), retired.into_iter().map(|(id, _)| id).collect());
     store.ask(|reply| Command::Retire { streams, now, reply }).await.unwrap();
     recorder.fail(Some(Fault { at, count: usize::MAX }));
-    store.housekeep().await;
+    store.maintain().await;
     recorder.fail(None);
-    store.housekeep().await;
+    store.maintain().await;
     drop(store.health().wait_for(|health| *health == Health::Well).await.unwrap());
-    store.housekeep().await;
+    store.maintain().await;
     assert_eq!(strays(&store), Vec::<String>::new(), "the {at}th and all after it fail");
     for (stream, _) in kept {
         assert_eq!(store.read(stream, 0, 99, 1 << 20).await.unwrap(), frames(stream, 1, 30));

@@ -13,34 +13,34 @@ async fn record(
 ) -> (Recorder, Vec<(usize, Uuid, Acknowledged)>) {
     let recorder = Recorder::default();
     let store = open_on(folder, durability, Arc::new(recorder.clone()));
-    let (mut told, mut random, mut ended) = (Vec::new(), Random(seed), Vec::new());
+    let (mut acknowledged, mut random, mut ended) = (Vec::new(), Random(seed), Vec::new());
     for round in 0..12 {
-        let note = |id, known| told.push((recorder.count(), id, known));
+        let note = |id, known| acknowledged.push((recorder.count(), id, known));
         ended.push(run_once(&store, 1 + random.below(40), note).await.unwrap());
         if round % 3 == 2 {
             let id = ended.remove(random.below(ended.len() as u64) as usize);
             // Between this operation and the answer the write may be there or not.
-            told.push((
+            acknowledged.push((
                 recorder.count(),
                 id,
                 Acknowledged { is_purged: true, ..Acknowledged::default() },
             ));
             assert!(store.purge(id, Timestamp::now()).await.unwrap());
             let known = Acknowledged { is_closed: true, is_purged: true, last: 0 };
-            told.push((recorder.count(), id, known));
+            acknowledged.push((recorder.count(), id, known));
         }
         if round % 4 == 3 {
-            store.housekeep().await;
+            store.maintain().await;
         }
     }
     drop(store);
-    (recorder, told)
+    (recorder, acknowledged)
 }
 
 /// What must survive a power cut: claims and ends, and packets if they are synced.
-fn owed(told: &[(usize, Uuid, Acknowledged)], upto: usize, durability: Durability) -> All {
+fn owed(acknowledged: &[(usize, Uuid, Acknowledged)], upto: usize, durability: Durability) -> All {
     let mut all = All::new();
-    for (_, id, known) in told.iter().filter(|(at, ..)| *at <= upto) {
+    for (_, id, known) in acknowledged.iter().filter(|(at, ..)| *at <= upto) {
         if known.is_purged && !known.is_closed {
             all.remove(id);
             continue;
@@ -54,11 +54,12 @@ fn owed(told: &[(usize, Uuid, Acknowledged)], upto: usize, durability: Durabilit
 
 async fn cut_power(durability: Durability, seed: u64, cuts: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let (recorder, told) = record(durability, folder.path(), seed).await;
+    let (recorder, acknowledged) = record(durability, folder.path(), seed).await;
     let (ops, mut random) = (recorder.ops(), Random(seed ^ 0x5555));
     for _ in 0..cuts {
         // Only after the journal was created.
-        let upto = told[0].0 + random.below((ops.len() - told[0].0) as u64 + 1) as usize;
+        let upto =
+            acknowledged[0].0 + random.below((ops.len() - acknowledged[0].0) as u64 + 1) as usize;
         let after = tempfile::tempdir().unwrap();
         after_power_cut(&ops[..upto], folder.path(), after.path(), &mut random);
         std::fs::create_dir_all(after.path().join("log")).unwrap();
@@ -68,10 +69,11 @@ async fn cut_power(durability: Durability, seed: u64, cuts: u64) {
         let settings = Settings { boot: [2; 16], ..settings(durability) };
         let store = DiskStore::open_with(after.path(), settings, Arc::new(SystemFiles));
         let store = store.unwrap_or_else(|error| panic!("seed {seed}, cut at {upto}: {error}"));
-        let owed = owed(&told, upto, durability);
+        let owed = owed(&acknowledged, upto, durability);
         assert_kept(&store, &owed).await;
-        for (_, id, _) in
-            told.iter().filter(|(at, _, known)| *at <= upto && known.is_purged && known.is_closed)
+        for (_, id, _) in acknowledged
+            .iter()
+            .filter(|(at, _, known)| *at <= upto && known.is_purged && known.is_closed)
         {
             assert!(!holds(after.path(), &word(*id)), "words of {id}");
         }
@@ -82,7 +84,7 @@ async fn cut_power(durability: Durability, seed: u64, cuts: u64) {
         })
         .await
         .unwrap();
-        store.housekeep().await;
+        store.maintain().await;
         assert_kept(&store, &all).await;
     }
 }

@@ -36,7 +36,7 @@ async fn copied(recorder: &Recorder, store: &DiskStore) -> (Uuid, Pause) {
         );
         streams.push(stream);
     }
-    store.housekeep().await;
+    store.maintain().await;
     let install = recorder.pause(is_install);
     let now = Timestamp::now();
     store.ask(|reply| Command::Retire { streams, now, reply }).await.unwrap();

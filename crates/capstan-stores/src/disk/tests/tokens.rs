@@ -32,7 +32,7 @@ async fn used_tokens_survive_restart_compaction_and_purge() {
         for round in 1..=100 {
             use_some(&store, noon).await;
             if round % 20 == 0 {
-                store.housekeep().await;
+                store.maintain().await;
                 drop(store);
                 store = open(folder.path(), durability);
                 let used = store.usage("t", "session").await.unwrap().tokens;

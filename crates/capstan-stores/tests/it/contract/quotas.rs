@@ -211,9 +211,6 @@ pub(crate) async fn waiting_quota_holds_for_concurrent_transitions(backend: &Bac
         backend.store.transition(to_wait(to, vec![], quota))
     };
     assert!(suspend(refused).await.unwrap());
-    assert!(
-        !suspend(refused).await.unwrap(),
-        "who was first is told before what there is room for"
-    );
+    assert!(!suspend(refused).await.unwrap(), "a lost race is reported before a used-up quota");
     assert!(backend.store.claim(new_claim("t", "s"), &quota).await.unwrap().is_new);
 }

@@ -54,11 +54,11 @@ async fn claim_cost_is_independent_of_session_count() {
 #[ignore = "needs PostgreSQL"]
 async fn no_index_uses_an_sql_function() {
     let database = Database::create();
-    let functions = "select distinct p.proname from pg_depend d join pg_proc p on p.oid = d.refobjid \
-     join pg_language l on l.oid = p.prolang \
-         join pg_index i on i.indexrelid = d.objid where d.refclassid = 'pg_proc'::regclass and \
-         d.classid = 'pg_class'::regclass \
-         and p.pronamespace = 'capstan'::regnamespace";
+    let functions = "select distinct p.proname from pg_depend d \
+        join pg_proc p on p.oid = d.refobjid join pg_language l on l.oid = p.prolang \
+        join pg_index i on i.indexrelid = d.objid \
+        where d.refclassid = 'pg_proc'::regclass and d.classid = 'pg_class'::regclass \
+        and p.pronamespace = 'capstan'::regnamespace";
     assert_ne!(database.sql(functions), "", "some indices use our functions");
     assert_eq!(database.sql(&format!("{functions} and l.lanname = 'sql'")), "");
 }

@@ -9,51 +9,51 @@ export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: s
     "remedy": "Wait for retry_after, then send the same request again."
   },
   "session_limit_exceeded": {
-    "meaning": "The tenant has as many sessions or running runs as it may have.",
-    "remedy": "Let a run finish or close a session, then try again."
+    "meaning": "The tenant has reached its limit of sessions or concurrent runs.",
+    "remedy": "Wait until a run ends, or delete a session. Then try again."
   },
   "message_limit_exceeded": {
-    "meaning": "The session has reached its number of messages.",
+    "meaning": "The session has reached its limit of messages.",
     "remedy": "Start a new session; retrying in this one cannot succeed."
   },
   "storage_limit_exceeded": {
-    "meaning": "The tenant's streams and sessions take as many bytes as they may.",
-    "remedy": "Delete streams or sessions, or wait until retention has; then try again."
+    "meaning": "The tenant's streams and sessions have reached their limit of bytes.",
+    "remedy": "Delete streams or sessions, or wait until retention deletes some. Then try again."
   },
   "timeout": {
-    "meaning": "The run took longer than it may.",
-    "remedy": "Retry; if it happens again, ask for less or raise the time-out."
+    "meaning": "The run exceeded a time limit.",
+    "remedy": "Retry. If it happens again, send a smaller request or raise the timeout."
   },
   "upstream_timeout": {
     "meaning": "A system behind the agent did not answer in time, or stopped in the middle of its answer.",
-    "remedy": "Retry; the upstream may be slow for the moment."
+    "remedy": "Retry. The upstream may be slow for a moment only."
   },
   "tenant_required": {
     "meaning": "The request carries no key, so it belongs to no tenant.",
     "remedy": "Send `Authorization: Bearer <key>`."
   },
   "tenant_unauthorized": {
-    "meaning": "The key is unknown, or it belongs to another tenant, or this tenant may not do this.",
-    "remedy": "Check the key and, if it is sent, that X-Tenant-ID agrees with it."
+    "meaning": "The key is unknown, belongs to another tenant, or does not allow this.",
+    "remedy": "Check the key and its scopes. If you send X-Tenant-ID, it must name the key's tenant."
   },
   "invalid_request": {
     "meaning": "The request breaks the protocol; the message names the member.",
-    "remedy": "Mend the member that the message names. The same request fails again."
+    "remedy": "Correct the member that the message names. The same request fails again."
   },
   "request_conflict": {
     "meaning": "The request_id was used before with another body.",
-    "remedy": "Use a fresh request_id for a new request; repeat the body exactly to attach to the old one."
+    "remedy": "Use a new request_id for a new request. To attach to the earlier run, repeat its body exactly."
   },
   "payload_too_large": {
-    "meaning": "The body exceeds the limit of the tenant.",
+    "meaning": "The body exceeds the limit of bytes or of JSON values.",
     "remedy": "Send less, or send large parts by reference."
   },
   "answer_too_large": {
-    "meaning": "The whole answer was asked for in one object, and it has grown beyond what such an object may hold. The run goes on.",
-    "remedy": "Read the stream that the message names, instead of asking for one object."
+    "meaning": "The client requested a collected response (JSON mode), and the answer exceeds its limit of bytes. The run continues.",
+    "remedy": "Read the stream that the message names."
   },
   "route_not_found": {
-    "meaning": "The path is not one that this server serves.",
+    "meaning": "This server does not serve the path.",
     "remedy": "Check the URL against the list of routes."
   },
   "method_not_allowed": {
@@ -65,16 +65,16 @@ export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: s
     "remedy": "Send `Content-Type: application/json`."
   },
   "interrupt_not_open": {
-    "meaning": "The request answers an interrupt that nobody asked, that was answered already, or whose time is over.",
-    "remedy": "Read the session for what is open; an interrupt whose time is over can still be cancelled."
+    "meaning": "The request answers an interrupt that is unknown, already answered, or expired.",
+    "remedy": "Read the session for its open interrupts. You can still cancel an expired one."
   },
   "agent_not_found": {
     "meaning": "No agent of this name is configured.",
     "remedy": "Check the agent's name against the server's list."
   },
   "capability_not_found": {
-    "meaning": "The agent does not offer what was asked for.",
-    "remedy": "Ask another agent, or without that capability."
+    "meaning": "The agent does not offer the requested capability.",
+    "remedy": "Call another agent, or leave out that capability."
   },
   "session_not_found": {
     "meaning": "The session id is unknown to this tenant.",
@@ -85,52 +85,52 @@ export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: s
     "remedy": "Check the id, or post the request to start a run."
   },
   "stream_expired": {
-    "meaning": "The run is known, but its packets were deleted by retention.",
-    "remedy": "Send the request again under a fresh request_id."
+    "meaning": "The run is known, but retention or a purge deleted its packets.",
+    "remedy": "Send the request again under a new request_id."
   },
   "stream_lost": {
-    "meaning": "The journal lost the end of the stream, so it cannot be continued without a gap.",
-    "remedy": "Send the request again under a fresh request_id."
+    "meaning": "The journal lost the end of the stream, so the run cannot continue without a gap.",
+    "remedy": "Send the request again under a new request_id."
   },
   "service_unavailable": {
     "meaning": "The server is overloaded, starting or stopping.",
-    "remedy": "Retry after the time that Retry-After names, else with backoff."
+    "remedy": "Retry after the seconds in Retry-After. Without that header, retry with backoff."
   },
   "run_interrupted": {
-    "meaning": "The process that ran the agent died or was restarted.",
+    "meaning": "The process that ran the agent crashed or restarted.",
     "remedy": "Post the same request again: the run continues in a new attempt."
   },
   "journal_unavailable": {
     "meaning": "The journal cannot be written or read.",
-    "remedy": "Retry with backoff; operators look at disk space and the journal's log."
+    "remedy": "Retry with backoff. Operators check the disk space and the log."
   },
   "upstream_error": {
     "meaning": "A system behind the agent answered with an error status.",
-    "remedy": "Retry if severity is TRANSIENT; details.upstream_status tells what was answered."
+    "remedy": "Retry if the severity is TRANSIENT. details.upstream_status has the status."
   },
   "upstream_unreachable": {
     "meaning": "The connection to a system behind the agent failed: refused, reset, DNS or TLS.",
-    "remedy": "Retry with backoff; a TLS failure is FATAL and needs an operator."
+    "remedy": "Retry with backoff. A TLS failure is FATAL and needs an operator."
   },
   "upstream_truncated": {
-    "meaning": "The upstream's stream ended without its protocol's own finish.",
-    "remedy": "Retry; a truncated answer is never a success."
+    "meaning": "The upstream's stream ended without the end that its protocol requires.",
+    "remedy": "Retry. A truncated answer is never a success."
   },
   "upstream_malformed": {
     "meaning": "The upstream broke its own protocol.",
-    "remedy": "Retry; if it happens again, report it to whoever runs the upstream."
+    "remedy": "Retry. If it happens again, report it to the operators of the upstream."
   },
   "upstream_auth": {
     "meaning": "The gateway's own key for the upstream is missing, wrong or not allowed.",
-    "remedy": "Operators mend the key; clients cannot help it."
+    "remedy": "Operators correct the key. Clients can do nothing."
   },
   "upstream_quota": {
     "meaning": "The gateway's account at the upstream has no credit or is on hold.",
-    "remedy": "Operators top up the account; clients cannot help it."
+    "remedy": "Operators top up the account. Clients can do nothing."
   },
   "model_not_found": {
     "meaning": "The provider does not know the agent's model, or the agent's key may not use it.",
-    "remedy": "Operators correct the agent's `model`; the log names the address that lists the models. Clients ask another agent."
+    "remedy": "Operators correct the agent's `model`. The log names the address that lists the models. Clients call another agent."
   },
   "context_length_exceeded": {
     "meaning": "The prompt exceeds the model's context window.",
@@ -138,22 +138,22 @@ export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: s
   },
   "content_refused": {
     "meaning": "The model or its content filter refused.",
-    "remedy": "Ask differently; the same request is refused again."
+    "remedy": "Change the request. The model refuses the same request again."
   },
   "not_translated": {
-    "meaning": "The request or the answer has parts that only one provider's protocol knows, and the other side speaks another one. details.left_out names them.",
-    "remedy": "Nothing, or call an agent that speaks the protocol of the request."
+    "meaning": "The request or the answer has parts of one provider's protocol, and the other side speaks another one. details.left_out names them.",
+    "remedy": "Ignore it, or call an agent that speaks the protocol of the request."
   },
   "attempt_diverged": {
-    "meaning": "A later attempt said something else, and this client cannot handle a stream_reset.",
-    "remedy": "Send the request again under a fresh request_id, or announce stream_reset."
+    "meaning": "A later attempt wrote a different answer, and this client cannot handle a stream_reset.",
+    "remedy": "Send the request again under a new request_id, or announce stream_reset."
   },
   "stream_too_long": {
-    "meaning": "The stream exceeded its cap of packets or bytes.",
-    "remedy": "Ask for less, or raise the cap."
+    "meaning": "The stream exceeded its limit of packets or bytes.",
+    "remedy": "Request a shorter answer, or raise the limit."
   },
   "agent_execution_error": {
     "meaning": "The agent failed in a way that nothing else in this catalogue describes.",
-    "remedy": "Look at the server's log under the request id."
+    "remedy": "Search the server's log for the request id."
   }
 };

@@ -71,7 +71,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "The conversation is full",
-    "message": "Resource limit exceeded: this conversation holds as many messages as it may."
+    "message": "Resource limit exceeded: this conversation is full."
   },
   {
     "code": "storage_limit_exceeded",
@@ -82,8 +82,8 @@ export const CATALOGUE = [
     "domain": "client",
     "retryable": true,
     "retry_after": null,
-    "title": "Too much is kept",
-    "message": "Resource limit exceeded: as much is kept for you as may be."
+    "title": "Storage is full",
+    "message": "Resource limit exceeded: your storage is full."
   },
   {
     "code": "timeout",
@@ -167,7 +167,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "Too large",
-    "message": "The request is larger than it may be."
+    "message": "The request is too large."
   },
   {
     "code": "answer_too_large",
@@ -179,7 +179,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "The answer is too large",
-    "message": "The answer is larger than one JSON object may be."
+    "message": "The answer is too large for one JSON object."
   },
   {
     "code": "route_not_found",
@@ -287,7 +287,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "The answer has expired",
-    "message": "This answer is no longer kept."
+    "message": "This answer is no longer stored."
   },
   {
     "code": "stream_lost",
@@ -479,7 +479,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "The answer is too long",
-    "message": "The answer grew beyond what is kept."
+    "message": "The answer grew too long to be stored."
   },
   {
     "code": "agent_execution_error",

@@ -8,9 +8,7 @@ import type { Notice } from "../notice.js";
 import { type Envelope, newId, type ResumeEntry } from "../request.js";
 import type { PacketStream } from "../stream.js";
 import { type Block, Transcript } from "../transcript.js";
-
-/** About a frame of a screen. */
-const FRAME = 16;
+import { RunDisplay } from "./run-display.js";
 
 /** What a run has said so far. */
 export interface CapStreamAnswer {
@@ -103,33 +101,33 @@ export function useCapStream(client: CapClient, options: CapStreamOptions = {}):
   return { state, ...actions };
 }
 
-/** One run, from the first request to its end. It tells nothing once it was left. */
+/** One run, from the first request to its end. Once it is left, it changes no state. */
 class Run {
   #left = new AbortController();
   readonly #transcript = new Transcript();
   #packets: PacketStream | undefined;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-  #wait: { because: string; until: number } | undefined;
+  readonly #display: RunDisplay;
   #failure: unknown;
 
   constructor(
     readonly conversationId: string,
     readonly open: (call: CallOptions) => PacketStream,
     readonly options: { current: CapStreamOptions },
-    readonly setState: (state: CapStreamState) => void,
-  ) {}
+    setState: (state: CapStreamState) => void,
+  ) {
+    this.#display = new RunDisplay(setState, () => this.#answer());
+  }
 
   get streamId(): string | undefined {
     return this.#packets?.streamId;
   }
 
   end(): void {
-    clearTimeout(this.#timer);
     this.#left.abort();
   }
 
   /**
-   * The run waits for its client, or the line was dead: the same request goes on where it stood.
+   * Sends the same request again, if the run waits for its client or the connection was lost.
    */
   again(): boolean {
     const failure = this.#failure;
@@ -145,19 +143,14 @@ class Run {
     const { signal } = this.#left;
     const lastEventId = this.#packets?.cursor;
     this.#packets = this.open({ signal, lastEventId, onNotice: (notice) => this.#notice(notice) });
-    this.#wait = undefined;
-    this.#show();
+    this.#display.begin(signal);
     try {
       for await (const packet of this.#packets) this.#take(packet);
-      this.#finish({
-        status: "closed",
-        reason: this.#transcript.reason ?? "completed",
-        ...this.#answer(),
-      });
+      this.#display.close(this.#transcript.reason ?? "completed");
     } catch (error) {
       if (signal.aborted) return;
       this.#failure = error;
-      this.#finish({ status: "failed", error, ...this.#answer() });
+      this.#display.fail(error);
       this.options.current.onError?.(error);
     }
   }
@@ -165,37 +158,12 @@ class Run {
   #take(packet: StreamPacket): void {
     this.options.current.onPacket?.(packet);
     this.#transcript.take(packet);
-    this.#soon();
+    this.#display.soon();
   }
 
   #notice(notice: Notice): void {
     this.options.current.onNotice?.(notice);
-    if (notice.type === "retrying")
-      this.#wait = { because: notice.because, until: Date.now() + notice.wait };
-    if (notice.type === "connected" || notice.type === "resumed") this.#wait = undefined;
-    this.#soon();
-  }
-
-  /** Packets come faster than a screen can show: what comes within a frame is shown at once. */
-  #soon(): void {
-    this.#timer ??= setTimeout(() => this.#show(), FRAME);
-  }
-
-  #show(): void {
-    this.#timer = undefined;
-    if (this.#left.signal.aborted) return;
-    const answer = this.#answer();
-    this.setState(
-      this.#wait
-        ? { status: "retrying", ...this.#wait, ...answer }
-        : { status: "streaming", ...answer },
-    );
-  }
-
-  #finish(state: CapStreamState): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.setState(state);
+    this.#display.notice(notice);
   }
 
   #answer(): CapStreamAnswer {

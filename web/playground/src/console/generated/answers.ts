@@ -100,9 +100,9 @@ export type Attention = {
 
 /** A message of a conversation. */
 export type ChatMessage = {
-  /** Who speaks. */
+  /** The author. */
   role: Role;
-  /** What is said. */
+  /** The content. */
   parts: Array<Part>;
   /** The speaker's name. */
   name?: string | null;
@@ -141,7 +141,7 @@ export type Drains = {
   state: ServerState;
 };
 
-/** Where a failure comes from. */
+/** The origin of a failure. */
 export const ErrorDomain = {
   CLIENT: "client",
   SYSTEM: "system",
@@ -367,7 +367,7 @@ export type MemberDetails = {
   usage?: Record<string, unknown> | null;
 };
 
-/** What kind of bytes a part carries. */
+/** The kind of a part's bytes. */
 export const Modality = {
   TEXT: "text",
   IMAGE: "image",
@@ -385,7 +385,7 @@ export type NativePart = {
   dialect: Dialect;
   /** The host that answered, with its port if that is not the usual one. */
   provider: string;
-  /** The model that was asked for. */
+  /** The requested model. */
   model: string;
   /** The part without its text. */
   part: unknown;
@@ -434,7 +434,7 @@ export type Part = {
   type: "blob";
   /** The bytes. */
   content: string;
-  /** What they are. */
+  /** Their kind. */
   modality: Modality;
   /** Their media type. */
   mime_type?: string | null;
@@ -442,15 +442,15 @@ export type Part = {
   type: "file";
   /** Its id. */
   file_id: string;
-  /** What it is. */
+  /** Its kind. */
   modality: Modality;
   /** Its media type. */
   mime_type?: string | null;
 } | {
   type: "uri";
-  /** Where. */
+  /** The URI. */
   uri: string;
-  /** What they are. */
+  /** Their kind. */
   modality: Modality;
   /** Their media type. */
   mime_type?: string | null;
@@ -458,13 +458,13 @@ export type Part = {
   type: "tool_call";
   /** The tool. */
   name: string;
-  /** What it is given. */
+  /** The arguments. */
   arguments: Arguments;
   /** The call's id. */
   id?: string | null;
 } | {
   type: "tool_call_response";
-  /** What it said; any JSON. */
+  /** The result; any JSON. */
   response: unknown;
   /** The call's id. */
   id?: string | null;
@@ -530,7 +530,7 @@ export const Right = {
 } as const;
 export type Right = (typeof Right)[keyof typeof Right];
 
-/** Who speaks. */
+/** The author of a message. */
 export const Role = {
   SYSTEM: "system",
   USER: "user",

@@ -89,7 +89,7 @@ impl JwtConfig {
         Ok(Jwt::new(rules, None))
     }
 
-    pub(super) fn in_words(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         format!("{} ({:?} tenants)", self.issuer, self.tenants).to_lowercase()
     }
 }
@@ -155,7 +155,7 @@ impl OperatorConfig {
         }
     }
 
-    pub(super) fn in_words(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let may: Vec<&str> = self.may.iter().map(|right| right.0.word()).collect();
         format!("{} ({})", self.name, may.join(" "))
     }

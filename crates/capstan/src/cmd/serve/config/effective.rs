@@ -31,10 +31,10 @@ impl Config {
                 self.public_url.as_ref().map_or_else(|| "none".into(), |url| format!("{url:?}")),
             ),
             ("metrics_key", if self.metrics_key.is_some() { "set" } else { "none" }.to_owned()),
-            ("tenants", self.tenants_in_words()),
-            ("auth.jwt", self.auth.jwt.as_ref().map_or_else(|| "none".into(), JwtConfig::in_words)),
-            ("operators", self.operators_in_words()),
-            ("agents", self.agents_in_words()),
+            ("tenants", self.describe_tenants()),
+            ("auth.jwt", self.auth.jwt.as_ref().map_or_else(|| "none".into(), JwtConfig::describe)),
+            ("operators", self.describe_operators()),
+            ("agents", self.describe_agents()),
         ]
         .map(|(key, value)| (key.to_owned(), value))
         .into();
@@ -50,7 +50,7 @@ impl Config {
         rows
     }
 
-    fn agents_in_words(&self) -> String {
+    fn describe_agents(&self) -> String {
         if self.agents.is_empty() {
             return "demo (demo)".into();
         }
@@ -61,14 +61,14 @@ impl Config {
         self.agents.iter().map(tell).collect::<Vec<_>>().join(", ")
     }
 
-    fn operators_in_words(&self) -> String {
+    fn describe_operators(&self) -> String {
         if self.operators.is_empty() {
             return "none".into();
         }
-        self.operators.iter().map(OperatorConfig::in_words).collect::<Vec<_>>().join(", ")
+        self.operators.iter().map(OperatorConfig::describe).collect::<Vec<_>>().join(", ")
     }
 
-    fn tenants_in_words(&self) -> String {
+    fn describe_tenants(&self) -> String {
         if self.tenants.is_empty() {
             return "none".into();
         }
