@@ -249,3 +249,23 @@ async fn the_object_has_each_member_once_and_the_providers_usage() {
         (&input, &output)
     );
 }
+
+#[tokio::test]
+async fn values_that_the_gateway_does_not_know_are_for_the_agent_to_judge() {
+    let unknown = json!({ "top_logprobs": 2, "include": ["message.output_text.logprobs"],
+        "prompt": { "id": "p" }, "truncation": "clever", "temperature": 3,
+        "reasoning": { "effort": "gigantic" }, "text": { "verbosity": "huge" },
+        "tool_choice": "sometimes", "input": [{ "type": "message", "role": "bard",
+            "content": [{ "type": "song", "notes": "cde" }] }] });
+    let own = provider(message(0, "Hello.").into_iter().chain([completed()]).collect()).await;
+    stream(&own, unknown.clone()).await;
+    let body = own.seen()[0].body.clone();
+    for (name, value) in unknown.as_object().unwrap() {
+        assert_eq!(&body[name], value, "{name}");
+    }
+    let other = provider(Vec::new()).await;
+    let config = json!({ "model": "m", "url": other.url });
+    let url = gateway(agent("anthropic", config)).await + "/v1/responses";
+    let refused = client().post(url).json(&unknown).send().await.unwrap();
+    assert_eq!((refused.status().as_u16(), other.calls()), (400, 0));
+}
