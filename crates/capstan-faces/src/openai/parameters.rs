@@ -373,7 +373,8 @@ mod tests {
             (json!({ "type": "web_search" }), None),
             (Value::Null, None),
         ] {
-            assert_eq!(tool_choice(Some(choice.clone().into())).unwrap(), expected, "{choice}");
+            let read = tool_choice(Some(choice.clone().into()), &mut Foreign::default());
+            assert_eq!(read.unwrap(), expected, "{choice}");
         }
     }
 }
