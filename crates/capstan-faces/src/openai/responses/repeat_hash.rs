@@ -65,7 +65,7 @@ fn without_empty(value: &Value) -> Value {
             let kept = kept.map(|(name, value)| (name.clone(), without_empty(value)));
             kept.collect::<Map<_, _>>().into()
         }
-        value => value.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }
 
