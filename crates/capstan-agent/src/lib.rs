@@ -10,6 +10,7 @@ mod cancel;
 mod clock;
 mod output;
 mod queue;
+pub mod sealed;
 mod trace;
 mod turn;
 mod writer;
@@ -20,8 +21,8 @@ pub use calls::{
     BreakerState, CallBegan, CallEnded, CallOutcome, CallsMade, MemberCalls, MemberState, Receipt,
 };
 pub use cancel::{Cancel, CancelReason, Canceller};
-use capstan_protocol::Fault;
 pub use capstan_protocol::agui::{Context, Interrupt, ResumeEntry, ResumeStatus, Tool};
+use capstan_protocol::{Fault, NativeOrigin};
 pub use clock::{Clock, Timer};
 pub use output::{Output, Stopped};
 pub use queue::Inbox;
@@ -74,6 +75,11 @@ pub trait Agent: Send + Sync + 'static {
     fn members(&self) -> Vec<MemberState> {
         Vec::new()
     }
+
+    /// The provider and model whose reasoning its answers hold, if its protocol is a provider's.
+    fn origin(&self) -> Option<NativeOrigin> {
+        None
+    }
 }
 
 /// An agent that was chosen at run time, by a configuration for example.
@@ -105,6 +111,10 @@ impl Agent for Box<dyn Agent> {
 
     fn members(&self) -> Vec<MemberState> {
         (**self).members()
+    }
+
+    fn origin(&self) -> Option<NativeOrigin> {
+        (**self).origin()
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the console's routes answer. Their documentation is what `/openapi.json` says of them.
+//! The JSON objects of the console's routes. Their doc comments become descriptions in
+//! `/openapi.json`.
 
 use capstan_journal::{Attempt, Run, RunState, Status, Viewers};
 use capstan_protocol::{AguiErrorCode, CATALOGUE, ErrorDomain, Timestamp};
@@ -14,22 +15,22 @@ use crate::settings::ContentRule;
 use capstan_engine::live::{Parting, Viewer};
 use capstan_kit::identity::operators::Right;
 
-/// Who looks, and what they may do.
+/// The visitor, and the visitor's rights.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Me {
     pub(crate) who: VisitorKind,
     /// The tenant's or the operator's name.
     pub(crate) name: String,
-    /// Whose runs are in sight; `*` for all.
+    /// The tenants whose runs are visible; `*` for all.
     pub(crate) tenants: Vec<String>,
     pub(crate) may: Vec<Right>,
     pub(crate) content: ContentRule,
     /// Whether runs can be stopped and erased here.
     pub(crate) actions: bool,
-    /// Where a trace is looked at, with `{trace_id}` in it.
+    /// The URL of a trace, with `{trace_id}` in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace_url: Option<String>,
-    /// Where the log of a request is looked at, with `{request_id}` in it.
+    /// The URL of a request's log, with `{request_id}` in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) logs_url: Option<String>,
     pub(crate) version: &'static str,
@@ -37,23 +38,23 @@ pub(crate) struct Me {
     pub(crate) replicas: bool,
 }
 
-/// How the server feels, in a line.
+/// The health of this process.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Health {
     pub(crate) state: ServerState,
-    /// Runs at work.
+    /// Running runs.
     pub(crate) running: u64,
-    /// Runs that wait.
+    /// Waiting runs.
     pub(crate) waiting: u64,
     /// Open responses.
     pub(crate) responses: u64,
-    /// From a packet to its commit, of 95 in 100; nothing was written lately if null.
+    /// The 95th percentile of the time from a packet to its commit. Null without recent packets.
     pub(crate) append_p95_ms: Option<f64>,
     /// Faults of the last five minutes.
     pub(crate) faults_5m: u64,
     pub(crate) version: &'static str,
     pub(crate) uptime_seconds: f64,
-    /// Which of the processes this is, where several share the journal.
+    /// The number of this process, if several share the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) replica: Option<ReplicaPlace>,
 }
@@ -70,25 +71,25 @@ pub(crate) enum ServerState {
     JournalBroken,
 }
 
-/// A place among the processes of a journal.
+/// The number of a process among those that share the journal.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct ReplicaPlace {
     pub(crate) name: String,
     /// From 1, by age.
     pub(crate) n: usize,
-    /// How many live.
+    /// How many processes are live.
     pub(crate) of: usize,
 }
 
-/// A run as lists show it: nothing that was said.
+/// A run in a list, without content.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct RunRow {
     pub(crate) stream_id: Uuid,
     pub(crate) tenant: String,
     pub(crate) agent: String,
-    /// The protocol that asked.
+    /// The protocol of the request.
     pub(crate) face: String,
-    /// The conversation; null if its name is not to be told.
+    /// The session; null if its name is not visible.
     pub(crate) session: Option<String>,
     /// The key under which it was started.
     pub(crate) key: String,
@@ -97,19 +98,19 @@ pub(crate) struct RunRow {
     pub(crate) updated_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) closed_at: Option<Timestamp>,
-    /// From the request to the first packet.
+    /// Milliseconds from the request to the first packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) first_packet_ms: Option<u64>,
-    /// From the request to the end, or to now.
+    /// Milliseconds from the request to the end, or to now.
     pub(crate) duration_ms: u64,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     /// Tokens, as limits count them.
     pub(crate) tokens: u64,
-    /// The fault that the last attempt ended with.
+    /// The fault of the last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fault: Option<String>,
-    /// Its headline.
+    /// The fault's headline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fault_title: Option<&'static str>,
     pub(crate) attempts: Vec<AttemptDot>,
@@ -119,12 +120,12 @@ pub(crate) struct RunRow {
     /// The model that answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
-    /// The process that works on it, where several share the journal.
+    /// The process that runs it, if several share the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<String>,
 }
 
-/// An attempt as lists show it.
+/// An attempt in a list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct AttemptDot {
     pub(crate) n: u32,
@@ -132,7 +133,7 @@ pub(crate) struct AttemptDot {
     pub(crate) fault: Option<String>,
 }
 
-/// Milliseconds from one time to another; none backwards.
+/// Milliseconds from one time to another, at least zero.
 pub(super) fn ms_between(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from((to.as_micros() - from.as_micros()) / 1000).unwrap_or(0)
 }
@@ -179,7 +180,7 @@ impl RunRow {
     }
 }
 
-/// The fault of a run; of one that is still at work, the one that its last attempt failed with.
+/// The fault of a run. For an open run, the fault of its last failed attempt.
 pub(super) fn shown_fault(run: &Run) -> Option<&str> {
     let earlier = || run.attempts.iter().rev().find_map(|attempt| attempt.fault.as_deref());
     match run.state {
@@ -194,13 +195,13 @@ pub(crate) struct RunRows {
     pub(crate) runs: Vec<RunRow>,
     /// `before` of the next page, if there may be one.
     pub(crate) next: Option<Uuid>,
-    /// How far back was looked; null if to the very end.
+    /// The oldest record that was examined; null if all were.
     pub(crate) looked_back_to: Option<Timestamp>,
-    /// Whether all that there is was looked at.
+    /// Whether all records were examined.
     pub(crate) complete: bool,
 }
 
-/// A request that was refused. Nothing of what it sent.
+/// A request that was refused, without anything that it sent.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Refusal {
     pub(crate) at: Timestamp,
@@ -208,30 +209,30 @@ pub(crate) struct Refusal {
     pub(crate) request_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
-    /// The route; empty if there is none like it.
+    /// The route; empty if no route matched.
     pub(crate) route: String,
     pub(crate) code: &'static str,
     pub(crate) title: &'static str,
-    /// Which member or which limit, where that can be told without what was sent.
+    /// The member or limit, if the name contains nothing that the request sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) why: Option<String>,
     pub(crate) status: u16,
-    /// After how many seconds it was told to come back.
+    /// The seconds of `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after: Option<u64>,
     pub(crate) ms: u64,
 }
 
-/// What an id leads to.
+/// The results of a search for an id.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Findings {
     pub(crate) hits: Vec<Hit>,
     pub(crate) refusals: Vec<Refusal>,
-    /// Where was looked, and how far back.
+    /// What was searched, and how far back.
     pub(crate) looked: Vec<Looked>,
 }
 
-/// One thing that an id leads to.
+/// One result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Hit {
     pub(crate) kind: HitKind,
@@ -258,21 +259,21 @@ pub(crate) enum HitKind {
     Trace,
 }
 
-/// A place that was looked at.
+/// A place that was searched.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Looked {
-    /// What was looked through.
+    /// What was searched.
     #[serde(rename = "where")]
     pub(crate) place: &'static str,
-    /// How far back it reaches; null if to the beginning.
+    /// How far back the search went; null if to the beginning.
     pub(crate) back_to: Option<Timestamp>,
 }
 
-/// Everything about one run but what was said.
+/// All details of a run except content.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunDetails {
     pub(crate) row: RunRow,
-    /// What became of it, in plain words.
+    /// The state of the run in a sentence.
     pub(crate) sentence: String,
     pub(crate) attempts: Vec<AttemptDetails>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -291,15 +292,15 @@ pub(crate) struct RunDetails {
     pub(crate) reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) usage: Option<Map<String, Value>>,
-    /// Who watches it in this process, or did lately.
+    /// The viewers of the run in this process, present and recent.
     pub(crate) viewers: Vec<ViewerDetails>,
-    /// How it was watched up to its end.
+    /// A summary of its viewers up to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) viewers_sum: Option<Viewers>,
     pub(crate) may: May,
 }
 
-/// One who watches.
+/// A viewer.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ViewerDetails {
     pub(crate) joined_at: Timestamp,
@@ -331,7 +332,7 @@ pub(crate) struct May {
     pub(crate) act: bool,
 }
 
-/// One attempt, as the record tells it.
+/// An attempt, from the run's record.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AttemptDetails {
     pub(crate) n: u32,
@@ -350,19 +351,19 @@ pub(crate) struct AttemptDetails {
     pub(crate) fault_title: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) severity: Option<String>,
-    /// The packet that tells the fault.
+    /// The packet with the fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fault_seq: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after: Option<f64>,
-    /// Back to which packet it took the stream.
+    /// The packet to which the attempt reset the stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reset_to: Option<u64>,
-    /// What it repeated of the attempt before, and was not written again.
+    /// How much it repeated of the earlier attempt, which was not written again.
     pub(crate) swallowed_bytes: u64,
     /// Calls of upstreams.
     pub(crate) calls: u64,
-    /// The members of a route that it called.
+    /// The members of a route that the attempt called.
     pub(crate) members: Vec<MemberDetails>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) usage: Option<Map<String, Value>>,
@@ -372,7 +373,7 @@ pub(crate) struct AttemptDetails {
     pub(crate) trace_id: Option<String>,
 }
 
-/// What an attempt made of one member of a route.
+/// An attempt's calls of one member of a route.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct MemberDetails {
     pub(crate) name: String,
@@ -414,8 +415,7 @@ impl From<&Attempt> for AttemptDetails {
     }
 }
 
-/// A fault, with what the catalogue says of its kind. Of one that only its agent knows the
-/// catalogue says nothing.
+/// A fault, with its entry in the catalogue. Faults of an agent's own have no entry.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct FaultDetails {
     pub(crate) code: String,
@@ -425,24 +425,24 @@ pub(crate) struct FaultDetails {
     pub(crate) severity: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) domain: Option<ErrorDomain>,
-    /// What it means.
+    /// The meaning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) meaning: Option<&'static str>,
-    /// What to do.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) remedy: Option<&'static str>,
-    /// The HTTP status under which clients see it.
+    /// The HTTP status that clients see.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<u16>,
-    /// The code under which clients of AG-UI see it.
+    /// The code that clients of AG-UI see.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) agui_code: Option<AguiErrorCode>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after: Option<f64>,
-    /// What the run itself said of it; for those who may see what was said.
+    /// The message of the run's error, for visitors who may see content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) details: Option<Value>,
-    /// How many other runs in sight that began in the last hour met it; 100 may stand for more.
+    /// How many other visible runs of the last hour had it, at most 100.
     pub(crate) others_last_hour: u64,
 }
 
@@ -466,7 +466,7 @@ impl FaultDetails {
 }
 
 impl RunDetails {
-    /// What the record tells.
+    /// Builds the answer from the record.
     pub(crate) fn new(console: &Console, visitor: &Visitor, run: &Run) -> Self {
         let facts = console.engine.live.get(run.stream_id);
         let viewers = facts.map(|facts| facts.viewers()).unwrap_or_default();
@@ -496,7 +496,7 @@ impl RunDetails {
     }
 }
 
-/// How a run stands after it was stopped.
+/// The state of a run after a stop.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct StoppedRun {
     pub(crate) state: Status,
@@ -504,16 +504,16 @@ pub(crate) struct StoppedRun {
     pub(crate) reason: Option<String>,
 }
 
-/// The packets of a run without what they say: seq, milliseconds since the run's request, op, type
-/// of an event, bytes.
+/// The packets of a run without content: seq, milliseconds since the run's request, op, type of an
+/// event, bytes.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Marks {
     pub(crate) marks: Vec<Mark>,
-    /// Whether all that was asked for was looked at.
+    /// Whether the whole range was examined.
     pub(crate) complete: bool,
-    /// The last packet that was looked at.
+    /// The last packet that was examined.
     pub(crate) read_to: u64,
-    /// Whether packets were left out between those that are here.
+    /// Whether packets between these were left out.
     pub(crate) sampled: bool,
 }
 

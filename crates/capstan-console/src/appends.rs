@@ -1,4 +1,4 @@
-//! How long commits take: a number more per commit, in buckets of powers of two.
+//! Measures how long commits take: one counter per commit, in buckets of powers of two.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const BUCKETS: usize = 32;
 
-/// Of the last moments.
+/// The commits of the last seconds.
 #[derive(Default)]
 pub(crate) struct Appends {
     present: [AtomicU64; BUCKETS],
@@ -22,7 +22,7 @@ impl Appends {
         }
     }
 
-    /// To be called every few seconds: what was counted before the last call is forgotten.
+    /// Call this every few seconds. It drops what was counted before the last call.
     pub(crate) fn turn(&self) {
         let counted = std::array::from_fn(|at| {
             self.present.get(at).map_or(0, |b| b.swap(0, Ordering::Relaxed))
@@ -30,7 +30,7 @@ impl Appends {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = counted;
     }
 
-    /// 95 in a hundred took no longer; nothing if there was none.
+    /// The 95th percentile; nothing without a commit.
     pub(crate) fn p95(&self) -> Option<Duration> {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let present = self.present.iter().map(|bucket| bucket.load(Ordering::Relaxed));

@@ -1,5 +1,5 @@
-//! What needs somebody: runs that are silent, overdue, tried again, or nobody's. The server's own
-//! rule, told in sentences.
+//! Runs that need attention: silent, overdue, retrying, or without an owner. The reason is given in
+//! a sentence.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::answers::RunRow;
 use super::visitor::Visitor;
 use crate::Console;
 
-/// Runs of each kind that are looked at.
+/// How many runs of each kind are examined.
 const MOST: usize = 100;
 /// A client that comes back a moment late is not overdue.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A run that needs somebody.
+/// A run that needs attention.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Attention {
     pub(crate) run: RunRow,
@@ -40,11 +40,11 @@ pub(crate) enum Why {
     LeaseOver,
 }
 
-/// What is looked at once, whatever the run.
+/// What is read once for all runs.
 struct Rule<'a> {
     console: &'a Console,
     now: Timestamp,
-    /// Owners whose lease is over.
+    /// Owners whose lease has ended.
     gone: HashSet<String>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn of(
     };
     let (gone, living): (Vec<_>, Vec<_>) =
         replicas.into_iter().partition(|replica| replica.standing == Standing::Gone);
-    // A process that was started anew under its old name lives.
+    // A process that was restarted under its old name is live.
     let is_gone = |name: &String| living.iter().all(|replica| replica.name != *name);
     let gone = gone.into_iter().map(|replica| replica.name).filter(is_gone).collect();
     let rule = Rule { console, now: console.engine.wall.now(), gone };
@@ -104,7 +104,7 @@ impl Rule<'_> {
         Duration::from_micros(u64::try_from(self.now.as_micros() - at.as_micros()).unwrap_or(0))
     }
 
-    /// Of a run that another process writes nothing is known here.
+    /// Nothing is known here of a run that another process writes.
     fn silent(&self, run: &Run) -> Option<(Why, String)> {
         let facts = self.console.engine.live.get(run.stream_id)?;
         let idle = self.console.engine.settings.timeouts.idle;

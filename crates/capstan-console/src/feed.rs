@@ -1,6 +1,6 @@
-//! What happens, as it happens: one broadcast for all who listen, made at the transitions of runs
-//! and only if somebody does. Who has heard enough for a second does not listen: where runs begin
-//! by the thousand, most news are counted and never made.
+//! The live feed of events: one broadcast for all listeners, at the transitions of runs. An event
+//! is encoded only if somebody listens. A listener that has received enough for a second leaves the
+//! broadcast: if thousands of runs begin, most events are counted and never encoded.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,14 +23,14 @@ use super::visitor::Visitor;
 use crate::Console;
 use capstan_kit::face::reader::sse_response;
 
-/// Who is further behind is told so, and asks anew.
+/// A listener that is further behind gets a notice, and loads its page again.
 const LENGTH: usize = 1024;
-/// Who listens at once.
+/// The most listeners.
 const MOST_FEEDS: usize = 20;
 /// Below the idle limit of common proxies.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// What one who listens is told in a second; if there is more, it asks anew when the second is
-/// over.
+/// The most events for a listener in a second. If there are more, it loads its page again when the
+/// second is over.
 const MOST_A_SECOND: usize = 100;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -46,14 +46,14 @@ pub(crate) enum What {
     Closed,
 }
 
-/// One piece of news.
+/// An event of the feed.
 #[derive(Debug)]
 enum News {
     Run(Box<OfRun>),
     Refused(Refusal),
 }
 
-/// What happened to a run, and how it is told: written once for all who see as much of it.
+/// An event of a run, encoded once for all listeners with the same rights.
 #[derive(Debug)]
 struct OfRun {
     what: What,
@@ -78,13 +78,13 @@ impl OfRun {
     }
 }
 
-/// Where they are told.
+/// The broadcast.
 pub(crate) struct Feed {
     sender: broadcast::Sender<Arc<News>>,
     open: AtomicUsize,
-    /// How many of them listen.
+    /// How many listeners there are.
     awake: AtomicUsize,
-    /// How many there were, made or not.
+    /// How many events there were, encoded or not.
     happened: AtomicU64,
 }
 
@@ -106,11 +106,11 @@ impl Feed {
         self.tell(|| News::Refused(refusal.clone()));
     }
 
-    /// Counted first, so that whoever wakes up just now sees the count or hears the news.
+    /// Count first, so that a listener that returns now sees the count or receives the event.
     fn tell(&self, news: impl FnOnce() -> News) {
         self.happened.fetch_add(1, Ordering::SeqCst);
         if self.awake.load(Ordering::SeqCst) > 0 {
-            // Who was there a moment ago may be gone.
+            // The listener may have left meanwhile.
             let _ = self.sender.send(Arc::new(news()));
         }
     }
@@ -135,7 +135,7 @@ pub(crate) enum FeedEvent {
     Lagged(Lagged),
 }
 
-/// A server that ends: the rest of its health is asked for.
+/// The server shuts down. The page loads the rest of its health.
 #[derive(schemars::JsonSchema)]
 #[allow(dead_code, reason = "only its schema is used")]
 pub(crate) struct Drains {
@@ -143,12 +143,12 @@ pub(crate) struct Drains {
     state: ServerState,
 }
 
-/// Some were missed.
+/// Events were missed.
 #[derive(schemars::JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct Lagged {}
 
-/// One who listens.
+/// A listener.
 struct Listener {
     console: Console,
     visitor: Visitor,
@@ -165,7 +165,7 @@ impl Drop for Listener {
     }
 }
 
-/// A response that lasts as long as somebody listens.
+/// Creates the response of a listener, which stays open.
 pub(crate) fn respond(
     console: &Console,
     visitor: Visitor,
@@ -202,7 +202,7 @@ async fn next(mut listener: Box<Listener>) -> Option<(io::Result<Bytes>, Box<Lis
     Some((Ok(bytes), listener))
 }
 
-/// What is in sight.
+/// Whether the listener may see the event.
 fn told(console: &Console, visitor: &Visitor, news: &News) -> Option<Bytes> {
     match news {
         News::Run(news) if visitor.sees(&news.run.tenant) => Some(news.told(console, visitor)),
@@ -213,14 +213,13 @@ fn told(console: &Console, visitor: &Visitor, news: &News) -> Option<Bytes> {
     }
 }
 
-/// Hears no more than somebody can follow: runs may begin and end by the thousand a second, and
-/// each would be told to each who listens.
+/// Limits the events of a listener: thousands of runs may begin and end in a second.
 struct Ear {
-    /// None while it rests: nothing is made for it then.
+    /// None while the listener has left the broadcast.
     news: Option<broadcast::Receiver<Arc<News>>>,
     since: Instant,
     heard: usize,
-    /// How much had happened when it went to rest.
+    /// The count of events when it left.
     happened: u64,
 }
 
@@ -231,8 +230,8 @@ impl Ear {
         ear
     }
 
-    /// The next that is in sight, or that some were missed; `None` once nobody tells any more.
-    /// Nothing is lost if it is dropped.
+    /// Returns the next visible event, or that some were missed; `None` after the broadcast has
+    /// ended. It is safe to drop this future.
     async fn hear(&mut self, feed: &Feed, tell: impl Fn(&News) -> Option<Bytes>) -> Option<Bytes> {
         loop {
             if self.heard >= MOST_A_SECOND {
@@ -267,7 +266,8 @@ impl Ear {
         self.heard += 1;
     }
 
-    /// Hears nothing until it wakes. What it has not yet heard counts as happened later.
+    /// Leaves the broadcast until the second is over. Events that it has not received yet count as
+    /// later ones.
     fn rest(&mut self, feed: &Feed) {
         if let Some(news) = self.news.take() {
             let unheard = u64::try_from(news.len()).unwrap_or(0);
@@ -276,7 +276,7 @@ impl Ear {
         }
     }
 
-    /// Listens again; whether anything happened meanwhile.
+    /// Returns to the broadcast. True if events happened meanwhile.
     fn wake(&mut self, feed: &Feed) -> bool {
         self.news = Some(feed.sender.subscribe());
         feed.awake.fetch_add(1, Ordering::SeqCst);
@@ -314,7 +314,7 @@ mod tests {
         })
     }
 
-    /// The number of what was heard; `None` if some were missed.
+    /// The number of received events; `None` if some were missed.
     async fn hear(ear: &mut Ear, feed: &Feed) -> Option<u64> {
         let number = |news: &News| {
             let News::Refused(refusal) = news else { return None };
@@ -328,7 +328,7 @@ mod tests {
         let feed = Feed::default();
         let mut ear = Ear::new(&feed);
         let began = Instant::now();
-        // Every other one is out of sight, and does not count.
+        // Every other event is not visible, and does not count.
         (0..400).for_each(|n| feed.tell(|| news(n)));
         for n in 0..100 {
             assert_eq!(hear(&mut ear, &feed).await, Some(2 * n));

@@ -1,4 +1,4 @@
-//! One box for any id. Exact, or the beginning of a stream's id; never a part of something.
+//! Finds runs by any id. The id must be exact, or the beginning of a stream's id.
 
 use capstan_journal::{Found, JournalError, Query, Run, RunPage};
 use capstan_protocol::{LastEventId, Timestamp};
@@ -8,13 +8,13 @@ use super::answers::{Findings, Hit, HitKind, Looked, Refusal};
 use super::visitor::Visitor;
 use crate::Console;
 
-/// Hits of one kind, at most.
+/// The most results of a kind.
 const MOST: usize = 20;
-/// Tenants whose keys and sessions are looked up, one by one.
+/// How many tenants are searched for keys and sessions.
 const TENANTS: usize = 200;
-/// Fewer digits of a stream's id are nobody's.
+/// The fewest digits of a stream's id.
 const LEAST_DIGITS: usize = 8;
-/// Longer ones are no ids.
+/// The longest id.
 const LONGEST: usize = 256;
 
 struct Search<'a> {
@@ -95,7 +95,7 @@ impl Search<'_> {
     }
 
     async fn traces(&mut self, q: &str) -> Result<(), JournalError> {
-        /// As many as W3C says.
+        /// The length of a trace id of W3C.
         const DIGITS: usize = 32;
         let is_trace = q.len() == DIGITS && q.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_trace {
@@ -137,7 +137,7 @@ impl Search<'_> {
         };
         let (refusals, back_to) = self.console.memory.refusals.find(MOST, is_it);
         self.found.refusals = refusals;
-        // Nothing is remembered of an earlier life.
+        // Nothing is remembered from before a restart.
         let since_start = self.console.began();
         self.looked("refusals", Some(back_to.unwrap_or(since_start)));
     }

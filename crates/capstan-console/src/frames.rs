@@ -1,5 +1,4 @@
-//! What a run has said so far, as a viewer of it would have been sent it, and no further: nobody
-//! waits here.
+//! The frames of a run up to now, as a viewer would have received them, without waiting for more.
 
 use std::io;
 use std::sync::Arc;
@@ -17,10 +16,10 @@ use capstan_engine::resume::ResumePoint;
 use capstan_kit::face::reader::{ViewerKind, name_stream, sse_response};
 use capstan_kit::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest};
 
-/// How much is read at once, in packets and bytes.
+/// The limit of one read, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);
 
-/// The face in which frames are told. Profiles of CAP go by names of their own.
+/// The face that encodes the frames. Profiles of CAP have names of their own.
 pub(crate) fn face_of<'a>(
     console: &'a Console,
     name: Option<&str>,
@@ -47,7 +46,7 @@ struct Account {
     is_over: bool,
 }
 
-/// The frames of a run from a packet to a packet.
+/// Encodes the frames of a run from one packet to another.
 pub(crate) async fn respond(
     console: &Console,
     run: Run,
@@ -77,7 +76,7 @@ pub(crate) async fn respond(
     Ok(response)
 }
 
-/// The head of a request that says nothing but the profile.
+/// A request head with the profile only.
 fn parts(is_v2: bool) -> Parts {
     let uri = if is_v2 { "/?profile=v2" } else { "/" };
     let mut request = http::Request::new(());
@@ -131,7 +130,7 @@ impl Account {
         }
     }
 
-    /// What the face says at the end of a run; of one that goes on, nothing.
+    /// The face's bytes at the end of a closed run; nothing for an open one.
     fn end(&mut self) -> Option<io::Result<Bytes>> {
         self.is_over = true;
         if self.run.state != RunState::Closed || self.to < self.run.last_seq {
@@ -155,7 +154,7 @@ impl Account {
         }
     }
 
-    /// What cannot be read must not look finished.
+    /// A stream that cannot be read must not look complete.
     fn cut(
         &mut self,
         error: impl Into<Box<dyn std::error::Error + Send + Sync>>,

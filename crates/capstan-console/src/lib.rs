@@ -42,7 +42,7 @@ pub use rollups::{remember, save};
 pub use routes::routes;
 pub use settings::{ConsoleSettings, ContentRule};
 
-/// What this process remembers for the console: an observer of runs.
+/// The console's memory of this process: an observer of runs.
 #[derive(Default)]
 pub struct Memory {
     pub(crate) refusals: Refusals,
@@ -66,17 +66,17 @@ pub struct Console(Arc<Parts>);
 
 /// The parts of a [`Console`].
 pub struct Parts {
-    /// Whose runs it shows.
+    /// The engine whose runs the console shows.
     pub engine: Engine,
-    /// Who may look.
+    /// The rules of access.
     pub access: Access,
-    /// What faces get, which tell frames here.
+    /// The context of faces, which encode frames here.
     pub cx: FaceContext,
-    /// The faces that can tell frames.
+    /// The faces that can encode frames.
     pub faces: Faces,
-    /// What is set.
+    /// The settings.
     pub settings: ConsoleSettings,
-    /// What this process remembers.
+    /// The memory of this process.
     pub memory: Arc<Memory>,
     /// When this process began to serve.
     pub started: Instant,
@@ -98,12 +98,12 @@ impl Console {
         Self(Arc::new(parts))
     }
 
-    /// Whether there is one.
+    /// Whether the console is on.
     pub fn is_on(&self) -> bool {
         self.settings.is_on(self.access.is_local(), self.access.is_open, &self.access.operators)
     }
 
-    /// Whether it shows what was said.
+    /// Whether the console shows content.
     pub(crate) fn content(&self) -> ContentRule {
         self.settings.content_rule(self.access.is_local())
     }
@@ -112,13 +112,13 @@ impl Console {
         (self.count)(what);
     }
 
-    /// When this life began: nothing is remembered from before.
+    /// When this process began to serve. It remembers nothing from before.
     pub(crate) fn began(&self) -> Timestamp {
         let ago = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(0);
         Timestamp::from_micros(self.engine.wall.now().as_micros().saturating_sub(ago))
     }
 
-    /// What this process has to do beside its runs.
+    /// The present load of this process.
     pub(crate) fn load(&self) -> Load {
         let responses = u64::try_from(self.engine.viewers.open_count()).unwrap_or(0);
         Load { responses, append_p95: self.memory.appends.p95() }
@@ -169,7 +169,9 @@ impl RunObserver for Memory {
             Happened::Attached
             | Happened::AttemptBegan
             | Happened::FirstPacket { .. }
+            | Happened::CallBegan { .. }
             | Happened::CallEnded { .. }
+            | Happened::AttemptEnded { .. }
             | Happened::AttemptFailed { .. }
             | Happened::JournalRefused { .. }
             | Happened::ReadDamage => {}
@@ -177,10 +179,10 @@ impl RunObserver for Memory {
     }
 }
 
-/// How often other processes are told what this one has to do.
+/// How often this process reports its load to the others.
 const LOAD_EVERY: Duration = Duration::from_secs(1);
 
-/// Tells them, for as long as it is awaited.
+/// Reports the load, for as long as it is polled.
 pub async fn tell_load(console: &Console) {
     let Some(cluster) = console.engine.journal.store().cluster() else {
         return std::future::pending().await;
@@ -191,10 +193,10 @@ pub async fn tell_load(console: &Console) {
     }
 }
 
-/// How often numbers are written down, and what is done with is forgotten.
+/// How often numbers are stored and old ones are dropped.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Does so, for as long as it is awaited.
+/// Runs the periodic work of the console, for as long as it is polled.
 pub async fn maintain(console: &Console) {
     loop {
         tokio::time::sleep(MAINTENANCE_INTERVAL).await;

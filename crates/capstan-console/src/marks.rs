@@ -1,5 +1,4 @@
-//! The packets of a run without what they say. A long run is not read whole: some packets of it
-//! stand for all.
+//! The packets of a run without content. Of a long run only a sample of packets is read.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +9,16 @@ use serde::Deserialize;
 use super::answers::{Mark, Marks};
 use crate::Console;
 
-/// Up to so many packets all are told.
+/// Up to this many packets, all are returned.
 const ALL: u64 = 20_000;
-/// Beyond that, so many places are looked at.
+/// Beyond that, this many places are sampled.
 const SEEKS: u64 = 1_000;
-/// And never more bytes than this: the answer then says how far it came.
+/// The limit of bytes. The answer says how far it came.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// How much is read at once, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);
 
-/// Which packets, both ends included, and how many places are worth looking at.
+/// The range of packets, both ends included, and how many places are sampled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) from: u64,
@@ -82,10 +81,10 @@ async fn some(
     Ok(Marks { marks, complete: true, read_to: to, sampled: true })
 }
 
-/// What a packet costs to look at, at least: the block in which it lies.
+/// The least cost of reading a packet: the block that contains it.
 const BLOCK: usize = 8 * 1024;
 
-/// Where to look: evenly, and at what the record knows to be worth it.
+/// The places to sample: evenly, and at packets that the record names.
 fn places(run: &Run, from: u64, to: u64, columns: u64) -> BTreeSet<u64> {
     let count = columns.clamp(2, SEEKS - 4 * capstan_journal::Attempt::KEPT as u64);
     let step = (to - from).div_ceil(count).max(1);

@@ -1,5 +1,5 @@
-//! How long a question of the console waits for a store whose server is away. Readers and starts
-//! are worth waiting for until it is back; whoever looks at an empty page would rather know.
+//! Ends a query of the console if the store's server does not answer. Readers and new runs wait
+//! until it is back; a console page reports it instead.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::Console;
 use capstan_engine::faults::JOURNAL_RETRY;
 use capstan_kit::refusal::Refusal;
 
-/// Twice as long as the server is without a sign of life while all is well.
+/// Twice the usual interval between heartbeats of the server.
 const PATIENCE: Duration = Duration::from_secs(2);
 const AWAY: &str = "The journal's database does not answer. See whether it runs and can be \
  reached from this gateway, then ask again.";
 
-/// Answers what is asked, or that the store is away. What changes something is answered once it is
-/// done.
+/// A layer that answers a query, or that the store is unreachable. Requests that change something
+/// are answered when they are done.
 pub async fn limit(State(console): State<Console>, request: Request, next: Next) -> Response {
     if request.method() != Method::GET {
         return next.run(request).await;
@@ -36,8 +36,7 @@ pub async fn limit(State(console): State<Console>, request: Request, next: Next)
     }
 }
 
-/// Returns when the store's server has been silent for so long. One that answers slowly is no
-/// reason.
+/// Returns when the store's server has been silent for this long. A slow server is not silent.
 async fn lose(console: &Console) {
     let mut left = PATIENCE;
     while !left.is_zero() {

@@ -1,5 +1,4 @@
-//! The latest requests that were refused: they leave no run behind, and whoever was refused has
-//! nothing but an id.
+//! The latest refused requests. A refused request leaves no run, and its client has only its id.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,25 +8,24 @@ use serde_json::Value;
 
 use super::answers::Refusal;
 
-/// How many are remembered.
+/// How many refusals are remembered.
 const MOST: usize = 2000;
-/// Far longer than any member's place that the protocols know.
+/// Longer than any path of a member in the protocols.
 const LONGEST_PATH: usize = 100;
 
-/// A request that was refused. Nothing of what it sent: no body, no key, no query.
+/// A refused request, without its body, key and query.
 pub struct Refused {
     /// Its X-Request-ID.
     pub request_id: String,
-    /// Whose request it was, if that is known.
+    /// The tenant of the request, if it is known.
     pub tenant: Option<String>,
-    /// The route as it is written down, without what stood in its braces.
+    /// The route's template, without the values of its parameters.
     pub route: Option<String>,
-    /// The status of the answer.
+    /// The HTTP status.
     pub status: u16,
     /// How long it took.
     pub ms: u64,
-    /// Whether the console asked. What it is refused is no fault of a client's, and would hide
-    /// those that are.
+    /// Whether it was a request of the console. Its refusals would hide those of clients.
     pub is_of_console: bool,
 }
 
@@ -49,8 +47,8 @@ impl Refused {
     }
 }
 
-/// Which member, or which limit, as far as that is nothing of what was sent: messages may quote it,
-/// those of limits do not.
+/// The member or limit that refused the request. Messages of other faults may quote what was sent,
+/// so they are left out.
 fn why(fault: &Fault) -> Option<String> {
     if fault.kind() == FaultKind::InvalidRequest {
         let path =
@@ -67,13 +65,13 @@ const LIMITS: [FaultKind; 4] = [
     FaultKind::StorageLimitExceeded,
 ];
 
-/// Whether it is the place of a member, and nothing that somebody may have written there.
+/// Whether this is the path of a known member, and not text of the client.
 fn is_member(path: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_.[]".contains(c);
     (1..=LONGEST_PATH).contains(&path.len()) && path.chars().all(is_name)
 }
 
-/// The latest of them.
+/// The latest refusals.
 #[derive(Default)]
 pub(crate) struct Refusals(Mutex<VecDeque<Refusal>>);
 
@@ -90,7 +88,7 @@ impl Refusals {
         all.push_back(refusal);
     }
 
-    /// Those that match, the newest first, and how far back they are remembered.
+    /// The refusals that match, newest first, and since when refusals are remembered.
     pub(crate) fn find(
         &self,
         limit: usize,
@@ -99,7 +97,7 @@ impl Refusals {
         let all = self.lock();
         let found =
             all.iter().rev().filter(|refusal| is_it(refusal)).take(limit).cloned().collect();
-        // Before it was full nothing was forgotten.
+        // Until the list is full, nothing is forgotten.
         let back_to = all.front().filter(|_| all.len() >= MOST).map(|oldest| oldest.at);
         (found, back_to)
     }

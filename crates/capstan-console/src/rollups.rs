@@ -1,5 +1,5 @@
-//! What is counted where attempts fail and runs end: by the minute for a day in memory, by the hour
-//! for a month in the store.
+//! Counts of failed attempts and ended runs: by the minute for a day in memory, by the hour for a
+//! month in the store.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,16 @@ use crate::Console;
 /// Minutes that are remembered.
 const MINUTES: i64 = 24 * 60;
 const MINUTE: i64 = 60_000_000;
-/// Different rows of a minute, and of all minutes together; what is more is counted as others.
+/// The most rows of a minute, and of all minutes. Further ones count as `others`.
 const ROWS_A_MINUTE: usize = 1_000;
 const ROWS: usize = 100_000;
-/// Different rows of an hour.
+/// The most rows of an hour.
 const ROWS_AN_HOUR: usize = 10_000;
-/// Tenants and agents of whom the latest is remembered.
+/// The most tenants and agents whose latest run is remembered.
 const MOST_NAMES: usize = 1_000;
 const OTHER: &str = "other";
 
-/// All that was counted.
+/// All counts.
 #[derive(Default)]
 pub(crate) struct Rollups(Mutex<Counted>);
 
@@ -30,7 +30,7 @@ pub(crate) struct Rollups(Mutex<Counted>);
 struct Counted {
     minutes: VecDeque<(i64, HashMap<RollupKey, Counts>)>,
     rows: usize,
-    /// What the store has not been told yet.
+    /// Counts that are not stored yet.
     unsaved: HashMap<(i64, RollupKey), Counts>,
     /// The rows of the present hour.
     hour: (i64, HashSet<RollupKey>),
@@ -39,7 +39,7 @@ struct Counted {
     begun: HashMap<String, (i64, u64)>,
 }
 
-/// What an agent did last.
+/// The latest run of an agent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Latest {
     pub(crate) success: Option<Timestamp>,
@@ -96,7 +96,7 @@ fn key_of(run: &Run, agent: &str, is_fault: bool, code: &str) -> RollupKey {
     }
 }
 
-/// All that is beyond the number of rows.
+/// The row for everything beyond the limit.
 fn other(key: &RollupKey) -> RollupKey {
     let word = || OTHER.to_owned();
     RollupKey { tenant: word(), agent: word(), is_fault: key.is_fault, code: word() }
@@ -123,7 +123,7 @@ impl Rollups {
         counted.begun.get(tenant).filter(|(at, _)| *at == minute).map_or(0, |(_, count)| *count)
     }
 
-    /// A run has ended. Its agent goes by the name that metrics have for it.
+    /// A run has ended. The agent is its metric label.
     pub(crate) fn ended(&self, run: &Run, agent: &str) {
         let (at, status) = (run.closed_at.unwrap_or(run.updated_at), Status::of(run));
         let mut counts = Counts {
@@ -153,7 +153,7 @@ impl Rollups {
         }
     }
 
-    /// The newest attempt that is over has failed, and its run goes on or waits.
+    /// The last attempt has failed, and its run goes on or waits.
     pub(crate) fn failed(&self, run: &Run, agent: &str) {
         let over = run
             .attempts
@@ -177,8 +177,7 @@ impl Rollups {
         self.lock().add(at, key, &Counts { refused: 1, ..Counts::default() });
     }
 
-    /// Adds up what was counted in this process since a time, as far as it is in sight; the minute
-    /// goes with each row.
+    /// Adds up the visible counts of this process since a time. Each row has its minute.
     pub(crate) fn since(
         &self,
         from: Timestamp,
@@ -199,7 +198,7 @@ impl Rollups {
         self.lock().latest.get(agent).cloned().unwrap_or_default()
     }
 
-    /// Takes in what an earlier life has counted, which is known by the hour.
+    /// Adds the counts of an earlier process, which are known by the hour.
     fn remember(&self, mut rows: Vec<Rollup>) {
         rows.sort_by_key(|row| row.hour);
         let mut counted = self.lock();
@@ -219,8 +218,8 @@ impl Rollups {
     }
 }
 
-/// Tells the store what was counted since the last time. What it cannot take is lost: these are
-/// numbers for people.
+/// Stores the counts since the last call. If that fails, they are lost: these numbers are only for
+/// people.
 pub async fn save(console: &Console) {
     let unsaved = console.memory.rollups.take_unsaved();
     if unsaved.is_empty() {
@@ -231,9 +230,8 @@ pub async fn save(console: &Console) {
     }
 }
 
-/// After a restart the last day is known as before, by the hour. Where others write the same
-/// journal it holds their numbers as well, so there only what this process counts is told by the
-/// minute.
+/// Loads the last day after a restart, by the hour. In a shared journal these counts include those
+/// of other processes, so there only the counts of this process are shown by the minute.
 pub async fn remember(console: &Console) {
     let (store, now) = (console.engine.journal.store(), console.engine.wall.now());
     let a_day_ago = Timestamp::from_micros(now.as_micros().saturating_sub(MINUTES * MINUTE));
@@ -243,7 +241,7 @@ pub async fn remember(console: &Console) {
     }
 }
 
-/// The time below which so many in a hundred first packets came, about.
+/// A percentile of the time to the first packet, approximately.
 pub(crate) fn percentile(buckets: &[u64; 12], percent: u64) -> Option<u64> {
     let total: u64 = buckets.iter().sum();
     let wanted = total.saturating_mul(percent).div_ceil(100);

@@ -14,7 +14,7 @@ mod tenants;
 use crate::Console;
 use capstan_kit::openapi::Routes;
 
-/// All of them. Each asks for itself who looks: a tenant, an operator, or this machine.
+/// The console's routes. Each identifies its visitor: a tenant, an operator, or this machine.
 pub fn routes() -> Routes<Console> {
     Routes::default()
         .get("/v1/console/me", about::me, &about::ME)

@@ -3,12 +3,12 @@
 use capstan_journal::{ArmedBy, Run, Status};
 use capstan_protocol::{CATALOGUE, Timestamp};
 
-/// The headline of a fault, if the catalogue knows it; an agent may have words of its own.
+/// The headline of a fault, if the catalogue has it. An agent may have codes of its own.
 pub(super) fn title_of(code: &str) -> Option<&'static str> {
     CATALOGUE.iter().find(|entry| entry.code == code).map(|entry| entry.title)
 }
 
-/// A time as people say it.
+/// A duration as text.
 fn said(micros: i64) -> String {
     let seconds = micros.max(0) as f64 / 1e6;
     match seconds {
@@ -31,7 +31,7 @@ fn because(code: Option<&str>) -> String {
     }
 }
 
-/// What became of it, in plain words.
+/// The state of a run in a sentence.
 pub(super) fn of(run: &Run, now: Timestamp) -> String {
     let end = run.closed_at.unwrap_or(now);
     let took = said(end.as_micros() - run.created_at.as_micros());

@@ -1,19 +1,19 @@
-//! What can be set of the console.
+//! The settings of the console.
 
 use capstan_kit::identity::operators::Operators;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The console: what runs, and why it failed.
+/// The settings of the console.
 #[derive(Debug, Clone)]
 pub struct ConsoleSettings {
-    /// Whether there is one. Without tenants and open to everybody there is none in any case,
+    /// Whether the console is on. A gateway that is open to everybody without tenants has none,
     /// unless there is an operator.
     pub enabled: bool,
     /// Whether runs can be stopped and erased there.
     pub actions: bool,
-    /// Whether it shows what was said; asked for unless said, and shown at once on a gateway
-    /// without tenants.
+    /// Whether the console shows content. By default on request, and at once on a gateway without
+    /// tenants.
     pub content: Option<ContentRule>,
     /// Where a trace is looked at, with `{trace_id}` in it.
     pub trace_url: Option<String>,
@@ -23,43 +23,44 @@ pub struct ConsoleSettings {
 
 impl Default for ConsoleSettings {
     fn default() -> Self {
-        // On: it shows nobody more than their key lets them see.
+        // On, because it shows nobody more than their key allows.
         Self { enabled: true, actions: true, content: None, trace_url: None, logs_url: None }
     }
 }
 
 impl ConsoleSettings {
-    /// Whether there is one: not on a gateway that is open to everybody without tenants, unless it
-    /// has an operator.
+    /// Whether the console is on: not on a gateway that is open to everybody without tenants,
+    /// unless it has an operator.
     pub fn is_on(&self, is_local: bool, is_open: bool, operators: &Operators) -> bool {
         let is_for_all = is_local && is_open;
         self.enabled && (!is_for_all || !operators.current().is_empty())
     }
 
-    /// Whether it shows what was said: on a gateway without tenants at once, unless set otherwise.
+    /// Whether the console shows content: on a gateway without tenants at once, unless set
+    /// otherwise.
     pub fn content_rule(&self, is_local: bool) -> ContentRule {
         let usual = if is_local { ContentRule::Shown } else { ContentRule::Asked };
         self.content.unwrap_or(usual)
     }
 }
 
-/// Whether the console shows what was said, to whom it may.
+/// Whether the console shows content to visitors who may see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentRule {
-    /// To nobody.
+    /// Never.
     Never,
-    /// When they ask for it.
+    /// On request.
     Asked,
     /// At once.
     Shown,
 }
 
 impl ContentRule {
-    /// All there are.
+    /// All rules.
     pub const ALL: [Self; 3] = [Self::Never, Self::Asked, Self::Shown];
 
-    /// Its word.
+    /// The rule's name in the configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -68,7 +69,7 @@ impl ContentRule {
         }
     }
 
-    /// The rule of a word.
+    /// Finds a rule by its name.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.word() == word)
     }

@@ -1,6 +1,6 @@
-//! Who looks at the console, and at what: a tenant at its own, an operator at what it looks after,
-//! this machine at everything where there are no tenants. What is out of sight answers exactly as
-//! what does not exist.
+//! The visitors of the console, and what each may see: a tenant its own runs, an operator the runs
+//! of its tenants, this machine everything if there are no tenants. A run that a visitor may not
+//! see looks like one that does not exist.
 
 use axum::extract::FromRequestParts;
 use capstan_journal::Run;
@@ -14,17 +14,18 @@ use uuid::Uuid;
 use crate::Console;
 use crate::settings::ContentRule;
 use capstan_engine::faults::journal_fault;
+use capstan_engine::ports::{self, Requester};
 use capstan_engine::tenant_scheduler::TaskSlot;
 use capstan_kit::access::{self, bearer};
 use capstan_kit::accounted_body::Payer;
-use capstan_kit::identity::audit::{Actor, Target};
+use capstan_kit::identity::audit::Actor;
 use capstan_kit::identity::caller::{Caller, LOCAL};
 use capstan_kit::identity::operators::{EVERY_TENANT, Operator, Right};
 use capstan_kit::identity::scopes::Operation;
 use capstan_kit::identity::tenants::{deliveries_of, owner_of};
 use capstan_kit::refusal::Refusal;
 
-/// Whoever looks.
+/// A visitor of the console.
 #[derive(Debug, Clone)]
 pub(crate) enum Visitor {
     /// With a tenant's key or token.
@@ -47,7 +48,7 @@ pub(crate) enum VisitorKind {
     Local,
 }
 
-/// What of a run is looked at, for the audit.
+/// The content that a visitor reads, for the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     Frames,
@@ -65,7 +66,7 @@ impl Look {
     }
 }
 
-/// What is done to a run, for the audit.
+/// The act of a visitor, for the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Stop,
@@ -104,8 +105,8 @@ impl Visitor {
         }
     }
 
-    /// Whose memory its answers are: a tenant's own, or the operator's, which is no tenant's
-    /// whatever its name.
+    /// The name under which its answers count as memory: the tenant, or the operator. The latter
+    /// equals no tenant's name.
     pub(crate) fn payer(&self) -> String {
         match self {
             Self::Tenant(caller) | Self::Local(caller) => caller.tenant.clone(),
@@ -124,7 +125,7 @@ impl Visitor {
         }
     }
 
-    /// The tenants in sight; all if `None`.
+    /// The tenants that the visitor may see; `None` for all.
     pub(crate) fn tenants(&self) -> Option<Vec<String>> {
         match self {
             Self::Tenant(caller) => Some(vec![caller.tenant.clone()]),
@@ -138,14 +139,13 @@ impl Visitor {
         }
     }
 
-    /// Under which names that is kept which is theirs.
+    /// The names under which their records are stored.
     pub(crate) fn names(&self) -> Option<Vec<String>> {
         let own = self.tenants()?;
         Some(own.iter().map(|name| deliveries_of(name)).chain(own.clone()).collect())
     }
 
-    /// The same by name, as far as names are known: where all are in sight, those that are
-    /// configured or have run.
+    /// The names of visible tenants. If all are visible: those that are configured or have runs.
     pub(crate) fn known_tenants(&self, console: &Console) -> Vec<String> {
         self.tenants().unwrap_or_else(|| {
             let named: Vec<_> =
@@ -154,7 +154,7 @@ impl Visitor {
         })
     }
 
-    /// Whether what is this tenant's is in sight.
+    /// Whether the visitor may see a tenant's runs.
     pub(crate) fn sees(&self, tenant: &str) -> bool {
         let tenant = owner_of(tenant);
         match self {
@@ -164,12 +164,13 @@ impl Visitor {
         }
     }
 
-    /// Whether the server itself is in sight, with what belongs to nobody in particular.
+    /// Whether the visitor may see the server itself and what belongs to no tenant.
     pub(crate) fn sees_server(&self) -> bool {
         !matches!(self, Self::Tenant(_))
     }
 
-    /// Whether a refusal is in sight. One that is nobody's is for those who see everything.
+    /// Whether the visitor may see a refusal. One without a tenant is for visitors who may see
+    /// everything.
     pub(crate) fn sees_refusal(&self, tenant: Option<&str>) -> bool {
         match tenant {
             Some(tenant) => self.sees(tenant),
@@ -177,12 +178,12 @@ impl Visitor {
         }
     }
 
-    /// Whether sessions of this tenant have names that may be told.
+    /// Whether the visitor may see the names of a tenant's sessions.
     pub(crate) fn sees_sessions_of(&self, console: &Console, tenant: &str) -> bool {
         self.sees(tenant) && !(self.is_operator() && console.cx.tenants.is_unstored(tenant))
     }
 
-    /// Whether it may see what was said in this tenant's runs.
+    /// Whether the visitor may see the content of a tenant's runs.
     pub(crate) fn may_read(&self, console: &Console, tenant: &str) -> bool {
         if console.content() == ContentRule::Never || !self.sees(tenant) {
             return false;
@@ -196,7 +197,7 @@ impl Visitor {
         }
     }
 
-    /// Whether it may do this to this tenant's runs.
+    /// Whether the visitor may do this to a tenant's runs.
     pub(crate) fn may_act(&self, console: &Console, act: Act, tenant: &str) -> bool {
         console.settings.actions
             && match self {
@@ -207,12 +208,12 @@ impl Visitor {
             }
     }
 
-    /// A run in sight.
+    /// Finds a run that the visitor may see.
     pub(crate) async fn run(&self, console: &Console, id: &str) -> Result<Run, Fault> {
         let unknown = || Fault::new(FaultKind::StreamNotFound);
         let stream: Uuid = id.parse().map_err(|_| unknown())?;
         let store = console.engine.journal.store();
-        // What is delivered for a tenant is in its sight as well.
+        // A tenant may see its deliveries as well.
         let run =
             store.run(stream).await.map_err(journal_fault)?.filter(|run| self.sees(&run.tenant));
         if let (None, Self::Tenant(caller)) = (&run, self)
@@ -223,7 +224,7 @@ impl Visitor {
         run.ok_or_else(unknown)
     }
 
-    /// Refuses whoever may not see what was said; whoever may is noted.
+    /// Refuses a visitor who may not see content. The audit records one who may.
     pub(crate) fn look(
         &self,
         console: &Console,
@@ -233,13 +234,13 @@ impl Visitor {
     ) -> Result<(), Fault> {
         if console.content() == ContentRule::Never {
             return Err(forbidden(
-                "This console shows nobody what was said: `console.content` is \"never\".",
+                "This console shows no content: `console.content` is \"never\".",
             ));
         }
         if !self.may_read(console, tenant) {
             return Err(forbidden(
-                "What was said is not shown to you: it takes the right `content`, and a tenant \
-                that lets it be seen.",
+                "You may not see this content. It needs the right `content`, and a tenant that \
+                 allows it.",
             ));
         }
         if self.is_operator() {
@@ -249,21 +250,37 @@ impl Visitor {
         Ok(())
     }
 
-    /// Refuses whoever may not do this.
+    /// Refuses a visitor who may not do this.
     pub(crate) fn check_act(&self, console: &Console, act: Act, tenant: &str) -> Result<(), Fault> {
         if !console.settings.actions {
             return Err(forbidden(
-                "Nothing is stopped or erased from this console: `console.actions` is off.",
+                "This console cannot stop or erase runs: `console.actions` is off.",
             ));
         }
         let may = self.may_act(console, act, tenant);
-        may.then_some(()).ok_or_else(|| forbidden("You may look, but neither stop nor erase."))
+        may.then_some(()).ok_or_else(|| forbidden("You may neither stop nor erase runs here."))
     }
 
-    /// Notes what was done.
-    pub(crate) fn did(&self, console: &Console, act: Act, tenant: &str, to: Target<'_>) {
-        console.access.audit.console_did(&self.actor(), act.word(), tenant, to);
-        console.count(act.word());
+    /// Names the visitor to the engine, which reports each act that is done.
+    pub(crate) fn requester<'a>(&self, console: &'a Console) -> ConsoleRequester<'a> {
+        ConsoleRequester { console, actor: self.actor() }
+    }
+}
+
+/// A visitor who stops or erases something. The audit records the act, and a metric counts it.
+pub(crate) struct ConsoleRequester<'a> {
+    console: &'a Console,
+    actor: Actor,
+}
+
+impl Requester for ConsoleRequester<'_> {
+    fn acted(&self, done: &ports::Act<'_>) {
+        let what = match done {
+            ports::Act::Stopped(_) => Act::Stop,
+            ports::Act::PurgedStream(_) | ports::Act::PurgedSession { .. } => Act::Purge,
+        };
+        self.console.access.audit.console_did(&self.actor, what.word(), done);
+        self.console.count(what.word());
     }
 }
 
@@ -271,8 +288,8 @@ fn forbidden(message: &str) -> Fault {
     Fault::new(FaultKind::TenantUnauthorized).with_message(message)
 }
 
-/// Without keys a page of another port of this machine could ask in its visitor's name: what
-/// changes anything must come from the console's own page, or from no page at all.
+/// Without keys, a page of another port of this machine could act for its visitor. So a request
+/// that changes something must come from the console's own page, or from no page.
 fn check_same_origin(parts: &Parts) -> Result<(), Fault> {
     if matches!(parts.method, Method::GET | Method::HEAD) {
         return Ok(());
@@ -281,7 +298,9 @@ fn check_same_origin(parts: &Parts) -> Result<(), Fault> {
         Some(site) => site == "same-origin",
         None => !parts.headers.contains_key(header::ORIGIN),
     };
-    is_own.then_some(()).ok_or_else(|| forbidden("Only the console's own page may ask for this."))
+    is_own
+        .then_some(())
+        .ok_or_else(|| forbidden("Only the console's own page may send this request."))
 }
 
 async fn visitor(console: &Console, parts: &Parts) -> Result<Visitor, Fault> {
@@ -291,12 +310,12 @@ async fn visitor(console: &Console, parts: &Parts) -> Result<Visitor, Fault> {
         let may_look = operator.may(Right::Look);
         return may_look
             .then_some(Visitor::Operator(operator))
-            .ok_or_else(|| forbidden("This operator may not `look`."));
+            .ok_or_else(|| forbidden("This operator does not have the right `look`."));
     }
     if console.access.is_local() && console.access.is_open {
         let kind =
             if shown.is_some() { FaultKind::TenantUnauthorized } else { FaultKind::TenantRequired };
-        return Err(Fault::new(kind).with_message("This is for operators."));
+        return Err(Fault::new(kind).with_message("Only operators may see this."));
     }
     let caller = access::caller(&console.access, parts).await?;
     if console.access.is_local() {

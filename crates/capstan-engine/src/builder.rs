@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::counts::{PacketCounts, ViewerCounts};
-use crate::events::RunObserver;
+use crate::events::{RunObserver, RunTracer};
 use crate::histories::Histories;
 use crate::limits::Limiter;
 use crate::live::Live;
@@ -20,7 +20,6 @@ use crate::readers::Readers;
 use crate::relays::Relays;
 use crate::settings::EngineSettings;
 use crate::tenant_scheduler::TenantScheduler;
-use crate::traces::{TraceCollector, Traces};
 use crate::waits::Waits;
 use crate::wall_clock::WallClock;
 use crate::{Engine, Registered, State};
@@ -32,7 +31,7 @@ pub struct EngineBuilder {
     agents: Vec<Registered>,
     internal: Option<Registered>,
     clock: Clock,
-    traces: Option<Arc<dyn TraceCollector>>,
+    tracer: Option<Arc<dyn RunTracer>>,
     observers: Vec<Arc<dyn RunObserver>>,
     protocols: Arc<dyn Protocols>,
     tenants: Arc<dyn TenantRules>,
@@ -47,7 +46,7 @@ impl EngineBuilder {
             agents: Vec::new(),
             internal: None,
             clock: Clock::default(),
-            traces: None,
+            tracer: None,
             observers: Vec::new(),
             protocols: Arc::new(()),
             tenants: Arc::new(()),
@@ -89,10 +88,10 @@ impl EngineBuilder {
         self
     }
 
-    /// Creates spans of runs and attempts for this collector.
+    /// Sets the tracer of runs. Without one, agents get the trace context of the request.
     #[must_use]
-    pub fn traces(mut self, collector: Option<Arc<dyn TraceCollector>>) -> Self {
-        self.traces = collector;
+    pub fn tracer(mut self, tracer: Option<Arc<dyn RunTracer>>) -> Self {
+        self.tracer = tracer;
         self
     }
 
@@ -141,8 +140,8 @@ impl EngineBuilder {
             live: Live::default(),
             packets: PacketCounts::default(),
             viewers: ViewerCounts::default(),
-            traces: Traces::new(self.traces),
             observers: Observers::new(self.observers),
+            tracer: self.tracer,
             protocols: self.protocols,
             tenants: self.tenants,
             before_work: self.before_work,

@@ -1,5 +1,5 @@
-//! A conversation: what a session remembers, what a request adds to it, and how both become what an
-//! agent is given.
+//! A conversation: the stored turns of a session, the messages that a request adds, and the
+//! messages that the agent gets.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::Engine;
 use crate::ask::{Ask, Messages, invalid};
 use crate::faults::journal_fault;
 
-/// What is read of a session at once.
+/// The size of a page of stored turns.
 const PAGE_TURNS: usize = 64;
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// A whole conversation, and how much of it the request does not tell.
+/// A conversation for an agent.
 pub(crate) struct Whole {
     pub(crate) messages: Messages,
-    /// Messages at its beginning that the session remembers.
+    /// The number of messages at its beginning that come from the session and not from the request.
     pub(crate) stored: usize,
 }
 
-/// The whole conversation for an agent. A request that does not tell it itself goes on from what is
-/// stored.
+/// Builds the conversation for an agent. A request that does not contain it continues the stored
+/// one.
 pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Whole, Fault> {
     if ask.is_whole {
         return Ok(Whole { messages: with_native(&ask.messages, stored), stored: 0 });
@@ -48,8 +48,8 @@ pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Whole, Fault>
     Ok(Whole { messages: messages.into(), stored })
 }
 
-/// Whether what the session remembers matters for a request: it does not tell the conversation, or
-/// it tells calls and cannot tell the reasoning that led to them.
+/// Whether a request needs the stored turns: it does not contain the conversation, or it contains
+/// calls in a protocol that has no reasoning.
 pub(crate) fn needs_stored(ask: &Ask) -> bool {
     let has_calls = || ask.messages.iter().flat_map(|message| &message.parts).any(is_call);
     !ask.is_whole || (ask.extras.dialect.is_none() && !ask.session.is_empty() && has_calls())
@@ -59,31 +59,77 @@ fn is_call(part: &Part) -> bool {
     matches!(part, Part::ToolCall { .. })
 }
 
-/// A conversation with the parts that only their provider understands, each before the answer whose
-/// calls it led to. Clients that tell the whole conversation do not know them.
+/// Adds to a client's conversation the parts that only their provider understands. The client does
+/// not know them.
+///
+/// An answer that the session remembers replaces the client's, if both say the same: then each part
+/// is in its place. Otherwise the parts stand before the answer whose calls they led to.
 fn with_native(messages: &Messages, stored: &[Arc<PastTurn>]) -> Messages {
     let mut by_call = native_by_call(stored);
     if by_call.is_empty() {
         return messages.clone();
     }
-    let mut all: Vec<Arc<ChatMessage>> = messages.iter().cloned().map(Arc::new).collect();
-    let mut begun = None;
-    for at in 0..all.len() {
-        let Some(message) = all.get(at).cloned() else { break };
-        // A text and the calls after it may be messages of their own, and are one answer.
-        begun = (message.role == Role::Assistant).then_some(begun.unwrap_or(at));
-        let ids = message.parts.iter().filter_map(called);
-        let native: Vec<Part> = ids.filter_map(|id| by_call.remove(id)).flatten().collect();
-        if let Some(first) =
-            begun.and_then(|begun| all.get_mut(begun)).filter(|_| !native.is_empty())
-        {
-            Arc::make_mut(first).parts.splice(0..0, native);
+    let answers = answers_by_call(stored);
+    let all: Vec<Arc<ChatMessage>> = messages.iter().cloned().map(Arc::new).collect();
+    let mut out = Vec::with_capacity(all.len());
+    // A text and the calls after it may be messages of their own, and are one answer.
+    let is_answer = |message: &Arc<ChatMessage>| message.role == Role::Assistant;
+    for group in all.chunk_by(|a, b| is_answer(a) && is_answer(b)) {
+        let calls = || group.iter().flat_map(|message| &message.parts).filter_map(called);
+        let native: Vec<Part> = calls().filter_map(|id| by_call.remove(id)).flatten().collect();
+        let answer = calls().next().and_then(|id| answers.get(id));
+        match answer.filter(|answer| !native.is_empty() && says(group) == says(&[answer])) {
+            Some(answer) => out.push(Arc::clone(answer)),
+            None => out.extend(behind(native, group)),
         }
     }
-    all.into()
+    out.into()
 }
 
-/// What a model thought before each call; what stands behind the last one belongs to it.
+/// The messages of an answer, with these parts at its beginning.
+fn behind(native: Vec<Part>, group: &[Arc<ChatMessage>]) -> Vec<Arc<ChatMessage>> {
+    let mut group = group.to_vec();
+    if let Some(first) = group.first_mut().filter(|_| !native.is_empty()) {
+        Arc::make_mut(first).parts.splice(0..0, native);
+    }
+    group
+}
+
+/// The text of an answer without white space, which clients change, and its calls.
+fn says<M: AsRef<ChatMessage>>(messages: &[M]) -> (String, Vec<(&str, Value)>) {
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    for part in messages.iter().flat_map(|message| &message.as_ref().parts) {
+        match part {
+            Part::Text { content } => text.extend(content.chars().filter(|c| !c.is_whitespace())),
+            Part::ToolCall { id, arguments, .. } => {
+                let arguments = match arguments {
+                    Arguments::Object(object) => object.get(),
+                    Arguments::Text(text) => text,
+                };
+                let arguments = serde_json::from_str(arguments).unwrap_or_default();
+                calls.push((id.as_deref().unwrap_or_default(), arguments));
+            }
+            Part::Blob { .. }
+            | Part::File { .. }
+            | Part::Uri { .. }
+            | Part::ToolCallResponse { .. }
+            | Part::Reasoning { .. }
+            | Part::Native(_) => {}
+        }
+    }
+    (text, calls)
+}
+
+/// The stored answers, by the ids of their first calls.
+fn answers_by_call(stored: &[Arc<PastTurn>]) -> HashMap<&str, &Arc<ChatMessage>> {
+    let messages = stored.iter().flat_map(|turn| &turn.messages);
+    messages
+        .filter(|message| message.role == Role::Assistant)
+        .filter_map(|message| Some((message.parts.iter().find_map(called)?, message)))
+        .collect()
+}
+
+/// The native parts before each call. Those behind the last call belong to it.
 fn native_by_call(stored: &[Arc<PastTurn>]) -> HashMap<&str, Vec<Part>> {
     let mut by_call: HashMap<&str, Vec<Part>> = HashMap::new();
     for message in stored.iter().flat_map(|turn| &turn.messages) {
@@ -104,8 +150,8 @@ fn native_by_call(stored: &[Arc<PastTurn>]) -> HashMap<&str, Vec<Part>> {
     by_call
 }
 
-/// Refuses results of calls that the conversation does not have, before there is a run to fail: a
-/// model would refuse all of it. `turns` is how many the session has.
+/// Refuses results of calls that the conversation does not have, because a model would refuse the
+/// conversation. This happens before a run exists. `turns` is the number of stored turns.
 pub(crate) async fn check_results(
     engine: &Engine,
     tenant: &str,
@@ -118,8 +164,8 @@ pub(crate) async fn check_results(
     if ask.is_whole {
         return check(&ask.messages, &[]);
     }
-    // They nearly always answer what the last turn called; else it may have been any. Looked for
-    // page by page: of each, only the ids of its calls are kept.
+    // Results nearly always answer calls of the last turn, otherwise of any turn. The search goes
+    // page by page, and remembers only ids.
     let mut open: HashSet<&str> = results(ask.messages.iter()).collect();
     for message in ask.messages.iter() {
         message.parts.iter().filter_map(called).for_each(|id| {
@@ -144,7 +190,7 @@ pub(crate) async fn check_results(
             let Some(last) = page.last().map(|turn| turn.number) else { break };
             from = last + 1;
             for said in page.into_iter().map(TurnRecord::of) {
-                // A call that broke off in a run that did cannot be answered.
+                // A call without its whole arguments cannot be answered.
                 let is_partial = said.is_partial;
                 let parts = said.into_messages().into_iter().flat_map(|message| message.parts);
                 for part in parts.filter(|part| !is_partial || is_complete(part)) {
@@ -180,9 +226,9 @@ fn results<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> impl Iterator
     messages.flat_map(|message| &message.parts).filter_map(answered)
 }
 
-/// What agents are told of stored turns. Of a run that broke off that is what its tools did, up to
-/// the last call that was answered, in its own stream or later: a caller may have acted on what it
-/// saw.
+/// Returns the messages of stored turns for an agent. A run that broke off counts up to its last
+/// answered call, because a caller may have acted on what it saw. The answer may be in a later
+/// turn.
 fn told(stored: &[&PastTurn], added: &Messages) -> Vec<Arc<ChatMessage>> {
     let with_calls = stored.iter().filter(|turn| turn.has_calls).flat_map(|turn| &turn.messages);
     let results: HashSet<&str> = results(with_calls.map(Arc::as_ref).chain(added.iter())).collect();
@@ -200,7 +246,7 @@ fn told(stored: &[&PastTurn], added: &Messages) -> Vec<Arc<ChatMessage>> {
     messages
 }
 
-/// Messages up to the last part that is wanted; none if no part is.
+/// Returns the messages up to the last wanted part, or none.
 fn up_to(
     messages: &[Arc<ChatMessage>],
     is_wanted: impl Fn(&Part) -> bool,
@@ -216,9 +262,10 @@ fn up_to(
     messages
 }
 
-/// Models refuse a call without a result and a result without its call. A stored conversation has
-/// such ones where a caller went on without answering; they are left out. Returns how many of the
-/// first `stored` messages are left.
+/// Removes calls without a result and results without their call, because models refuse them. A
+/// stored conversation has them if a caller continued without an answer. Returns how many of the
+/// first
+/// `stored` messages are left.
 fn tidy(messages: &mut Vec<Arc<ChatMessage>>, stored: usize) -> usize {
     let ids = |of: fn(&Part) -> Option<&str>| -> HashSet<String> {
         messages
@@ -234,7 +281,7 @@ fn tidy(messages: &mut Vec<Arc<ChatMessage>>, stored: usize) -> usize {
             && answered(part).is_none_or(|id| calls.contains(id))
     };
     for message in messages.iter_mut() {
-        // Others may share it: only one that changes is made anew.
+        // Other runs may share the message, so only a changed one is copied.
         if !message.parts.iter().all(is_whole) || leads_nowhere(message) {
             let message = Arc::make_mut(message);
             message.parts.retain(is_whole);
@@ -249,8 +296,8 @@ fn tidy(messages: &mut Vec<Arc<ChatMessage>>, stored: usize) -> usize {
     left
 }
 
-/// Providers refuse reasoning that nothing follows. In chats it has no place of its own: its parts
-/// are members of the whole message.
+/// Whether a message ends with reasoning, which providers refuse. A part of a chat is different: it
+/// belongs to the whole message.
 fn leads_nowhere(message: &ChatMessage) -> bool {
     let Some(Part::Native(last)) = message.parts.last() else { return false };
     last.origin.dialect != Dialect::OpenaiChat
@@ -264,15 +311,15 @@ fn answered(part: &Part) -> Option<&str> {
     if let Part::ToolCallResponse { id, .. } = part { id.as_deref() } else { None }
 }
 
-/// A call that broke off has but a part of its arguments.
+/// Whether the arguments of a call are whole. A run that breaks off leaves a part of them.
 fn is_complete(part: &Part) -> bool {
     let Part::ToolCall { arguments: Arguments::Text(text), .. } = part else { return true };
     text.trim().is_empty() || serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// What a request adds to its session. One that tells the whole conversation adds what follows the
-/// last answer in it, unless the session's last turn has said so already: a client that answers a
-/// question repeats what it was about.
+/// Returns the messages that a request adds to its session. If it contains the whole conversation,
+/// these are the messages after the last answer. A client that answers an interrupt repeats
+/// messages of the last turn, which do not count again.
 pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessage> {
     let is_known = |message: &&ChatMessage| ask.is_whole && message.role == Role::Assistant;
     let is_repeated =
@@ -284,8 +331,9 @@ pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessa
     added
 }
 
-/// The turns of a session that a run goes on from: all of them, or those of the line that leads to
-/// one, where answers form a tree. Each was closed before the next one on its line began.
+/// Returns the turns that a run continues: all of them, or in a tree of answers those on the path
+/// to
+/// `last`. Each turn closed before the next one on its path began.
 fn line(turns: &[Arc<PastTurn>], last: Option<Uuid>) -> Vec<&PastTurn> {
     if last.is_none() {
         return turns.iter().map(Arc::as_ref).collect();
@@ -301,7 +349,7 @@ fn line(turns: &[Arc<PastTurn>], last: Option<Uuid>) -> Vec<&PastTurn> {
     line
 }
 
-/// A stored turn, decoded once and shared by all runs that are told of it.
+/// A stored turn, decoded once and shared by all runs of its session.
 #[derive(Debug)]
 pub(crate) struct PastTurn {
     pub(crate) number: u64,
@@ -311,7 +359,7 @@ pub(crate) struct PastTurn {
     /// Calls or results are among its messages.
     has_calls: bool,
     messages: Vec<Arc<ChatMessage>>,
-    /// What it says, as text.
+    /// The size of its stored text.
     pub(crate) bytes: usize,
 }
 
@@ -326,44 +374,42 @@ impl PastTurn {
         Self { number, stream, previous, is_partial, has_calls, messages, bytes }
     }
 
-    /// Whether both are the same turn of the same session: no other run can have left it.
+    /// Whether both are the same turn of the same session.
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.number, self.stream) == (other.number, other.stream)
     }
 
-    /// About how many bytes it takes in memory.
+    /// Its approximate memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         const MESSAGE: usize = 256;
         self.bytes + (self.messages.len() + 1) * MESSAGE
     }
 }
 
-/// What a stored turn says; the journal itself does not look into it.
+/// The content of a stored turn. The journal does not read it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnRecord {
-    /// What the run added to the conversation, oldest first: what was asked, called, answered and
-    /// said.
+    /// The messages that the run added to the conversation, oldest first.
     messages: Vec<Value>,
-    /// The run that this one went on from, where that is not the one before it.
+    /// The run that this one continues, if that is not the one before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     previous: Option<Uuid>,
-    /// What the run ended by asking.
+    /// The interrupts with which the run ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<Value>,
-    /// The run failed or was stopped: shown, but sent to agents only as far as its calls were
-    /// answered.
+    /// The run failed or was stopped. Agents get it only up to its last answered call.
     pub is_partial: bool,
     /// The user's message, in turns of version 1.
     #[serde(skip_serializing)]
     user: Value,
-    /// The whole answer, likewise.
+    /// The whole answer, in turns of version 1.
     #[serde(skip_serializing)]
     assistant: String,
 }
 
 impl TurnRecord {
-    /// Version 1 was a question and its answer.
+    /// The version of this format. Version 1 was a question and its answer.
     const VERSION: u32 = 2;
 
     pub(crate) fn new<'a>(
@@ -375,12 +421,12 @@ impl TurnRecord {
         Self { messages, is_partial, ..Self::default() }
     }
 
-    /// The same, as it went on from another run.
+    /// Sets the run that this one continues.
     pub(crate) fn after(self, previous: Option<Uuid>) -> Self {
         Self { previous, ..self }
     }
 
-    /// What a turn says; nothing, and partial, if a later version says it in a way of its own.
+    /// Reads a stored turn. One of a later version that this one cannot read is empty and partial.
     pub fn of(turn: StoredTurn) -> Self {
         serde_json::from_value(turn.said).unwrap_or(Self { is_partial: true, ..Self::default() })
     }
@@ -474,5 +520,38 @@ mod tests {
             (1, 2),
             "nobody answered the call"
         );
+    }
+
+    #[test]
+    fn stored_answer_replaces_the_clients_if_both_say_the_same() {
+        let native = |n: u32| {
+            let part = json!({ "type": "native", "dialect": "anthropic-messages",
+                "provider": "p", "model": "m", "part": { "n": n } });
+            serde_json::from_value::<Part>(part).unwrap()
+        };
+        let text = |content: &str| Part::Text { content: content.into() };
+        let call = |arguments: &str| Part::ToolCall {
+            id: Some("c".into()),
+            name: "f".into(),
+            arguments: Arguments::Text(arguments.into()),
+        };
+        let answer = |parts: Vec<Part>| ChatMessage { role: Role::Assistant, parts, name: None };
+        let stored = answer(vec![native(1), text("I "), text("look."), native(2), call("{}")]);
+        let said = TurnRecord::new([ChatMessage::user("q"), stored.clone()].iter(), false);
+        let turn = Arc::new(PastTurn::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0))));
+        let told = |content: &str, arguments: &str| {
+            let messages = vec![
+                ChatMessage::user("q"),
+                answer(vec![text(content)]),
+                answer(vec![call(arguments)]),
+                ChatMessage::tool("c", "42"),
+            ];
+            let ask = Ask { is_whole: true, ..Ask::new("k".into(), "s".into(), messages) };
+            whole(&ask, &[Arc::clone(&turn)]).unwrap().messages.iter().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(told("I look.\n", "{ }")[1..], [stored, ChatMessage::tool("c", "42")]);
+        let edited = [answer(vec![native(1), native(2), text("No.")]), answer(vec![call("{}")])];
+        assert_eq!(told("No.", "{}")[1..3], edited, "the client's own text has the last word");
+        assert_eq!(told("I look.", r#"{"a":1}"#)[2], answer(vec![call(r#"{"a":1}"#)]));
     }
 }

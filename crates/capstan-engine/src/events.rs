@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_agent::CallEnded;
+use capstan_agent::{About, CallEnded, TraceParent};
 use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind, Timestamp};
+use serde_json::{Map, Value};
+use uuid::Uuid;
 
 /// An event of a run.
 #[derive(Debug, Clone)]
@@ -39,14 +41,33 @@ pub enum Happened {
         /// Since the relay started.
         after: Duration,
     },
+    /// A route calls a member.
+    CallBegan {
+        /// The member.
+        member: Arc<str>,
+        /// The member's description.
+        about: About,
+    },
     /// A route's call of a member has ended.
     CallEnded {
         /// The call.
         call: CallEnded,
-        /// Tokens of its answer, if the provider counts them.
-        output_tokens: Option<u64>,
+        /// The model that answers in this attempt.
+        model: Option<String>,
+        /// What this attempt has used, if the provider counts it.
+        usage: Option<Map<String, Value>>,
     },
-    /// An attempt failed, in the relay, in a shutdown, or in recovery after a restart.
+    /// The agent has left an attempt, or was stopped. The outcome is not stored yet.
+    AttemptEnded {
+        /// The code of the fault, if the attempt failed.
+        code: Option<String>,
+        /// The model that answered.
+        model: Option<String>,
+        /// What the attempt has used, if the provider counts it.
+        usage: Option<Map<String, Value>>,
+    },
+    /// An attempt failed, in the relay, in a shutdown, or in recovery after a restart. The journal
+    /// has stored what follows from it.
     AttemptFailed {
         /// Why.
         fault: Fault,
@@ -79,4 +100,24 @@ pub trait RunObserver: Send + Sync + 'static {
 
     /// Packets were committed to the journal. `took` is the duration of the commit.
     fn appended(&self, _took: Duration) {}
+}
+
+/// Records runs as trace spans. The engine calls it in line: a span has to begin and end on time,
+/// and an attempt's calls need the context of its span. So an implementation must not block.
+pub trait RunTracer: Send + Sync + 'static {
+    /// Handles an event of a run.
+    fn observe(&self, event: &RunEvent);
+
+    /// A relay of this process begins to work on a run. `request` is the trace of the request that
+    /// started it.
+    fn begin_run(&self, run: &Run, about: &About, request: Option<&TraceParent>);
+
+    /// An attempt begins. Returns the trace context for the agent's calls.
+    fn begin_attempt(&self, run: &Run) -> Option<TraceParent>;
+
+    /// The agent of a run reports a problem and goes on.
+    fn warned(&self, stream: Uuid, code: &str);
+
+    /// Ends the spans of runs that have waited for longer: another process has them now.
+    fn forget_waiting(&self, longer_than: Duration);
 }

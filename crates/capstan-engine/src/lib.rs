@@ -32,13 +32,13 @@ pub mod runs;
 pub mod settings;
 pub mod stopping;
 pub mod tenant_scheduler;
-pub mod traces;
 pub(crate) mod waits;
 pub mod wall_clock;
 
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use capstan_agent::{Agent, Clock};
 use capstan_journal::{Journal, Quota, Run};
@@ -50,7 +50,7 @@ use uuid::Uuid;
 use ask::Ask;
 pub use builder::EngineBuilder;
 use counts::{PacketCounts, ViewerCounts};
-use events::{Happened, RunEvent};
+use events::{Happened, RunEvent, RunTracer};
 use histories::Histories;
 use limits::Limiter;
 use live::Live;
@@ -61,7 +61,6 @@ use readers::Readers;
 use relays::Relays;
 use settings::EngineSettings;
 use tenant_scheduler::{ScheduledTask, TenantScheduler, work_of};
-use traces::Traces;
 use waits::Waits;
 use wall_clock::WallClock;
 
@@ -130,9 +129,8 @@ pub struct State {
     pub packets: PacketCounts,
     /// Counts of viewers.
     pub viewers: ViewerCounts,
-    /// Spans of runs and attempts.
-    pub traces: Traces,
     observers: Observers,
+    tracer: Option<Arc<dyn RunTracer>>,
     protocols: Arc<dyn Protocols>,
     tenants: Arc<dyn TenantRules>,
     before_work: Arc<dyn BeforeWork>,
@@ -173,13 +171,24 @@ impl Engine {
         EngineBuilder::new(journal)
     }
 
-    /// Queues an event for every observer of runs. It never blocks. No other function queues events
-    /// of runs.
+    /// Hands an event to the tracer, and queues it for every observer of runs. It never blocks. No
+    /// other function reports events of runs.
     pub fn emit(&self, run: &Run, what: Happened) {
-        if !self.observers.is_empty() {
-            let agent = self.agent_label(&run.agent).into();
-            let run = Arc::new(run.clone());
-            self.observers.emit(RunEvent { run, agent, at: self.clock.now(), what });
+        if self.observers.is_empty() && self.tracer.is_none() {
+            return;
+        }
+        let agent = self.agent_label(&run.agent).into();
+        let event = RunEvent { run: Arc::new(run.clone()), agent, at: self.clock.now(), what };
+        if let Some(tracer) = &self.tracer {
+            tracer.observe(&event);
+        }
+        self.observers.emit(event);
+    }
+
+    /// Ends the trace spans of runs that have waited for longer than this.
+    pub fn forget_waiting_spans(&self, longer_than: Duration) {
+        if let Some(tracer) = &self.tracer {
+            tracer.forget_waiting(longer_than);
         }
     }
 

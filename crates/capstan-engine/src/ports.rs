@@ -1,5 +1,5 @@
 //! Traits that other crates implement for the engine: the protocols of requests, the rules of
-//! tenants, and the records that must exist before a run starts.
+//! tenants, the records that must exist before a run starts, and the audit of stops and purges.
 
 use capstan_agent::async_trait;
 use capstan_journal::{Quota, Retention, Run};
@@ -44,6 +44,38 @@ pub trait BeforeWork: Send + Sync + 'static {
 
     /// Stores the record.
     async fn prepare(&self, run: &Run, ask: &Ask);
+}
+
+/// Who asks the engine to stop a run or to erase data. The engine reports the act to it after the
+/// act is done, so that the audit records it whichever route was used.
+pub trait Requester: Send + Sync {
+    /// The act is done.
+    fn acted(&self, act: &Act<'_>);
+}
+
+/// What the engine did for a requester.
+#[derive(Debug, Clone, Copy)]
+pub enum Act<'a> {
+    /// An open run was stopped.
+    Stopped(&'a Run),
+    /// A stream and its turn were erased.
+    PurgedStream(&'a Run),
+    /// A session was erased.
+    PurgedSession {
+        /// The tenant of the session.
+        tenant: &'a str,
+        /// The session's name, which a client has chosen.
+        session: &'a str,
+        /// How many streams were erased with it.
+        streams: usize,
+    },
+}
+
+/// The gateway itself asks, so there is nothing to audit.
+pub struct ByGateway;
+
+impl Requester for ByGateway {
+    fn acted(&self, _: &Act<'_>) {}
 }
 
 /// No protocols: stored bodies cannot be decoded.

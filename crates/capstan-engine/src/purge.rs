@@ -11,14 +11,15 @@ use capstan_protocol::{Fault, FaultKind};
 
 use crate::Engine;
 use crate::faults::journal_fault;
+use crate::ports::{Act, ByGateway, Requester};
 use crate::stopping;
 
 /// How many runs of a session are read at once.
 const PAGE: usize = 1000;
 
 /// Stops a run if it is open, then erases its stream and its turn.
-pub async fn stream(engine: &Engine, run: Run) -> Result<Run, Fault> {
-    let run = stopping::stop(engine, run).await?;
+pub async fn stream(engine: &Engine, run: Run, by: &dyn Requester) -> Result<Run, Fault> {
+    let run = stopping::stop(engine, run, &ByGateway).await?;
     let purged = engine.journal.purge(run.stream_id, engine.wall.now()).await;
     // Drop the cache after the purge, so that a concurrent read cannot restore it. Drop it even if
     // the purge failed, because it may have erased a part.
@@ -26,11 +27,17 @@ pub async fn stream(engine: &Engine, run: Run) -> Result<Run, Fault> {
     purged.map_err(journal_fault)?;
     engine.protocols.forget(run.stream_id);
     tracing::info!(stream = %run.stream_id, tenant = %run.tenant, "purged");
+    by.acted(&Act::PurgedStream(&run));
     Ok(run)
 }
 
 /// Erases a session with its turns and streams. Returns the number of streams.
-pub async fn session(engine: &Engine, tenant: &str, session: &str) -> Result<usize, Fault> {
+pub async fn session(
+    engine: &Engine,
+    tenant: &str,
+    session: &str,
+    by: &dyn Requester,
+) -> Result<usize, Fault> {
     let store = engine.journal.store();
     let (mut before, mut count) = (None, 0);
     loop {
@@ -41,7 +48,7 @@ pub async fn session(engine: &Engine, tenant: &str, session: &str) -> Result<usi
         let Some(last) = page.last() else { break };
         before = Some(last.stream_id);
         for run in page {
-            match stream(engine, run).await {
+            match stream(engine, run, &ByGateway).await {
                 Ok(_) => count += 1,
                 // A concurrent request has erased this stream.
                 Err(fault) if fault.kind() == FaultKind::StreamExpired => {}
@@ -53,6 +60,7 @@ pub async fn session(engine: &Engine, tenant: &str, session: &str) -> Result<usi
     let purged = store.purge_session(tenant, session).await;
     engine.histories.forget(tenant, session);
     purged.map_err(journal_fault)?;
+    by.acted(&Act::PurgedSession { tenant, session, streams: count });
     Ok(count)
 }
 

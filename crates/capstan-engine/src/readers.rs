@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::Engine;
+use crate::ports::ByGateway;
 use crate::stopping;
 
 /// The longest wait for a client, whatever delay it was given.
@@ -243,7 +244,7 @@ impl UnreadWait<'_> {
                 tracing::info!(stream = %self.stream,
                 "the run has no reader and no client can come back for it; it is stopped");
                 // If the stop fails, the run ends without it when its agent does.
-                let _ = stopping::stop(self.engine, run).await;
+                let _ = stopping::stop(self.engine, run, &ByGateway).await;
                 return;
             }
             if !self.wait(delay).await {

@@ -240,7 +240,7 @@ async fn expire(engine: &Engine) {
             continue;
         }
         // Three times the longest wait: the spans of runs that waited here have ended by then.
-        engine.traces.forget(engine.settings.timeouts.waiting.saturating_mul(3));
+        engine.forget_waiting_spans(engine.settings.timeouts.waiting.saturating_mul(3));
         if let Some(then) = Instant::now().checked_sub(HISTORY_IDLE) {
             engine.histories.drop_unused_since(then);
         }

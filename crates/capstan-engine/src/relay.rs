@@ -39,7 +39,6 @@ use crate::interrupts;
 use crate::limits::{MemoryReservation, Slot};
 use crate::live::Facts;
 use crate::relays::StopSender;
-use crate::traces::{self, RunTrace};
 use crate::{Engine, Registered};
 pub use ending::last_words_of_lost;
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
@@ -72,9 +71,8 @@ struct Relay {
     ask: Arc<Ask>,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     packets: PacketWriter,
-    trace: RunTrace,
-    /// The open calls of the present attempt.
-    calls: calls::OpenCalls,
+    /// The trace of the request that started the relay.
+    request: Option<TraceParent>,
     /// Cancels what the present or last attempt has started elsewhere.
     canceller: Option<Canceller>,
     /// The rest of the run's total time.
@@ -168,11 +166,12 @@ async fn work(
         (run.stream_id, Arc::clone(&agent.name), engine.settings.timeouts.run);
     let record = run.clone();
     let packets = PacketWriter::new(&engine, &run);
-    let trace = engine.traces.begin(&run, agent.agent.about(), request);
-    let span = trace.span().clone();
+    let about = agent.agent.about();
+    if let Some(tracer) = &engine.tracer {
+        tracer.begin_run(&run, &about, request.as_ref());
+    }
     let here = engine.clone();
     let started = Instant::now();
-    let (calls, canceller) = (calls::OpenCalls::default(), None);
     let facts = engine.live.of(&run);
     let is_silent = run.last_seq == 0;
     let relay = Relay {
@@ -182,9 +181,8 @@ async fn work(
         ask,
         stop,
         packets,
-        trace,
-        calls,
-        canceller,
+        request,
+        canceller: None,
         budget,
         started,
         ready,
@@ -203,7 +201,6 @@ async fn work(
         // alone, so end the run. If not, leave the run to recovery.
         tracing::error!(%stream, agent = %name, %error, "the journal refused what the run wrote");
         here.emit(&record, Happened::JournalRefused { kind: FaultKind::JournalUnavailable });
-        traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
         if here.journal_health() == Health::Well
             && let Err(fault) = ending::close_abandoned(&here, stream, journal_fault(error)).await
         {

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::Engine;
 use crate::faults::{JOURNAL_RETRY, journal_fault};
+use crate::ports::{Act, Requester};
 use crate::readiness::UNWELL;
 use crate::relay;
 
@@ -22,17 +23,19 @@ const REMOTE_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// While the journal accepts no writes, the caller gets an error instead of a long wait. The run
 /// still ends as soon as writes are possible.
-pub async fn stop(engine: &Engine, run: Run) -> Result<Run, Fault> {
+pub async fn stop(engine: &Engine, run: Run, by: &dyn Requester) -> Result<Run, Fault> {
     if run.state == RunState::Closed {
         return Ok(run);
     }
-    tokio::select! {
+    let stopped = tokio::select! {
         biased;
-        stopped = end(engine, run) => stopped,
+        stopped = end(engine, run) => stopped?,
         () = engine.unwell_for(UNWELL) => {
-            Err(Fault::new(FaultKind::JournalUnavailable).with_retry_after(JOURNAL_RETRY))
+            return Err(Fault::new(FaultKind::JournalUnavailable).with_retry_after(JOURNAL_RETRY));
         }
-    }
+    };
+    by.acted(&Act::Stopped(&stopped));
+    Ok(stopped)
 }
 
 async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {

@@ -1,9 +1,7 @@
-//! The A2A face: an agent among agents. A run is a task, its session the context, its text an
-//! artifact.
+//! The A2A face. A run is a task, its session the context, its text an artifact.
 //!
-//! Both versions are served at one address, in JSON-RPC, and 1.0 as HTTP+JSON, too. What A2A has no
-//! word for, and nothing here loses: a cut stream is read on at its last event (`Last-Event-ID`),
-//! which the card tells as an extension.
+//! Both versions are served in JSON-RPC at one address, and in HTTP+JSON. An extension, which the
+//! card names, resumes a cut stream after its last event (`Last-Event-ID`).
 
 mod call;
 mod card;
@@ -39,7 +37,7 @@ use fold::Fold;
 use words::TaskState;
 use writer::A2aWriter;
 
-/// The name under which claims of this face are kept.
+/// The name of this face in the records of runs.
 const NAME: &str = "a2a";
 
 pub(crate) struct A2a;
@@ -89,7 +87,7 @@ impl Face for A2a {
         kept::from_a2a(body)
     }
 
-    /// An artifact can be told anew.
+    /// A new artifact can replace the old one.
     fn accepts_reset(&self, _: &Parts) -> bool {
         true
     }
@@ -99,7 +97,7 @@ impl Face for A2a {
         call.wants_collected && call.is_blocking
     }
 
-    /// No client of this protocol sends a message twice by itself.
+    /// Clients of this protocol never repeat a message themselves.
     fn armed_by(&self, _: &Parts) -> ArmedBy {
         ArmedBy::Gateway
     }
@@ -163,7 +161,7 @@ impl Face for A2a {
         }
         if let Some(cursor) = opening.point.cursor_in(run) {
             let fold = Fold::new(version, ids, run.stream_id, false);
-            // A cursor of a whole packet has all of its events.
+            // A reader with a whole packet has all of its events.
             let part = cursor.part.unwrap_or(if cursor.seq == 0 { 0 } else { u32::MAX });
             return Ok(Box::new(A2aWriter::resume(call, fold, (cursor.seq, part))));
         }

@@ -1,8 +1,8 @@
 //! The AG-UI face: the events of a run, from the same journal as CAP's packets.
 //!
-//! Live, replay and resume are one path here, too: packets are folded into events, and events up to
-//! the reader's cursor are made but not sent. See `fold` for the mapping and `ending` for how a
-//! body ends.
+//! Live, replay and resume are one path: packets are folded into events, and events up to the
+//! reader's cursor are made but not sent. `mapping` has the mapping, and `ending` the end of a
+//! body.
 
 mod ask;
 mod ending;
@@ -48,33 +48,33 @@ use fold_states::FoldStates;
 use outgoing::OutgoingEvent;
 use transcript::AguiTranscript;
 
-/// The name under which claims of this face are kept.
+/// The name of this face in the records of runs.
 const NAME: &str = "ag-ui";
 
-/// Parts from here on count the events with which a late joiner is brought up to date, not those of
-/// the packet: a cut among them is resumed among them.
+/// Parts from here on number the events that bring a late joiner up to date, not those of the
+/// packet. A joiner that was cut among them resumes among them.
 const PREAMBLE: u32 = 1 << 20;
-/// Of a TRANSIENT error, part 1 is the CUSTOM event that tells of it once it is history; what
-/// follows ends a response.
+/// Part 1 of a TRANSIENT error is the CUSTOM event for it once it is history. Later parts end a
+/// response.
 const HISTORY: u32 = 1;
-/// At most so many packets at the end of a stream tell how it ended, or that it waits.
+/// The most packets at the end of a stream that say how it ended, or that it waits.
 const END_PACKETS: u64 = 2;
 
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy)]
 enum Begin {
-    /// After an event that it has.
+    /// After an event that the reader has.
     After(Cursor),
-    /// In the middle, with messages of its own: it is told the conversation as a whole.
+    /// In the middle, with messages of its own. It gets the whole conversation.
     Join,
 }
 
-/// AG-UI: what it remembers between requests.
+/// The AG-UI face, with its caches.
 #[derive(Default)]
 pub(crate) struct Agui {
     /// Whether a failure is also sent as a text message.
     error_text: bool,
-    /// Where the fold stood in recent streams, for resumes.
+    /// Cached fold states of recent streams, for resumes.
     states: Arc<FoldStates>,
 }
 
@@ -124,8 +124,8 @@ impl Face for Agui {
         true
     }
 
-    /// Its clients read neither `Retry-After` nor a problem, but a stream whose only event is
-    /// RUN_ERROR. What cannot be read as AG-UI, or makes no sense, is refused as HTTP.
+    /// AG-UI clients read neither `Retry-After` nor problem details, but a stream whose only event
+    /// is RUN_ERROR. A body that is not valid AG-UI is refused by HTTP status.
     fn refuse(
         &self,
         cx: &FaceContext,
@@ -151,7 +151,7 @@ impl Face for Agui {
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let (run, facts) = (opening.run, self.facts(cx, &opening).await?);
-        // Without a cursor, whoever comes to a stream that has begun may hold some of it already.
+        // Without a cursor, a viewer of a stream that has begun may have a part of it already.
         let begin = match opening.point.cursor_in(run) {
             Some(cursor) => Begin::After(cursor),
             None if run.last_seq == 0 => Begin::After(Cursor::start(run.stream_id)),
@@ -175,7 +175,7 @@ impl Face for Agui {
 }
 
 impl Agui {
-    /// Whoever looks gets what the client that started the run gets.
+    /// A viewer gets the same events as the client that started the run.
     async fn facts(&self, cx: &FaceContext, opening: &ViewRequest<'_>) -> Result<Facts, Fault> {
         let run = opening.run;
         let declares_version = match opening.posted {
@@ -190,11 +190,11 @@ impl Agui {
     }
 }
 
-/// One response.
+/// A response.
 pub(super) struct AguiWriter {
     states: Arc<FoldStates>,
     fold: Fold,
-    /// The packet after which the journal is read.
+    /// The packet after which the reader begins.
     base: u64,
     /// The last event that the reader has.
     seen: (u64, u32),
@@ -254,7 +254,7 @@ impl AguiWriter {
             return Self::new(states, Fold::new(facts, State::default()), 0, (0, 1), vec![started]);
         }
         let (base, state) = states.nearest(stream, seq.saturating_sub(1));
-        // A cursor of CAP's has the packet as a whole.
+        // A cursor of CAP means that the reader has the whole packet.
         Self::new(
             states,
             Fold::new(facts, state),
@@ -264,7 +264,7 @@ impl AguiWriter {
         )
     }
 
-    /// Tells the conversation up to packet `seq`, from the event after `part` on.
+    /// Sends the conversation up to packet `seq`, from the event after `part` on.
     async fn join(
         cx: &FaceContext,
         states: &Arc<FoldStates>,
@@ -296,7 +296,7 @@ impl AguiWriter {
         Ok(if is_over { BodyStep::Last(out.into()) } else { BodyStep::Write(out.into()) })
     }
 
-    /// Takes one packet; true if the response is complete.
+    /// Encodes one packet. Returns true if the response is complete.
     async fn take(&mut self, cx: &FaceContext, packet: StreamPacket) -> Result<bool, JournalError> {
         // Another packet follows, so the error was only an attempt's.
         if let Some(held) = self.held.take() {
@@ -324,8 +324,8 @@ impl AguiWriter {
         Ok(self.send(seq, 0, said))
     }
 
-    /// The reader has events of an end that was none: the rest of them, or what opens the run
-    /// again.
+    /// The reader has events of an end after which the run went on. Makes the rest of them, or the
+    /// events that open the run again.
     fn come_back(&mut self, packet: StreamPacket) -> bool {
         let ending = ending::interruption(&self.fold, &packet);
         let error_at = HISTORY + count(&ending);
@@ -341,7 +341,7 @@ impl AguiWriter {
         false
     }
 
-    /// Whether a reader at `cursor` has all that a closed run will ever say.
+    /// Whether a reader at `cursor` has all events of a closed run.
     async fn has_all(
         cx: &FaceContext,
         states: &Arc<FoldStates>,
@@ -370,8 +370,8 @@ impl AguiWriter {
         }
     }
 
-    /// Makes due what the reader does not have yet, numbered after `part`; true if that ends the
-    /// response.
+    /// Queues the events that the reader does not have yet, numbered after `part`. Returns true if
+    /// they end the response.
     fn send(&mut self, seq: u64, part: u32, said: Vec<OutgoingEvent>) -> bool {
         let mut is_over = false;
         for (part, said) in (part + 1..).zip(said) {
@@ -394,7 +394,7 @@ impl FaceWriter for AguiWriter {
     }
 
     fn opening(&mut self, cx: &FaceContext) -> Bytes {
-        // A comment, if there is nothing else to say: proxies and clients see that the response has
+        // A comment, if there is nothing else. It shows proxies and clients that the response has
         // begun.
         let is_fresh = self.seen == (0, 1) && !self.due.is_empty();
         let mut out = if is_fresh { b"retry: 500\n".to_vec() } else { sse::HEARTBEAT.to_vec() };
@@ -415,13 +415,13 @@ impl FaceWriter for AguiWriter {
                     return BodyStep::Write(Bytes::new());
                 };
                 let ending = ending::interruption(&self.fold, &packet);
-                // Whoever came back and finds the run still waiting is told so again.
+                // A client that came back while the run still waits gets the same end again.
                 self.seen = (packet.seq, HISTORY);
                 self.send(packet.seq, HISTORY, ending);
             }
             RunState::Closed => {
-                // The reader has it all. It is told how it ended once more, under no id: ids never
-                // repeat.
+                // The reader has all events. It gets the end once more, without an id, because ids
+                // never repeat.
                 let Some(end) = self.end.take() else { return BodyStep::Cut };
                 self.due.push((None, end));
             }
@@ -437,8 +437,8 @@ impl FaceWriter for AguiWriter {
     }
 }
 
-/// The last packet that is not about the end of the run. A joiner is told everything up to it as a
-/// whole, so that nothing that it may hold already comes as an event.
+/// The last packet that is not about the end of the run. A joiner gets everything up to it in one
+/// snapshot, so that nothing that it may have already comes as an event.
 async fn before_end(cx: &FaceContext, run: &Run) -> Result<u64, JournalError> {
     let after = run.last_seq.saturating_sub(END_PACKETS);
     let frames = cx.engine.journal.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;
@@ -457,7 +457,7 @@ fn count(said: &[OutgoingEvent]) -> u32 {
     u32::try_from(said.len()).unwrap_or(u32::MAX)
 }
 
-/// Encodes and counts.
+/// Encodes and counts the queued events.
 fn write(cx: &FaceContext, id: Option<&Cursor>, said: &OutgoingEvent, out: &mut Vec<u8>) {
     cx.observer.event(NAME, said.kind(), said.error_code());
     said.encode(id, out);

@@ -1,8 +1,8 @@
 //! The AI SDK face: a run as the stream of one UI message, for `useChat` that survives a reload.
 //!
-//! A chat finds its run by the store's own index, so that a page needs no store beside the gateway.
-//! See `fold` for the mapping, `message` for what a page sends, `restate` for runs that go on with
-//! a message.
+//! A chat finds its run by the store's own index, so a page needs no store of its own. `mapping`
+//! has the mapping, `message` decodes what a page sends, and `restate` serves runs that continue a
+//! message.
 
 mod ask;
 mod chunk;
@@ -43,10 +43,10 @@ use items::AiSdkItems;
 use start_index::{StartIndex, TAIL};
 use writer::AiSdkWriter;
 
-/// The name under which claims of this face are kept.
+/// The name of this face in the records of runs.
 const NAME: &str = "ai-sdk";
 
-/// What kind of fault a refusal is, where its body is a sentence.
+/// The header with the fault's code, for refusals whose body is a sentence.
 const FAULT_CODE: &str = "x-capstan-code";
 
 /// The run, for a client that comes back to it by its id.
@@ -76,7 +76,7 @@ impl Face for AiSdk {
         model::<Chunk>
     }
 
-    /// `WorkflowChatTransport` posts JSON as the text that `fetch` takes it for.
+    /// `WorkflowChatTransport` posts JSON with the media type of text, which `fetch` sets.
     fn reads(&self, media_type: &str) -> bool {
         ["application/json", "text/plain"].iter().any(|read| media_type.eq_ignore_ascii_case(read))
     }
@@ -89,8 +89,8 @@ impl Face for AiSdk {
         ask::from_ai_sdk(body)
     }
 
-    /// The key that was given. Else the same body attaches, unless its run came to nothing: then a
-    /// person asks again.
+    /// The key that the request has. Without one, the same body attaches, unless its run has
+    /// failed: then a person asks again.
     async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
         let given = request.parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok());
         if let Some(key) = given.filter(|key| !key.is_empty()) {
@@ -103,13 +103,13 @@ impl Face for AiSdk {
         let same = lookup::newest(&cx.engine, request.tenant, NameKind::BodyHash, &hash).await?;
         Ok(match same {
             None => format!("{NAME}:{hash}"),
-            // All who ask again find the same run.
+            // All repeats find the same run.
             Some(run) if came_to_nothing(&run) => format!("{NAME}:{hash}:{}", run.stream_id),
             Some(run) => run.key,
         })
     }
 
-    /// Pages do not send again what they sent.
+    /// Pages do not repeat requests.
     fn armed_by(&self, _request: &Parts) -> ArmedBy {
         ArmedBy::Gateway
     }
@@ -122,8 +122,8 @@ impl Face for AiSdk {
             .any(|rest| rest.starts_with("ai-sdk/"))
     }
 
-    /// A chat shows the body of a refusal as it is, so that it is a sentence; who reads problems
-    /// says so.
+    /// A chat shows the body of a refusal unchanged, so the body is a sentence. Clients that read
+    /// problem details accept them explicitly.
     fn refuse(
         &self,
         cx: &FaceContext,
@@ -172,7 +172,7 @@ impl Face for AiSdk {
         if let Some(StartIndex { first, .. }) = opening.parts.extensions.get() {
             return Ok(Box::new(AiSdkWriter::counted(run.stream_id, facts, *first)));
         }
-        // Who posts holds the message that it answers.
+        // A client that posts has the message that it continues.
         let has_continued = opening.view == ViewerKind::Post;
         Ok(Box::new(AiSdkWriter::new(run.stream_id, facts, cursor, has_continued)))
     }
@@ -216,7 +216,7 @@ impl Face for AiSdk {
     }
 }
 
-/// What the body of a run says of how it is told.
+/// The values in a run's body that decide how it is sent.
 async fn manner_of(cx: &FaceContext, run: &Run) -> Result<Manner, Fault> {
     if run.face != NAME {
         return Ok(Manner::default());

@@ -1,4 +1,4 @@
-//! The CAP face: journalled frames as they are (v1), or said again in v2; or a whole run in one
+//! The CAP face: frames of the journal unchanged (v1), or encoded again in v2; or a run in one
 //! object.
 
 mod ask;
@@ -32,7 +32,7 @@ use capstan_engine::resume::ResumePoint;
 /// The reconnection time that a response opens with, in milliseconds.
 const RETRY_MS: u32 = 500;
 
-/// The name under which runs of this face are kept.
+/// The name of this face in the records of runs.
 pub(crate) const NAME: &str = "cap";
 
 /// CAP, in both of its profiles.
@@ -83,7 +83,7 @@ impl Face for Cap {
         if !self.wants_collected(request.parts) {
             return None;
         }
-        // A run's own fault was counted by its relay.
+        // The relay has counted the run's fault already.
         let id = request.ask.key.parse().unwrap_or_default();
         Some(match collected::response(cx, run, id).await {
             Ok(answer) => answer,
@@ -100,14 +100,14 @@ impl Face for Cap {
         let asked = opening.posted.map(|ask| ask.profile);
         let profile = params.profile.or(asked).unwrap_or_default();
         let (run, after) = (opening.run, opening.point.in_run(opening.run)?);
-        // At the end a client gets the CLOSE again, so that it knows. It opens at its own cursor
-        // all the same: a lower one would take back what the client has.
+        // A client that resumes after the end gets the CLOSE again. The opening still has the
+        // client's own cursor, because a lower one would move the client back.
         let is_over = opening.view == ViewerKind::Post && !run.is_open() && after >= run.last_seq;
         let base = if is_over { run.last_seq.saturating_sub(1) } else { after };
         Ok(Box::new(CapWriter { profile, cursor: Cursor::new(run.stream_id, after), base }))
     }
 
-    /// Whoever posted may watch with a ticket.
+    /// A POST's response has a ticket to watch the stream.
     async fn headers(
         &self,
         cx: &FaceContext,
@@ -120,10 +120,10 @@ impl Face for Cap {
     }
 }
 
-/// One response of CAP.
+/// A response of CAP.
 struct CapWriter {
     profile: Profile,
-    /// What the client has.
+    /// The client's cursor.
     cursor: Cursor,
     base: u64,
 }
@@ -151,7 +151,7 @@ impl FaceWriter for CapWriter {
     fn caught_up(&mut self, _: &FaceContext, state: RunState, view: ViewerKind) -> BodyStep {
         match (state, view) {
             (RunState::Closed, _) | (RunState::Waiting, ViewerKind::Post) => BodyStep::End,
-            // A viewer stays: the next step comes when the run goes on.
+            // A viewer stays connected until the run goes on.
             (RunState::Waiting | RunState::Running, _) => BodyStep::Write(Bytes::new()),
         }
     }

@@ -1,9 +1,9 @@
-//! The Durable Streams face: any run, read with that protocol's clients. It only reads; who writes
-//! a stream is its run.
+//! The Durable Streams face: reads any run with that protocol's clients. It is read-only, because
+//! only a run's relay writes a stream.
 //!
-//! An offset is the seq of the last packet that was told, in twenty digits, so that offsets compare
-//! as text. Here a body that ends cleanly means "come back", and one that is cut is an error for
-//! good: the other way round than elsewhere.
+//! An offset is the seq of the last packet that was sent, in twenty digits, so that offsets compare
+//! as text. Unlike in other faces, a body that ends cleanly means "connect again", and one that is
+//! cut is a final error.
 
 mod items;
 mod offset;
@@ -60,7 +60,7 @@ impl Face for Durable {
         model::<Vec<StreamPacket>>
     }
 
-    /// Nothing is asked for in this protocol.
+    /// This protocol starts no runs.
     fn decode(&self, _: &[u8]) -> Result<Ask, Fault> {
         Err(Fault::new(FaultKind::MethodNotAllowed))
     }
@@ -69,7 +69,7 @@ impl Face for Durable {
         path.starts_with("/v1/durable/")
     }
 
-    /// Problems, which its clients hand out as they are. Whoever would write is told who does.
+    /// Problem details, which its clients show unchanged. A write is refused with the reason.
     fn refuse(&self, cx: &FaceContext, fault: &Fault, _: RefusalTarget<'_>) -> Option<Response> {
         let mut problem = fault.to_problem(cx.engine.settings.exposure);
         if fault.kind() == FaultKind::MethodNotAllowed {

@@ -19,18 +19,18 @@ use capstan_kit::face::{BodyStep, Emit, Face, FaceWriter, RefusalTarget, Request
 use capstan_kit::{accounted_body, answers, face, identity, openapi, query, refusal, webhook};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// What can be set of single faces.
+/// The settings of single faces.
 #[derive(Debug, Clone, Default)]
 pub struct FaceSettings {
     /// In AG-UI, a failure is also sent as a text message.
     pub agui_error_text: bool,
     /// In OpenAI's API, a repeat without a key attaches to the run that it repeats.
     pub openai_repeats: bool,
-    /// In OpenAI's API, responses may be asked for over a WebSocket.
+    /// In OpenAI's API, clients may request responses over a WebSocket.
     pub openai_websocket: bool,
 }
 
-/// The faces of every gateway, one row each. They hold what they remember between requests.
+/// Creates the faces of a gateway, one row each.
 pub fn all(settings: &FaceSettings) -> Vec<Arc<dyn Face>> {
     let ai_sdk = Arc::new(ai_sdk::AiSdk);
     vec![
@@ -45,7 +45,7 @@ pub fn all(settings: &FaceSettings) -> Vec<Arc<dyn Face>> {
     ]
 }
 
-/// The protocols that a gateway speaks.
+/// The names of the protocols that a gateway speaks.
 pub fn faces() -> Vec<&'static str> {
     all(&FaceSettings::default()).iter().map(|face| face.name()).collect()
 }

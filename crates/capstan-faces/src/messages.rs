@@ -27,7 +27,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use capstan_agent::{Work, async_trait};
 use capstan_journal::{ArmedBy, Run};
-use capstan_protocol::{DecodeError, Fault, ResponseFormat};
+use capstan_protocol::{DecodeError, Dialect, Fault, ResponseFormat};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 
@@ -53,6 +53,7 @@ use capstan_engine::resume::ResumePoint;
 
 /// The name under which runs of this face are kept.
 const NAME: &str = "anthropic-messages";
+const DIALECT: Dialect = Dialect::AnthropicMessages;
 
 /// The headers that tell one asker of a session from another.
 const ASKERS: [&str; 3] =
@@ -196,7 +197,7 @@ impl Face for Messages {
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let run = opening.run;
-        let telling = telling(run, opening.posted, opening.parts);
+        let telling = telling(cx, run, opening.posted, opening.parts);
         let taken_back = TakenBack::read(cx, run).await?;
         let sent_answer = self.sent_answers.answer(run.stream_id, opening.parts);
         let exposure = cx.engine.settings.exposure;
@@ -223,7 +224,7 @@ impl Messages {
         run: &Run,
     ) -> Result<Response, Fault> {
         let followed = reader::collect_to_end::<Packets>(cx, run).await?;
-        let telling = telling(run, Some(request.ask), request.parts);
+        let telling = telling(cx, run, Some(request.ask), request.parts);
         match followed.encode(|whole| whole::message(&whole.transcript, telling)) {
             Some(Ok(message)) => Ok(whole::response(message)),
             Some(Err(End::Stopped)) => Ok(errors::stopped()),
@@ -284,8 +285,9 @@ fn has_session(parts: &Parts) -> bool {
 }
 
 /// The answer of a run, as a request gets it.
-fn telling(run: &Run, posted: Option<&Ask>, parts: &Parts) -> Telling {
-    let telling = Telling::new(run, posted.map(offered).unwrap_or_default(), behind(parts));
+fn telling(cx: &FaceContext, run: &Run, posted: Option<&Ask>, parts: &Parts) -> Telling {
+    let offered = posted.map(offered).unwrap_or_default();
+    let telling = Telling::new(run, offered, behind(parts), cx.sealer(DIALECT));
     let is_repeat = parts.extensions.get().is_some_and(repeats::ReaderGuardSlot::is_repeat);
     if is_repeat && has_session(parts) { telling.renamed() } else { telling }
 }

@@ -1,4 +1,4 @@
-//! A member that is a text or a list, as the protocols of model providers have it.
+//! A member that is a text or a list, as in the protocols of model providers.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 
-/// A text, or several things. Without a tree in between.
+/// A text, or several values. It is decoded without a tree in memory.
 #[derive(Debug)]
 pub(crate) enum TextOr<T> {
     Text(String),

@@ -12,18 +12,17 @@ use crate::asset::Asset;
 use crate::face::passthrough::Passthrough;
 use crate::face::{self, FaceContext};
 use crate::faces;
-use crate::identity::audit::Audit;
 use crate::metrics::Metrics;
 use crate::replica_forwarding::{Forwarding, ReplicaForwarder};
 use crate::routes::health::Monitor;
 use crate::routes::page::Pages;
 use crate::run_log::RunLog;
+use crate::run_spans::{RunSpans, TraceCollector};
 use crate::services::Services;
 use crate::settings::Settings;
 use crate::webhook::WebhookSender;
 use crate::webhooks::DeliveryAgent;
 use capstan_console::{self as console, Console, Memory};
-use capstan_engine::traces::TraceCollector;
 use capstan_engine::{Engine, EngineBuilder, Registered};
 use capstan_kit::CorsHeaders;
 
@@ -162,7 +161,7 @@ impl Gateway {
             .settings(settings.for_engine())
             .internal_agent(courier.registered())
             .clock(clock)
-            .traces(self.traces)
+            .tracer(self.traces.map(|collector| Arc::new(RunSpans::new(collector)) as _))
             .observer(metrics.clone())
             .observer(Arc::new(RunLog(settings.exposure)))
             .observer(memory.clone())
@@ -170,13 +169,11 @@ impl Gateway {
             .tenants(settings.tenants.clone())
             .before_work(courier.clone());
         let engine = agents.into_iter().fold(engine, EngineBuilder::registered).build();
-        let audit = Arc::new(Audit::default());
         let cx = FaceContext::new(face::Shared {
             engine: engine.clone(),
             site: settings.site(),
             tenants: settings.tenants.clone(),
             passthrough: self.passthrough.into(),
-            audit: audit.clone(),
             observer: metrics.clone(),
             can_deliver,
         });
@@ -187,7 +184,7 @@ impl Gateway {
             jwt: settings.jwt,
             operators: settings.operators,
             metrics_key: settings.metrics_key,
-            audit,
+            audit: Arc::default(),
             is_open: settings.open,
             cors_origins: settings.cors_origins,
             cors: CorsHeaders::new(&faces),

@@ -14,6 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 
 use crate::face::{FaceObserver, Faces};
 use capstan_engine::Engine;
@@ -107,13 +108,13 @@ impl Metrics {
         let passed_on = Family::<Passed, Counter>::default();
         registry.register(
             "cluster_passed_on",
-            "Requests that another process had to answer, by outcome",
+            "Requests forwarded to another process, by outcome",
             passed_on.clone(),
         );
         let dropped_events = Family::<Label, Counter<u64, AtomicU64>>::default();
         registry.register(
             "dropped_events",
-            "Events of runs that an observer was too slow for, by observer",
+            "Events of runs dropped because an observer was too slow, by observer",
             dropped_events.clone(),
         );
         let by_op = Family::<Label, Counter>::default();
@@ -134,7 +135,7 @@ impl Metrics {
         let face_errors = Family::<FaceLabel, Counter>::default();
         registry.register(
             "face_errors",
-            "Errors told in a face's own words, by face and code",
+            "Errors sent in a face's own format, by face and code",
             face_errors.clone(),
         );
         let attempts = Family::<Label, Counter>::default();
@@ -144,23 +145,22 @@ impl Metrics {
             registry.register(name, help, counter.clone());
             counter
         };
-        let resumes = counter("resumes", "Readers that came with a cursor");
-        let replayed = counter("replayed_packets", "Packets served from behind the tail");
-        let attached = counter("attached_duplicates", "Requests that attached to a known run");
+        let resumes = counter("resumes", "Requests that resumed at a cursor");
+        let replayed = counter("replayed_packets", "Packets sent to readers that had missed them");
+        let attached = counter("attached_duplicates", "Requests that attached to an existing run");
         let undelivered = counter(
             "undelivered",
-            "Webhooks and push notifications that were not noted, because too many are under way",
+            "Webhooks and push notifications dropped because too many were open",
         );
         let stalled_readers =
-            counter("stalled_readers", "Connections that were cut because nothing was read");
+            counter("stalled_readers", "Connections cut because the client read nothing");
         let damaged_reads =
-            counter("damaged_reads", "Readers that met a damaged place of the journal");
-        let clock_steps =
-            counter("clock_steps", "Times that the clock was set while the server ran");
+            counter("damaged_reads", "Readers that reached a damaged place in the journal");
+        let clock_steps = counter("clock_steps", "Steps of the system clock while the server ran");
         let console = Family::<Label, Counter>::default();
         registry.register(
             "console",
-            "What the console showed of what was said, and did, by what",
+            "Content shown and actions done in the console, by kind",
             console.clone(),
         );
         let journal = JournalMetrics::new(&mut registry);
@@ -170,13 +170,17 @@ impl Metrics {
             registry.register(name, help, gauge.clone());
             gauge
         };
-        let active_runs = gauge("active_runs", "Runs at work");
+        let active_runs = gauge("active_runs", "Running runs");
         let active_readers = gauge("active_readers", "Open responses");
         let append_seconds = Histogram::new(exponential_buckets(0.000_02, 2.0, 18));
-        registry.register("append_seconds", "From a packet to its commit", append_seconds.clone());
+        registry.register(
+            "append_seconds",
+            "Time from a packet to its commit",
+            append_seconds.clone(),
+        );
         let first_packet_seconds: Family<Label, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_5, 2.0, 18)));
-        let help = "From a run's start to its first packet, by agent";
+        let help = "Time from a run's start to its first packet, by agent";
         registry.register("first_packet_seconds", help, first_packet_seconds.clone());
         Self {
             registry,
@@ -304,8 +308,9 @@ impl RunObserver for Metrics {
             Happened::LetGo => drop(self.active_runs.dec()),
             Happened::AttemptBegan => self.attempt_began(agent),
             Happened::FirstPacket { after } => self.first_packet(agent, *after),
-            Happened::CallEnded { call, output_tokens } => {
-                self.routes.call_ended(agent, call, *output_tokens)
+            Happened::CallEnded { call, usage, .. } => {
+                let tokens = usage.as_ref().and_then(|usage| usage.get("output_tokens"));
+                self.routes.call_ended(agent, call, tokens.and_then(Value::as_u64));
             }
             Happened::AttemptFailed { fault } => self.fault(fault.kind(), agent),
             Happened::JournalRefused { kind } => self.fault(*kind, agent),
@@ -317,7 +322,12 @@ impl RunObserver for Metrics {
                 self.run_ended(run.reason.as_deref().unwrap_or_default(), agent);
                 self.tokens(agent, run.tokens);
             }
-            Happened::Started | Happened::Retried | Happened::Waiting | Happened::Resumed => {}
+            Happened::Started
+            | Happened::CallBegan { .. }
+            | Happened::AttemptEnded { .. }
+            | Happened::Retried
+            | Happened::Waiting
+            | Happened::Resumed => {}
         }
     }
 }

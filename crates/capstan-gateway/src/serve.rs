@@ -149,7 +149,7 @@ async fn drain(engine: &Engine, connections: &TaskTracker) {
          journal takes no writes: what is left open is recovered by the next life"),
     }
     // Runs that wait go on in another life; their spans end here.
-    engine.traces.forget(Duration::ZERO);
+    engine.forget_waiting_spans(Duration::ZERO);
     engine.closing.cancel();
     engine.ended.cancel();
     let _ = tokio::time::timeout(SHUTDOWN_GRACE, connections.wait()).await;

@@ -1,4 +1,5 @@
-//! Who may do what: whose request it is, loopback mode, cross-origin rules.
+//! The layers that identify the caller of a request, guard a gateway without tenants, and apply the
+//! rules for other origins.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
@@ -26,7 +27,7 @@ use crate::refusal::{Refusal, ResponseTenant, refused_by_credentials};
 use capstan_engine::Engine;
 use capstan_engine::tenant_scheduler::TaskSlot;
 
-/// Who may use the gateway, and what they show. Cheap to clone.
+/// The rules of access to a gateway. Cheap to clone.
 #[derive(Clone)]
 pub struct Access(Arc<Rules>);
 
@@ -36,7 +37,7 @@ pub struct Rules {
     pub tenants: Tenants,
     pub jwt: Option<Jwt>,
     pub operators: Operators,
-    /// A key that may read `/metrics` from elsewhere than loopback.
+    /// A key that may read `/metrics` from other machines.
     pub metrics_key: Option<KeyHash>,
     pub audit: Arc<Audit>,
     /// Without tenants, whether other machines may use the gateway.
@@ -57,8 +58,8 @@ impl Deref for Access {
 /// Routes of the console.
 const CONSOLE: &str = "/v1/console/";
 
-/// Names under which keys are put into URLs, where logs, histories and referrers keep them; in any
-/// spelling.
+/// Names of query parameters that usually hold keys, in any spelling. A key in a URL ends up in
+/// logs, browser histories and referrers.
 const KEY_NAMES: [&str; 6] = ["key", "token", "auth", "jwt", "password", "secret"];
 const IN_KEY_NAMES: [&str; 6] =
     ["apikey", "accesstoken", "authtoken", "authorization", "bearer", "secretkey"];
@@ -131,12 +132,12 @@ fn check_query(query: &[(String, String)]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The same, for whoever is no tenant.
+/// Refuses a key in the URL of a request that belongs to no tenant.
 pub fn check_url(uri: &http::Uri) -> Result<(), Fault> {
     check_query(&query(uri))
 }
 
-/// Whose key or token this is.
+/// Finds the caller by a key or token.
 fn holder_of(access: &Access, shown: &str) -> Result<Caller, Fault> {
     let tenants = &access.tenants;
     if let Some((tenant, TenantKey { hash, scopes })) = tenants.holder_of(shown) {
@@ -150,23 +151,23 @@ fn holder_of(access: &Access, shown: &str) -> Result<Caller, Fault> {
     Ok(Caller { tenant: claims.tenant, key: Some(jwt.ticket_key()), scopes: claims.scopes, log_id })
 }
 
-/// What cannot be read is not there; who needs it complains.
+/// The pairs of the query. An invalid query counts as empty; a handler that needs it refuses it.
 fn query(uri: &http::Uri) -> Vec<(String, String)> {
     Query::try_from_uri(uri).map(|Query(pairs)| pairs).unwrap_or_default()
 }
 
-/// A ticket counts where a stream is watched, and nowhere else.
+/// The ticket of a request. It is valid only on routes that watch a stream.
 fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str, &'a str)> {
     let route = head.extensions.get::<MatchedPath>()?;
-    // At its end: the routes may be mounted below others.
+    // Compare the end, because the routes may be mounted below others.
     let shows_stream = tickets::OPENS.iter().any(|path| route.as_str().ends_with(path));
     let is_watching = shows_stream && matches!(head.method, Method::GET | Method::HEAD);
     let (_, ticket) = query.iter().find(|(name, _)| name == "ticket").filter(|_| is_watching)?;
     Some((head.uri.path().rsplit('/').next()?, ticket))
 }
 
-/// The holder of a ticket, if it is valid for the stream and the tenant still has the key that it
-/// stands in for.
+/// Finds the caller by a ticket. It must be valid for the stream, and the tenant must still have
+/// the key for which it was issued.
 async fn holder_of_ticket(access: &Access, stream: &str, ticket: &str) -> Result<Caller, Fault> {
     let tickets = Tickets::load(&access.engine).await?;
     let keys_of = |tenant: &str| {
@@ -197,15 +198,15 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim()).filter(|key| !key.is_empty())
 }
 
-/// What a caller shows of a key or token. Clients of Anthropic's have a header of their own for it.
+/// The key or token of a request. Clients of Anthropic send it in a header of their own.
 fn shown(headers: &HeaderMap) -> Option<&str> {
     let own = || headers.get("x-api-key")?.to_str().ok().map(str::trim);
     bearer(headers).or_else(own).filter(|key| !key.is_empty())
 }
 
-/// Without tenants only this machine may ask: a foreign Host is DNS rebinding, a foreign Origin
-/// another site's page. A server that is open to everybody has nothing to guard in this way;
-/// [`cors`] still holds.
+/// Without tenants, refuses requests that do not come from this machine. A foreign Host means DNS
+/// rebinding, and a foreign Origin means the page of another site. An open server skips this check;
+/// [`cors`] still applies.
 pub async fn guard_loopback(
     State(access): State<Access>,
     request: Request,
@@ -225,14 +226,13 @@ pub async fn guard_loopback(
     next.run(request).await
 }
 
-/// Whether the request is for another name than this machine's own: a page that is somewhere else
-/// by its own word.
+/// Whether the request names a host other than this machine.
 fn is_foreign_host(uri: &http::Uri, headers: &HeaderMap) -> bool {
     uri.host().is_some_and(|host| !is_loopback(host))
         || headers.get_all(header::HOST).iter().any(|host| !names_loopback(host))
 }
 
-/// A name that cannot be read is a foreign one.
+/// Whether the host is this machine. A name that cannot be parsed is foreign.
 fn names_loopback(host: &HeaderValue) -> bool {
     let authority = host.to_str().ok().and_then(|host| host.parse::<http::uri::Authority>().ok());
     authority.is_some_and(|authority| is_loopback(authority.host()))
@@ -249,12 +249,12 @@ impl Access {
         Self(Arc::new(rules))
     }
 
-    /// Whether there are no tenants: then everything belongs to one, who shows nothing.
+    /// Whether there are no tenants. Then everything belongs to one tenant, which needs no key.
     pub fn is_local(&self) -> bool {
         self.tenants.is_empty() && self.jwt.is_none()
     }
 
-    /// Whether a page of this origin may call.
+    /// Whether pages of this origin may call the gateway.
     fn allows_origin(&self, origin: &HeaderValue) -> bool {
         let Ok(origin) = origin.to_str() else { return false };
         if self.cors_origins.iter().any(|known| known == origin || known == "*") {
@@ -264,8 +264,8 @@ impl Access {
         self.is_local() && uri.as_ref().and_then(http::Uri::host).is_some_and(is_loopback)
     }
 
-    /// Refuses whoever may not see how the server feels: it takes loopback, the metrics key, or an
-    /// operator who may look.
+    /// Refuses a request that may not see health and metrics. It needs loopback, the metrics key,
+    /// or an operator with the right `look`.
     pub fn check_monitor(
         &self,
         peer: Option<Extension<ConnectInfo<SocketAddr>>>,
@@ -277,9 +277,9 @@ impl Access {
         let operator = shown.and_then(|key| self.operators.holder_of(key));
         let has_key = (presented.is_some() && presented == self.metrics_key)
             || operator.is_some_and(|operator| operator.may(Right::Look));
-        // A server that does not say who asks is taken at its least.
+        // Without a known peer address, assume a remote one.
         let is_near = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().is_loopback());
-        // A page elsewhere may name this machine as its own host: that is not this machine asking.
+        // A page of another site may resolve to this machine. Its requests do not count as local.
         if !has_key && (!is_near || is_foreign_host(uri, headers)) {
             let fault = Fault::new(FaultKind::TenantUnauthorized);
             self.audit.refused(Actor::unknown(shown), &fault, &Method::GET, uri.path());
@@ -293,7 +293,7 @@ const METHODS: &str = "GET, POST, DELETE";
 
 /// Answers preflights and marks responses, for allowed origins only.
 pub async fn cors(State(access): State<Access>, request: Request, next: Next) -> Response {
-    // No page of elsewhere has any business with the console.
+    // Pages of other origins may not use the console.
     let is_console = request.uri().path().contains(CONSOLE);
     let origin =
         request.headers().get(header::ORIGIN).filter(|origin| access.allows_origin(origin));

@@ -1,5 +1,5 @@
-//! An answer in one piece that counts as memory of its tenant's until its reader has taken it,
-//! whichever route or face made it.
+//! A response body in one piece. It counts against its tenant's memory limit until the client has
+//! read it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -23,19 +23,19 @@ use capstan_engine::Engine;
 use capstan_engine::cpu_offload;
 use capstan_engine::limits::MemoryReservation;
 
-/// What is handed to the connection at once: all of it would be its own from then on, however
-/// slowly it is read.
+/// How much the connection gets at once. If it got all, a slow client could hold memory that nobody
+/// counts.
 const PIECE: usize = 64 * 1024;
 
-/// What is smaller takes no more than the connection itself does.
+/// Smaller bodies are not counted: they take no more than the connection itself.
 const SMALL: u64 = 4 * 1024;
 
-/// Whose memory an answer is; nobody's until it is known whose request it answers.
+/// The tenant or operator whose memory limit counts a response. Empty until the caller is known.
 #[derive(Debug, Clone, Default)]
 pub struct Payer(Arc<OnceLock<String>>);
 
 impl Payer {
-    /// The answer to this request is this tenant's, or operator's.
+    /// Sets the tenant or operator of this request.
     pub fn name(head: &http::Extensions, name: &str) {
         if let Some(Self(payer)) = head.get() {
             payer.get_or_init(|| name.to_owned());
@@ -43,12 +43,12 @@ impl Payer {
     }
 }
 
-/// Marks an answer that counts already.
+/// Marks a response that is counted already.
 #[derive(Debug, Clone, Copy)]
 struct Paid;
 
-/// A layer: what is answered to a tenant in one piece counts, and is refused if it is more than the
-/// tenant's requests may take. What everybody may see is made once, and counts for nobody.
+/// A layer that counts each body in one piece against its tenant's memory limit, or refuses it.
+/// Public pages exist once, and count for nobody.
 pub async fn count(State(engine): State<Engine>, mut request: Request, next: Next) -> Response {
     let payer = Payer::default();
     request.extensions_mut().insert(payer.clone());
@@ -63,7 +63,7 @@ pub async fn count(State(engine): State<Engine>, mut request: Request, next: Nex
         return Refusal::from(fault).into_response();
     }
     let (head, body) = response.into_parts();
-    // Its size is known, so that all of it is there.
+    // A body with a known size is in memory already.
     let text = body.collect().await.map(|body| body.to_bytes());
     let body = text.map_or_else(|_| Body::empty(), |rest| Body::new(AccountedBody { rest, load }));
     Response::from_parts(head, body)
@@ -99,7 +99,7 @@ impl hyper::body::Body for AccountedBody {
     }
 }
 
-/// An object as JSON. It takes its length from here on, and no longer what making it took.
+/// Encodes an object as JSON. From then on the reservation is the length of the text.
 pub fn json(object: &(impl Serialize + Sync), load: MemoryReservation) -> Result<Response, Fault> {
     let text = cpu_offload::run(load.held(), || serde_json::to_vec(object));
     Ok(answer(text.map_err(Fault::from_error)?, load))

@@ -1,5 +1,4 @@
-//! The JSON objects that routes answer with. Their documentation is what `/openapi.json` says of
-//! them.
+//! The JSON objects of responses. Their doc comments become descriptions in `/openapi.json`.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use uuid::Uuid;
 
 use crate::refusal::Refusal;
 
-/// What may be said of a run: not its body, not its hash.
+/// A run, without its body and its hash.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Stream<'a> {
     /// Its stream.
@@ -25,11 +24,11 @@ pub struct Stream<'a> {
     agent: &'a str,
     /// The conversation.
     session_id: &'a str,
-    /// Where it stands.
+    /// The run's state.
     state: RunState,
     /// The attempt under way, or the last one; 1 is the first.
     attempt: u32,
-    /// How many attempts it may take.
+    /// The most attempts that the run may take.
     max_attempts: u32,
     /// The last packet's seq; 0 before the first.
     packets: u64,
@@ -37,19 +36,19 @@ pub struct Stream<'a> {
     bytes: u64,
     /// When the request came.
     created_at: Timestamp,
-    /// When anything last changed.
+    /// When the run last changed.
     updated_at: Timestamp,
     /// When the stream ended.
     closed_at: Option<Timestamp>,
     /// The next attempt does not start before this.
     not_before: Option<Timestamp>,
-    /// The fault that the last attempt ended with.
+    /// The fault of the last attempt.
     fault: Option<&'a str>,
     /// The reason that CLOSE gives.
     reason: Option<&'a str>,
     /// The model that answered.
     model: Option<&'a str>,
-    /// What the run used, as the agent reports it.
+    /// The usage that the agent reports.
     usage: Option<&'a Map<String, Value>>,
 }
 
@@ -99,13 +98,13 @@ pub struct PacketPage<'a> {
 pub struct StreamTicket<'a> {
     pub stream_id: Uuid,
     pub ticket: &'a str,
-    /// Until when it is valid.
+    /// When the ticket expires.
     pub expires_at: Timestamp,
-    /// What to open with it.
+    /// The URL that the ticket opens.
     pub url: String,
 }
 
-/// What a conversation remembers.
+/// The stored turns of a session.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Session<'a> {
     pub session_id: &'a str,
@@ -120,9 +119,9 @@ pub struct Session<'a> {
 pub struct SessionTurn {
     /// The stream of the run.
     pub stream_id: Uuid,
-    /// What was asked, called, answered and said, oldest first.
+    /// The messages of the turn, oldest first.
     pub messages: Vec<ChatMessage>,
-    /// What the run ended by asking, if nobody has answered it yet.
+    /// The questions that the run ended with, if they are still open.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<Value>,
     /// The run failed or was stopped: shown, but not sent to agents.
@@ -131,11 +130,11 @@ pub struct SessionTurn {
     pub closed_at: Timestamp,
 }
 
-/// What was erased.
+/// An erased session.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PurgedSession<'a> {
     pub session_id: &'a str,
-    /// How many streams went with it.
+    /// How many streams were erased with it.
     pub streams: usize,
 }
 
@@ -149,9 +148,9 @@ pub struct AgentList<'a> {
 /// An agent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedAgent<'a> {
-    /// What stands in paths.
+    /// The agent's name in paths.
     pub name: &'a str,
-    /// What `context.agent_id` may name.
+    /// The agent's id in `context.agent_id`.
     pub id: Uuid,
     /// Other names for it in paths and requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -168,36 +167,36 @@ pub struct ReplicaList {
 /// A process that shares the journal.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedReplica {
-    /// Of its lease; another one if it had to begin a new one.
+    /// The id of the process's lease. It changes with a new lease.
     pub id: Uuid,
     /// Its name.
     pub name: String,
-    /// Where the others reach it.
+    /// The URL at which the others reach it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Its version.
     pub version: String,
     /// Whether it accepts runs.
     pub state: Standing,
-    /// Whether it is the one who answers.
+    /// Whether this process sent the response.
     pub is_self: bool,
     /// For how long it has had its lease.
     pub age_seconds: f64,
-    /// How long ago it gave its last sign of life.
+    /// The time since its last heartbeat.
     pub silent_seconds: f64,
     /// How many runs it works on.
     pub runs: u64,
-    /// How many responses are open there, as of its last sign of life; absent of a build that does
-    /// not tell.
+    /// How many responses are open there, as of its last heartbeat. Absent if its build does not
+    /// report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub responses: Option<u64>,
-    /// 95 in a hundred of its latest commits took no longer; absent without one, or of a build that
-    /// does not tell.
+    /// The 95th percentile of its latest commits. Absent without a commit, or if its build does not
+    /// report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub append_p95_ms: Option<f64>,
 }
 
-/// `output` of a whole run in one object.
+/// `output` of a run in one object.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunOutput<'a> {
     /// All of the text, after resets.
@@ -211,12 +210,12 @@ pub struct RunOutput<'a> {
     pub close: Value,
 }
 
-/// `metrics` of a whole run in one object.
+/// `metrics` of a run in one object.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunMetrics<'a> {
-    /// What the run used, as the agent reports it.
+    /// The usage that the agent reports.
     pub usage: Option<&'a Map<String, Value>>,
-    /// The same by the members of a route.
+    /// The usage of each member of a route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage_by_member: Option<Value>,
     pub attempts: u32,
@@ -228,7 +227,7 @@ pub struct RunMetrics<'a> {
     pub member: Option<Value>,
 }
 
-/// To the microsecond.
+/// Milliseconds, with microseconds as decimals.
 pub fn millis(took: Duration) -> f64 {
     took.as_micros() as f64 / 1000.0
 }
@@ -252,7 +251,7 @@ impl From<ReplicaState> for ListedReplica {
 }
 
 impl SessionTurn {
-    /// A turn as it is told: what it asks only as long as nobody has answered.
+    /// Builds the turn of a response. It has questions only as long as nobody has answered them.
     pub async fn of(engine: &Engine, turn: StoredTurn) -> Result<Self, Refusal> {
         let (stream_id, closed_at, bytes) = (turn.stream_id, turn.closed_at, turn.said_bytes());
         let mut said = cpu_offload::run(bytes, || TurnRecord::of(turn));

@@ -4,13 +4,13 @@ use http::HeaderValue;
 
 use crate::face::{Face, Faces};
 
-/// What a page may send and read across origins, whatever the face.
+/// Headers that pages of other origins may send and read with every face.
 const ALLOWED: &str = "authorization, content-type, last-event-id, x-request-id, x-tenant-id, \
  x-run-id, \
      x-cap-accept, traceparent, tracestate";
 const EXPOSED: &str = "x-request-id, x-stream-id, x-stream-ticket, retry-after";
 
-/// The same with what the faces add to it.
+/// The CORS headers, with those that the faces add.
 pub struct CorsHeaders {
     pub allowed: HeaderValue,
     pub exposed: HeaderValue,

@@ -1,9 +1,9 @@
-//! Headers that concern a connection: whoever passes a message on leaves them out.
+//! Headers that concern one connection. A proxy does not forward them.
 
 use http::HeaderName;
 use http::header::{self, HeaderMap};
 
-/// What concerns a connection and not what is said on it.
+/// The hop-by-hop headers.
 const HOP_BY_HOP: [HeaderName; 7] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),

@@ -1,4 +1,4 @@
-//! The plain pages: one frame, one style, nothing inline, nothing from elsewhere.
+//! Plain HTML pages without scripts. Their only resource is one style sheet.
 
 use axum::response::{Html, IntoResponse as _, Response};
 use bytes::Bytes;
@@ -7,14 +7,14 @@ use http::{HeaderName, header};
 /// The style of all plain pages, served at `/docs/style.css`.
 pub const STYLE: &str = include_str!("html/style.css");
 
-/// Nothing runs, nothing is loaded but the style.
+/// The content security policy: no scripts, and no resource but the style sheet.
 const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; \
  frame-ancestors 'none'";
 
 const HEADERS: [(HeaderName, &str); 2] =
     [(header::CONTENT_SECURITY_POLICY, POLICY), (header::REFERRER_POLICY, "no-referrer")];
 
-/// A page around what is HTML already.
+/// Builds a page around HTML.
 pub fn page(title: &str, body: &str) -> Response {
     response(text(title, body).into())
 }
@@ -35,12 +35,12 @@ pub fn text(title: &str, body: &str) -> String {
     )
 }
 
-/// Text as HTML, in elements and in quoted attributes.
+/// Escapes text for elements and quoted attributes.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Markdown of the plainest kind: paragraphs, lists of one level and `code`.
+/// Converts simple Markdown to HTML: paragraphs, lists of one level and `code`.
 pub fn prose(text: &str) -> String {
     text.split("\n\n").map(block).collect()
 }
@@ -56,7 +56,7 @@ fn block(text: &str) -> String {
     format!("<p>{}</p>", inline(text))
 }
 
-/// One line: every second piece between backticks is code.
+/// Converts one line. Text between backticks becomes code.
 pub fn inline(text: &str) -> String {
     let pieces = text.split('`').enumerate();
     pieces

@@ -1,5 +1,5 @@
-//! Whose request it is and what it may do: tenants and their keys, tokens, tickets, operators,
-//! scopes, and the audit of what they did.
+//! Callers and their rights: tenants and their keys, tokens, tickets, operators, scopes, and the
+//! audit.
 
 pub mod audit;
 pub mod caller;

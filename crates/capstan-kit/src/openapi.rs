@@ -1,6 +1,5 @@
-//! What the routes say of themselves: a row each, beside its handler. From these rows, the wire
-//! models and the catalogue come `/openapi.json` and `/docs`; nothing about a route is written down
-//! twice.
+//! Describes the routes: each has a row beside its handler. `/openapi.json` and `/docs` are made
+//! from these rows, the wire models and the catalogue, so nothing about a route is written twice.
 
 mod bodies;
 mod document;
@@ -35,49 +34,47 @@ pub fn model<T: schemars::JsonSchema>(generator: &mut SchemaGenerator) -> Schema
     generator.subschema_for::<T>()
 }
 
-/// One route and method, in words and types. Statuses of refusals are not here: they are the
-/// faults' own.
+/// The description of one route and method. Statuses of refusals come from the faults.
 pub struct Row {
-    /// Which part of the page it belongs to.
+    /// The section of the page.
     pub tag: &'static Tag,
     /// A headline.
     pub summary: &'static str,
     /// What it does, in markdown of the plainest kind: paragraphs and `code`.
     pub says: &'static str,
-    /// What stands in the braces of the path, in their order.
+    /// The parameters of the path, in order.
     pub places: &'static [&'static PathParameter],
     /// A struct with a member for each parameter of the query: its own schema, not a reference.
     pub query: Option<Model>,
-    /// Headers that it reads, beside those that all read.
+    /// Request headers, beside those of all routes.
     pub headers: &'static [&'static Header],
-    /// What is posted.
+    /// The request body.
     pub body: Option<&'static Body>,
-    /// How it answers when nothing is in the way.
+    /// The successful answers.
     pub answers: &'static [Answer],
-    /// Why it may refuse, beside what any route of its kind may say.
+    /// The faults of this route, beside those of all routes of its kind.
     pub faults: &'static [FaultKind],
-    /// It may also answer with the fault of a run, which is any.
+    /// Whether the route may also answer with the fault of a run, which may be any.
     pub tells_of_run: bool,
-    /// How its face words them, if not as problems.
+    /// The face's own form of refusals, if it has one.
     pub refusals: Option<&'static Refusals>,
-    /// What its requests do, which decides the scopes that they need.
+    /// The operation, which decides the scopes.
     pub does: Does,
 }
 
-/// What the requests of a route do.
+/// The operation of a route.
 #[derive(Debug, Clone, Copy)]
 pub enum Does {
-    /// What its method says: GET reads, POST starts a run, DELETE stops one.
+    /// By method: GET reads, POST starts a run, DELETE stops one.
     Usual,
     /// Always this.
     This(Operation),
-    /// The request chooses, by its body or the end of its path. The handler checks the scopes once
-    /// it knows.
+    /// The body or the end of the path chooses the operation, so the handler checks the scopes.
     AsRequested,
 }
 
 impl Row {
-    /// For the rest of a row.
+    /// The default of all members.
     pub const NONE: Self = Self {
         tag: &Tag::SERVER,
         summary: "",
@@ -94,18 +91,18 @@ impl Row {
     };
 }
 
-/// Faults in the words of a face.
+/// A face's own form of faults.
 pub struct Refusals {
     /// The status of a fault.
     pub status: fn(&Entry) -> u16,
     pub content: Content,
 }
 
-/// A part of the page.
+/// A section of the page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tag {
     pub name: &'static str,
-    /// What belongs to it.
+    /// The description of the section.
     pub says: &'static str,
 }
 
@@ -130,14 +127,14 @@ impl Tag {
     pub const SERVER: Self = Self { name: "Server", says: "How the server feels, and its pages." };
 }
 
-/// One way to answer.
+/// An answer of a route.
 pub struct Answer {
     pub status: u16,
     pub says: &'static str,
     /// Media types; none is an empty body.
     pub content: &'static [Content],
     pub headers: &'static [&'static Header],
-    /// What can be done next.
+    /// Links to further routes.
     pub links: &'static [Link],
 }
 
@@ -158,8 +155,7 @@ pub enum Content {
     Text(&'static str),
 }
 
-/// A route that goes on where an answer ends: `GET /v1/streams/{id}` and what to put into the
-/// braces or the query.
+/// A link from an answer to another route, such as `GET /v1/streams/{id}`, with its parameters.
 pub struct Link {
     pub method: &'static str,
     pub path: &'static str,

@@ -1,4 +1,4 @@
-//! The query of a request, read into a struct; what cannot be read is refused by name.
+//! Parses the query of a request into a struct. An error names the parameter.
 
 use std::error::Error as _;
 
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::refusal::Refusal;
 
-/// What stands in the query.
+/// The parsed query.
 pub struct Query<T>(pub T);
 
 /// Reads the query of an address.
@@ -19,7 +19,7 @@ pub fn parse<T: DeserializeOwned>(uri: &Uri) -> Result<T, Fault> {
         Ok(AxumQuery(query)) => return Ok(query),
         Err(rejection) => rejection,
     };
-    // Its source names the parameter, if it is about a single one.
+    // If the error is about one parameter, its source names it.
     let why = rejection.source().map_or_else(|| rejection.to_string(), ToString::to_string);
     let message = if why.contains(": ") { why } else { format!("query: {why}") };
     Err(Fault::new(FaultKind::InvalidRequest).with_message(message))

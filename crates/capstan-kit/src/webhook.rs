@@ -1,5 +1,4 @@
-//! A receiver of webhooks, and how a message to it is signed after the Standard Webhooks
-//! specification.
+//! A receiver of webhooks, and the signature of the Standard Webhooks specification.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,17 +10,17 @@ use capstan_agent::async_trait;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// What a secret begins with, as the specification has it.
+/// The specification's prefix of a secret.
 const SECRET_PREFIX: &str = "whsec_";
-/// The specification's own bounds.
+/// The specification's bounds for the length of a secret.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// Where a tenant's webhooks go.
+/// A receiver of webhooks.
 #[derive(Clone)]
 pub struct Webhook {
-    /// The receiver.
+    /// The receiver's URL.
     pub url: String,
-    /// Whether it may be on a network that is not public.
+    /// Whether the receiver may be on a private network.
     pub allow_private: bool,
     secret: Arc<[u8]>,
 }
@@ -44,14 +43,14 @@ impl Webhook {
         })
     }
 
-    /// To an address that a client has named. It is not signed: the tenant's secret vouches for the
-    /// tenant's own webhook alone, and a client has its own token to know a notification by.
+    /// A receiver that a client has named. Messages to it are not signed, because the tenant's
+    /// secret is for the tenant's own webhook. The client knows them by its own token.
     pub fn unsigned(url: String, allow_private: bool) -> Self {
         Self { url, allow_private, secret: Arc::from([]) }
     }
 
-    /// The headers by which a receiver drops repeats and, with a secret, knows that a message is
-    /// ours.
+    /// The headers of a message: an id, by which the receiver drops repeats, and with a secret the
+    /// signature.
     pub fn headers(&self, id: &str, at: i64, body: &str) -> Vec<(&'static str, String)> {
         if self.secret.is_empty() {
             return vec![("webhook-id", id.to_owned())];
@@ -66,7 +65,7 @@ impl Webhook {
 
     /// The signature of a message.
     fn sign(&self, id: &str, at: i64, body: &str) -> String {
-        // A key of any length will do.
+        // HMAC accepts a key of any length.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else {
             return String::new();
         };
@@ -75,11 +74,11 @@ impl Webhook {
     }
 }
 
-/// Posts webhooks. It follows no redirect, and unless the webhook allows it, connects to public
-/// addresses alone: it checks what a name has been resolved to, each time.
+/// Posts webhooks. It follows no redirect. Unless the webhook allows private networks, it checks
+/// the resolved address each time, and connects only to public addresses.
 #[async_trait]
 pub trait WebhookSender: Send + Sync + 'static {
-    /// The receiver's status, or why there is none.
+    /// Returns the receiver's status, or why there is none.
     async fn post(
         &self,
         to: &Webhook,

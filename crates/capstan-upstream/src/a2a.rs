@@ -32,8 +32,9 @@ use crate::call::HttpAgent;
 use crate::callee::{Ask, Callee};
 use crate::config::{ConfigError, read_keys};
 use crate::failed_call::FailedCall;
+use crate::headers::Pairs;
 use crate::http;
-use crate::kind::{Build, Common, Kind};
+use crate::kind::{Access, Build, Common, Kind};
 use crate::retries::Retries;
 use crate::timeouts::CallTimeouts;
 use interface::Interface;
@@ -56,6 +57,8 @@ pub(crate) struct Config {
     url: String,
     key_env: Option<String>,
     key_file: Option<String>,
+    #[serde(default)]
+    headers: Pairs,
     /// Given, `url` is where the agent answers, and no card is read.
     protocol: Option<Version>,
     binding: Option<Binding>,
@@ -85,12 +88,18 @@ fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError
             "goes with `protocol`; without it the card tells both",
         ));
     }
-    let (url, client) = (http::base_url(&config.url)?, http::client(common.times.connect)?);
-    let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
+    let access = Access {
+        key_env: config.key_env.as_deref(),
+        key_file: config.key_file.as_deref(),
+        headers: config.headers,
+    };
+    let (secret, common) = access.read(common)?;
+    let url = http::base_url(&config.url)?;
+    let client = http::client(common.times.connect, &common.headers)?;
     let agent = A2a {
         url,
         secret,
-        common: common.clone(),
+        common,
         client,
         found: Mutex::default(),
         is_fixed: config.protocol.is_some(),

@@ -16,8 +16,9 @@ use crate::api_key::ApiKey;
 use crate::call::{Dialect, HttpAgent};
 use crate::callee::Callee;
 use crate::config::{ConfigError, read_keys};
+use crate::headers::Pairs;
 use crate::http;
-use crate::kind::{Build, Common, Kind};
+use crate::kind::{Access, Build, Common, Kind};
 use crate::request_body::RequestBody;
 use crate::retries::Retries;
 use crate::timeouts::CallTimeouts;
@@ -39,6 +40,8 @@ pub(crate) struct Config {
     url: String,
     key_env: Option<String>,
     key_file: Option<String>,
+    #[serde(default)]
+    headers: Pairs,
     system: Option<String>,
 }
 
@@ -49,10 +52,15 @@ struct AgUi {
 }
 
 fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
-    let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
+    let access = Access {
+        key_env: config.key_env.as_deref(),
+        key_file: config.key_file.as_deref(),
+        headers: config.headers,
+    };
+    let (secret, common) = access.read(common)?;
     let dialect =
         AgUi { url: http::base_url(&config.url)?, system: config.system, secret: secret.clone() };
-    Ok(Box::new(HttpAgent::new(dialect, secret, common)?))
+    Ok(Box::new(HttpAgent::new(dialect, secret, &common)?))
 }
 
 impl Dialect for AgUi {

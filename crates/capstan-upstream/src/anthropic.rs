@@ -6,6 +6,7 @@ mod content;
 mod decoder;
 mod event;
 mod head;
+mod reasoning;
 
 use capstan_agent::{About, Output, Turn};
 use capstan_protocol::{Dialect, Fault, NativeOrigin};
@@ -30,7 +31,7 @@ use crate::timeouts::CallTimeouts;
 
 pub(crate) use content::blocks;
 
-/// Its row.
+/// The row of this kind.
 pub(crate) const KIND: Kind = Kind {
     name: "anthropic",
     what: "a server of Anthropic's Messages",
@@ -50,15 +51,15 @@ pub(crate) const DEFAULTS: Defaults = Defaults {
     key_header: "x-api-key",
     ours: &["model", "messages", "stream", "system", "anthropic_version", "anthropic_beta"],
 };
-/// The protocol insists on a limit; this one holds a long answer.
+/// The default limit. The protocol requires one, and this one holds a long answer.
 const MAX_TOKENS: u32 = 8192;
 
 const DIALECT: Dialect = Dialect::AnthropicMessages;
 const VERSION: &str = "2023-06-01";
-/// Uploaded files are behind this switch.
+/// The beta that uploaded files need.
 const FILES_BETA: &str = "files-api-2025-04-14";
 
-/// What tokens are counted in; other members would be refused.
+/// The members of a request to count tokens. The provider refuses others.
 const COUNTED: [&str; 6] = ["model", "messages", "system", "tools", "tool_choice", "thinking"];
 
 struct Anthropic(Provider);
@@ -71,12 +72,12 @@ fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError
 }
 
 impl Anthropic {
-    /// Whose reasoning comes back.
+    /// Returns the maker of this agent's reasoning.
     fn origin(&self) -> NativeOrigin {
         native::origin(DIALECT, &self.0.url, &self.0.model)
     }
 
-    /// The conversation in the words of Messages.
+    /// Adds the conversation, translated to Messages.
     fn fill(&self, body: &mut RequestBody, turn: &Turn) -> Result<(), Fault> {
         let origin = self.origin();
         let (system, messages) = content::messages(turn, self.0.system.as_deref(), &origin)?;
@@ -87,7 +88,7 @@ impl Anthropic {
         Ok(())
     }
 
-    /// The conversation as the client wrote it, behind what it does not tell.
+    /// Adds the conversation as the client wrote it, after the stored messages.
     fn fill_native(
         &self,
         body: &mut RequestBody,
@@ -99,7 +100,8 @@ impl Anthropic {
         }
         let (_, earlier) = content::told(turn.remembered(), &self.origin())?;
         let mut messages: Vec<Raw> = earlier.iter().map(raw).collect();
-        messages.extend(request.list("messages").into_iter().filter_map(content::own_thinking));
+        let own = |message| reasoning::own(message, &self.origin());
+        messages.extend(request.list("messages").into_iter().filter_map(own));
         body.set("messages", &messages);
         Ok(())
     }
@@ -166,6 +168,10 @@ impl call::Dialect for Anthropic {
 
     fn models(&self) -> Option<Url> {
         Some(self.0.models.clone())
+    }
+
+    fn maker(&self) -> Option<NativeOrigin> {
+        Some(self.origin())
     }
 
     fn about(&self) -> About {

@@ -10,7 +10,7 @@ use capstan_agent::{
     Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
-use capstan_protocol::{DecodeError, ErrorSeverity, Fault, FaultKind, sse};
+use capstan_protocol::{DecodeError, ErrorSeverity, Fault, FaultKind, NativeOrigin, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response};
 use serde::Deserialize;
@@ -100,6 +100,11 @@ pub(crate) trait Dialect: Send + Sync + 'static {
         None
     }
 
+    /// Whose reasoning its answers hold, if the protocol is a provider's.
+    fn maker(&self) -> Option<NativeOrigin> {
+        None
+    }
+
     fn about(&self) -> About;
 }
 
@@ -136,7 +141,7 @@ pub(crate) struct HttpAgent<D> {
 
 impl<D: Dialect> HttpAgent<D> {
     pub(crate) fn new(dialect: D, secret: ApiKey, common: &Common) -> Result<Self, ConfigError> {
-        let client = http::client(common.times.connect)?;
+        let client = http::client(common.times.connect, &common.headers)?;
         let far_runs = FarRuns::new(client.clone(), dialect.url(), secret.clone());
         let far_runs = Some(far_runs).filter(|_| dialect.starts_runs());
         let (retries, times, clock) = (common.retries, common.times, common.clock.clone());
@@ -157,7 +162,7 @@ impl<D: Dialect> HttpAgent<D> {
         let called = self.exchange(headers, body, times, turn, out, &mut seen).await;
         called.map_err(|failed| FailedCall {
             fault: http::with_log_details(
-                self.quote(self.name_model(failed.fault), turn),
+                self.quote(name_address(self.name_model(failed.fault)), turn),
                 seen,
                 &self.secret,
             ),
@@ -466,6 +471,10 @@ impl<D: Dialect> Agent for HttpAgent<D> {
     fn endpoint(&self) -> Option<Endpoint> {
         Some(http::endpoint(self.dialect.url(), &self.secret))
     }
+
+    fn origin(&self) -> Option<NativeOrigin> {
+        self.dialect.maker()
+    }
 }
 
 #[async_trait]
@@ -493,6 +502,20 @@ fn not_translated(error: &DecodeError) -> Fault {
     Fault::new(FaultKind::InvalidRequest)
         .with_message(error.to_string())
         .with_detail("path", error.path())
+}
+
+/// Says what to check where a server knows nothing of the address. One that names what is missing
+/// in the words of its protocol knows it.
+fn name_address(fault: Fault) -> Fault {
+    let details = fault.details();
+    let is_404 = details.get("upstream_status").is_some_and(|status| status == 404);
+    if !is_404 || details.contains_key("upstream_error") || fault.kind() != FaultKind::UpstreamError
+    {
+        return fault;
+    }
+    let message = "The server of this agent has nothing at the address of the call (404). Check \
+                   the agent's url.";
+    fault.with_message(message)
 }
 
 /// The answer broke off, and nothing says that its rest is lost.

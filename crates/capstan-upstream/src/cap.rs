@@ -32,8 +32,9 @@ use crate::config::{ConfigError, read_keys};
 use crate::decode::malformed;
 use crate::failed_call::FailedCall;
 use crate::far_runs::FarRuns;
+use crate::headers::Pairs;
 use crate::http::{self, timed_out};
-use crate::kind::{Build, Common, Kind};
+use crate::kind::{Access, Build, Common, Kind};
 use crate::retries::Retries;
 use crate::timeouts::{CallTimeouts, left};
 use crate::upstream_failure::UpstreamFailure;
@@ -60,6 +61,8 @@ pub(crate) struct Config {
     path: Option<String>,
     key_env: Option<String>,
     key_file: Option<String>,
+    #[serde(default)]
+    headers: Pairs,
     #[serde(default)]
     profile: ProfileName,
     system: Option<String>,
@@ -94,8 +97,14 @@ fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError
     if config.system.is_some() && profile == Profile::V2 {
         return Err(ConfigError::at("system", "profile v2 has no place for a system prompt"));
     }
-    let (url, http) = (http::base_url(&config.url)?, http::client(common.times.connect)?);
-    let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
+    let access = Access {
+        key_env: config.key_env.as_deref(),
+        key_file: config.key_file.as_deref(),
+        headers: config.headers,
+    };
+    let (secret, common) = access.read(common)?;
+    let url = http::base_url(&config.url)?;
+    let http = http::client(common.times.connect, &common.headers)?;
     Ok(Box::new(Cap {
         path: config.path,
         far_runs: FarRuns::new(http.clone(), &url, secret.clone()),
@@ -106,7 +115,7 @@ fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError
         secret,
         retries: common.retries,
         times: common.times,
-        clock: common.clock.clone(),
+        clock: common.clock,
     }))
 }
 

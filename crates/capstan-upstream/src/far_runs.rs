@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_run_is_ended_beside_the_route_that_started_it() {
         let base = |address: &str| {
-            let client = crate::http::client(std::time::Duration::ZERO).unwrap();
+            let client = http::client(std::time::Duration::ZERO, &HeaderMap::new()).unwrap();
             FarRuns::new(
                 client,
                 &Url::parse(address).unwrap(),

@@ -1,8 +1,10 @@
-//! What becomes of each member of a request: the one table, from which the documents are made too.
+//! The fate of each member of a request: one table, from which the documents are generated.
 //!
-//! Where the agent speaks the protocol of the request, every member is sent as it came, but for
-//! those that the gateway decides. Elsewhere this table says which are translated. The others are
-//! named in a warning.
+//! Where the agent speaks the protocol of the request, it gets every member as it came, except for
+//! those that the gateway decides. Elsewhere this table says which members are translated. A
+//! warning names the others.
+
+mod nested;
 
 use capstan_agent::{Output, Turn};
 use capstan_protocol::{Dialect, Parameters};
@@ -13,7 +15,7 @@ use crate::native;
 use crate::request_body::RequestBody;
 use Dialect::{AnthropicMessages as Messages, OpenaiChat as Chat, OpenaiResponses as Responses};
 
-/// What becomes of a member.
+/// The fate of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// The gateway decides it, whatever the agent.
@@ -30,10 +32,10 @@ pub enum Fate {
 
 const ALL: Fate = Fate::Translated(&[Chat, Responses, Messages]);
 const NOWHERE: Fate = Fate::Translated(&[]);
-/// Both of OpenAI's protocols have it under the same name.
+/// Both protocols of OpenAI have the member under the same name.
 const SHARED: Fate = Fate::Translated(&[Chat, Responses]);
 
-/// A member and what becomes of it.
+/// A member and its fate.
 pub type Row = (&'static str, Fate);
 
 const CHAT: &[Row] = &[
@@ -49,11 +51,13 @@ const CHAT: &[Row] = &[
     ("metadata", SHARED),
     ("modalities", Fate::OwnOnly),
     ("model", Fate::Gateway),
+    ("moderation", NOWHERE),
     ("n", Fate::Refused),
     ("parallel_tool_calls", ALL),
     ("prediction", NOWHERE),
     ("presence_penalty", NOWHERE),
     ("prompt_cache_key", SHARED),
+    ("prompt_cache_options", SHARED),
     ("prompt_cache_retention", SHARED),
     ("reasoning_effort", ALL),
     ("response_format", ALL),
@@ -70,14 +74,16 @@ const CHAT: &[Row] = &[
     ("top_logprobs", Fate::OwnOnly),
     ("top_p", ALL),
     ("user", SHARED),
-    ("verbosity", NOWHERE),
+    ("verbosity", Fate::Translated(&[Responses])),
     ("web_search_options", NOWHERE),
 ];
 
 const RESPONSES: &[Row] = &[
+    ("access_programs", NOWHERE),
     ("background", Fate::Gateway),
     ("context_management", NOWHERE),
     ("conversation", Fate::Gateway),
+    ("image", NOWHERE),
     ("include", NOWHERE),
     ("input", ALL),
     ("instructions", ALL),
@@ -85,11 +91,13 @@ const RESPONSES: &[Row] = &[
     ("max_tool_calls", NOWHERE),
     ("metadata", SHARED),
     ("model", Fate::Gateway),
+    ("moderation", NOWHERE),
     ("n", Fate::Refused),
     ("parallel_tool_calls", ALL),
     ("previous_response_id", Fate::Gateway),
     ("prompt", Fate::OwnOnly),
     ("prompt_cache_key", SHARED),
+    ("prompt_cache_options", SHARED),
     ("prompt_cache_retention", SHARED),
     ("reasoning", ALL),
     ("safety_identifier", SHARED),
@@ -110,9 +118,14 @@ const RESPONSES: &[Row] = &[
 const MESSAGES: &[Row] = &[
     ("anthropic_beta", Fate::Gateway),
     ("anthropic_version", Fate::Gateway),
+    ("billing_policy", NOWHERE),
     ("cache_control", NOWHERE),
+    ("compaction", NOWHERE),
     ("container", NOWHERE),
     ("context_management", NOWHERE),
+    ("diagnostics", NOWHERE),
+    ("fallback_credit_token", NOWHERE),
+    ("fallbacks", NOWHERE),
     ("inference_geo", NOWHERE),
     ("max_tokens", ALL),
     ("mcp_servers", NOWHERE),
@@ -128,13 +141,16 @@ const MESSAGES: &[Row] = &[
     ("system", ALL),
     ("temperature", ALL),
     ("thinking", NOWHERE),
+    ("thread", NOWHERE),
     ("tool_choice", ALL),
     ("tools", ALL),
     ("top_k", NOWHERE),
     ("top_p", ALL),
+    ("user_profile_id", NOWHERE),
+    ("workspace_id", NOWHERE),
 ];
 
-/// The members of a protocol's requests.
+/// Returns the documented members of a protocol's requests.
 pub fn rows(dialect: Dialect) -> &'static [Row] {
     match dialect {
         Chat => CHAT,
@@ -143,7 +159,7 @@ pub fn rows(dialect: Dialect) -> &'static [Row] {
     }
 }
 
-/// The members that this agent's protocol has under the same name as the request's.
+/// Returns the members of a request that both protocols of OpenAI have.
 pub(crate) fn shared(turn: &Turn, own: Dialect) -> RequestBody {
     let mut shared = RequestBody::default();
     if let Some(from) = turn.dialect.filter(|from| *from != own) {
@@ -153,11 +169,14 @@ pub(crate) fn shared(turn: &Turn, own: Dialect) -> RequestBody {
                 shared.put(name, value);
             }
         }
+        if let Some(verbosity) = verbosity_of(turn).filter(|_| own == Chat) {
+            shared.set("verbosity", &verbosity);
+        }
     }
     shared
 }
 
-/// A warning that names what the request asks for and this agent has no word for.
+/// Returns a warning that names what an agent of this protocol does not get.
 pub(crate) fn left_out(turn: &Turn, own: Dialect) -> Option<Output> {
     if turn.attempt > 1 || turn.dialect == Some(own) {
         return None;
@@ -175,10 +194,31 @@ fn untranslated(request: &RequestBody, from: Dialect, own: Dialect) -> Vec<Strin
         row.is_none_or(|(_, fate)| !has(own, *fate)) && !says_nothing(request, name)
     };
     let members = request.names().filter(is_lost).map(str::to_owned);
-    members.chain(untranslated_items(request, from)).collect()
+    let items = untranslated_items(request, from);
+    let nested = nested::untranslated(request, from).into_iter();
+    let is_verbosity = |name: &String| name == "text.verbosity" && own == Messages;
+    let verbosity = verbosity(request, from).map(|_| "text.verbosity".to_owned());
+    members.chain(items).chain(nested).chain(verbosity.filter(is_verbosity)).collect()
 }
 
-/// Tools and items that only agents of the request's protocol know.
+/// How long an answer should be. OpenAI's protocols have it in different places.
+pub(crate) fn verbosity_of(turn: &Turn) -> Option<String> {
+    verbosity(&RequestBody::from(&*turn.payload), turn.dialect?)
+}
+
+fn verbosity(request: &RequestBody, from: Dialect) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Text {
+        verbosity: Option<String>,
+    }
+    match from {
+        Chat => request.read("verbosity"),
+        Responses => request.read::<Text>("text")?.verbosity,
+        Messages => None,
+    }
+}
+
+/// Returns the tools and items that only agents of the request's protocol know.
 fn untranslated_items(request: &RequestBody, from: Dialect) -> Vec<String> {
     let (tools, items): (&[&str], &[&str]) = match from {
         Chat => (&["function", "custom"], &[]),
@@ -196,7 +236,7 @@ fn untranslated_items(request: &RequestBody, from: Dialect) -> Vec<String> {
     names
 }
 
-/// Items of Responses that every agent can be told.
+/// The items of Responses that are translated for every agent.
 const ITEMS: &[&str] = &[
     "message",
     "function_call",
@@ -204,7 +244,7 @@ const ITEMS: &[&str] = &[
     "custom_tool_call",
     "custom_tool_call_output",
     "additional_tools",
-    // Nobody but its model could read it, and nothing of the conversation is in it.
+    // Only its own model can read it, and it holds nothing of the conversation.
     "reasoning",
 ];
 
@@ -221,17 +261,21 @@ fn has(own: Dialect, fate: Fate) -> bool {
     }
 }
 
-/// Null, or an empty list or object.
+/// Whether a member is null, or an empty list or object.
 fn says_nothing(request: &RequestBody, name: &str) -> bool {
-    match request.read::<Value>(name) {
-        Some(Value::Array(items)) => items.is_empty(),
-        Some(Value::Object(members)) => members.is_empty(),
-        Some(value) => value.is_null(),
-        None => true,
+    request.read::<Value>(name).is_none_or(|value| is_empty(&value))
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Null => true,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
-/// Of CAP's own parameters.
+/// Returns the parameters of CAP that an agent of this protocol does not get.
 fn untranslated_parameters(asked: &Parameters, own: Dialect) -> Vec<String> {
     let lost = [
         ("seed", asked.seed.is_some() && own != Chat),
@@ -282,6 +326,57 @@ mod tests {
         );
         let expected = serde_json::json!(["tools[1] (web_search)", "input[1] (computer_call)"]);
         assert_eq!(named(&asked, Messages).unwrap(), expected);
+    }
+
+    #[test]
+    fn nested_members_are_named_once_for_each_place() {
+        let asked = turn(
+            Messages,
+            r#"{"system":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}],
+                "messages":[{"role":"user","content":[
+                    {"type":"text","text":"a","cache_control":{"type":"ephemeral"}},
+                    {"type":"text","text":"b","cache_control":{"type":"ephemeral"}},
+                    {"type":"search_result","title":"t","source":"s","content":[]},
+                    {"type":"document","title":"t","source":{"type":"text","data":"d"}}]}],
+                "tools":[{"name":"f","input_schema":{"title":"T"},"defer_loading":true}],
+                "tool_choice":{"type":"auto","disable_parallel_tool_use":true}}"#,
+        );
+        let expected = serde_json::json!([
+            "messages[].content[].cache_control",
+            "messages[].content[].title",
+            "system[].cache_control",
+            "tools[].defer_loading",
+        ]);
+        assert_eq!(named(&asked, Chat).unwrap(), expected);
+        let asked = turn(
+            Responses,
+            r#"{"input":[{"role":"user","phase":"x","content":[
+                    {"type":"input_image","image_url":"u","detail":"low"}]}],
+                "reasoning":{"effort":"low","summary":"auto"},"text":{"verbosity":"low"},
+                "tool_choice":{"type":"allowed_tools","mode":"auto","tools":[]}}"#,
+        );
+        let expected = serde_json::json!([
+            "input[].content[].detail",
+            "input[].phase",
+            "reasoning.summary",
+            "tool_choice (allowed_tools)",
+            "text.verbosity",
+        ]);
+        assert_eq!(named(&asked, Messages).unwrap(), expected);
+        assert_eq!(shared(&asked, Chat).to_bytes(), r#"{"verbosity":"low"}"#);
+        let asked = turn(
+            Chat,
+            r#"{"messages":[{"role":"user","content":[{"type":"file",
+                "file":{"file_id":"f","filename":"n"}}]}],"verbosity":"low",
+                "response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{},
+                "description":"d"}}}"#,
+        );
+        let expected = serde_json::json!([
+            "messages[].content[].file.filename",
+            "response_format.json_schema.description",
+        ]);
+        assert_eq!(named(&asked, Responses).unwrap(), expected);
+        assert_eq!(named(&asked, Chat), None);
     }
 
     #[test]

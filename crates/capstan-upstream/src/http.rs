@@ -27,11 +27,12 @@ const LONGEST_ID: usize = 128;
 /// What is kept of an upstream's words, and of an error's.
 const LONGEST_TEXT: usize = 500;
 
-/// A client that never carries a key to another server.
-pub(crate) fn client(connect: Duration) -> Result<Client, ConfigError> {
+/// A client that never carries a key to another server. Each of its requests has these headers.
+pub(crate) fn client(connect: Duration, headers: &HeaderMap) -> Result<Client, ConfigError> {
     // No time-out for the whole: an answer may take long. A call has its own.
     capstan_client::transport::http_client()
         .connect_timeout(connect)
+        .default_headers(headers.clone())
         .tcp_nodelay(true)
         .redirect(Policy::custom(follow))
         .user_agent(concat!("capstan/", env!("CARGO_PKG_VERSION")))

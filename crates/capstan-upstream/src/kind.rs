@@ -1,12 +1,15 @@
 //! A kind of agent: its row, and the keys that most kinds have in common.
 
 use capstan_agent::{Agent, Clock};
+use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::api_key::ApiKey;
 use crate::callee::Callee;
 use crate::config::{ConfigError, Keys, read_keys};
+use crate::headers::Pairs;
 use crate::provider::Defaults;
 use crate::retries::{OnCut, Retries};
 use crate::timeouts::{CallTimeouts, TimeoutsConfig};
@@ -45,6 +48,31 @@ pub(crate) struct Common {
     pub(crate) retries: Retries,
     pub(crate) times: CallTimeouts,
     pub(crate) clock: Clock,
+    /// The headers that every request to the server has, beside those of the adapter.
+    pub(crate) headers: HeaderMap,
+}
+
+/// The keys about access to a server that is no model provider.
+#[derive(Debug, Default)]
+pub(crate) struct Access<'a> {
+    pub(crate) key_env: Option<&'a str>,
+    pub(crate) key_file: Option<&'a str>,
+    pub(crate) headers: Pairs,
+}
+
+impl Access<'_> {
+    /// Returns the key, and what all adapters understand together with the headers.
+    pub(crate) fn read(self, common: &Common) -> Result<(ApiKey, Common), ConfigError> {
+        let mut hidden = Vec::new();
+        let headers = self.headers.headers(&mut hidden)?;
+        let has_key = self.key_file.is_some() || self.key_env.is_some_and(|name| !name.is_empty());
+        if has_key && headers.contains_key(AUTHORIZATION) {
+            let why = "the key is in authorization as well; give one of them";
+            return Err(ConfigError::at("headers", why));
+        }
+        let secret = ApiKey::find(self.key_env, self.key_file, None)?.beside(hidden);
+        Ok((secret, Common { headers, ..common.clone() }))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -121,7 +149,7 @@ impl Kind {
             ConfigError::at("timeouts", format!("{name}: expected a number of seconds"))
         };
         let times = config.timeouts.over(self.timeouts).map_err(wrong)?;
-        Ok(Common { retries, times, clock })
+        Ok(Common { retries, times, clock, headers: HeaderMap::new() })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use capstan_agent::{About, Agent, CancelReason, Clock, Endpoint, Outcome, Turn, Writer};
-use capstan_protocol::Fault;
+use capstan_protocol::{Fault, NativeOrigin};
 use serde_json::{Map, Value};
 
 use crate::callee::Callee;
@@ -171,5 +171,9 @@ impl Agent for SharedAgent {
 
     fn endpoint(&self) -> Option<Endpoint> {
         self.0.endpoint()
+    }
+
+    fn origin(&self) -> Option<NativeOrigin> {
+        self.0.origin()
     }
 }

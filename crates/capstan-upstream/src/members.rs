@@ -1,5 +1,5 @@
-//! The members of a Chat Completions request in the spelling of its server. What the server is
-//! known to refuse is refused by name, before it is called.
+//! Renames the members of a Chat Completions request for its server. Refuses members by name that
+//! the server is known to refuse, before the call.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::parts::refused_parameter;
 use crate::preset::Preset;
 use crate::request_body::RequestBody;
 
-/// The spellings of a token limit. One that is configured is kept, and no request gets beyond it.
+/// The names of a token limit. A configured limit is a ceiling, and keeps its name.
 pub(crate) const LIMITS: [&str; 3] = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
-/// A member that the adapter itself adds; a server that refuses it does not get it.
+/// The member that the adapter itself adds, unless the server refuses it.
 const USAGE: &str = "stream_options";
-/// How the name of a message is refused.
+/// The name under which a message's name is refused.
 const MESSAGE_NAME: &str = "messages.name";
 
-/// How one server spells the members of a request.
+/// The names of members at one server.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     max_tokens_field: Option<String>,
@@ -29,8 +29,8 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// What is configured, else what is known of the server. Without one, every member is sent as
-    /// it is.
+    /// Takes the configured names, otherwise those of the server. Without a server, every member is
+    /// sent as it is.
     pub(crate) fn new(
         server: Option<&Preset>,
         max_tokens_field: Option<String>,
@@ -63,7 +63,7 @@ impl Members {
         }
     }
 
-    /// Brings a request into the server's spelling.
+    /// Renames the members of a request, and refuses some.
     pub(crate) fn apply(&self, body: &mut RequestBody) -> Result<(), Fault> {
         if let Some(field) = &self.max_tokens_field {
             let least = LIMITS.iter().filter_map(|name| body.read::<u64>(name)).min();
@@ -105,7 +105,7 @@ struct MessageName {
     name: Option<IgnoredAny>,
 }
 
-/// Whether a value asks for anything. Many clients send what is the default anyway.
+/// Whether a value asks for anything. Many clients send the default values too.
 fn asks(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,

@@ -1,9 +1,9 @@
-//! The native lane: what CAP has no word for, as `NATIVE` events, and back into the next request.
-//! docs/decisions/0027 has the reasons.
+//! The native lane: `NATIVE` events for what CAP does not have, and the way back into the next
+//! request. docs/decisions/0027 has the reasons.
 
 use std::collections::BTreeSet;
 
-use capstan_agent::{Output, Turn};
+use capstan_agent::{Output, Turn, sealed};
 use capstan_protocol::{
     Dialect, ErrorSeverity, Fault, FaultKind, NATIVE, NativeEvent, NativeOrigin, NativePart,
     RawJson,
@@ -16,28 +16,33 @@ use crate::http;
 use crate::request_body::RequestBody;
 use crate::thoughts::make;
 
-/// Who answers at an address.
+/// Returns the maker of the reasoning that a model at this address sends.
 pub(crate) fn origin(dialect: Dialect, url: &Url, model: &str) -> NativeOrigin {
     NativeOrigin { dialect, provider: http::host_of(url), model: model.to_owned() }
 }
 
-/// The request as the client wrote it, if it did so in this protocol.
+/// Returns the client's request, if the client speaks this protocol.
 pub(crate) fn request(turn: &Turn, dialect: Dialect) -> Option<RequestBody> {
     (turn.dialect == Some(dialect)).then(|| RequestBody::from(&*turn.payload))
 }
 
-/// The part, if this upstream made it. Nobody else may see it, or could read it.
+/// Returns the part, if this upstream made it. No other upstream may get it.
 pub(crate) fn own(part: &NativePart, origin: Option<&NativeOrigin>) -> Option<Value> {
     (Some(&part.origin) == origin).then(|| part.to_value())
 }
 
-/// What a decoder says that CAP cannot say.
+/// The parts of a sealed text that this upstream made.
+pub(crate) fn unsealed(text: &str, origin: &NativeOrigin) -> Vec<Value> {
+    sealed::open(text).iter().filter_map(|part| own(part, Some(origin))).collect()
+}
+
+/// Sends what CAP does not have from a decoder to clients and sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     origin: Option<NativeOrigin>,
-    /// The client speaks the same protocol: it gets what nobody else could read.
+    /// The client speaks the provider's protocol, so it gets native events.
     is_followed: bool,
-    /// What was left out, since nobody would understand it.
+    /// The kinds that were left out for other clients.
     left_out: BTreeSet<String>,
 }
 
@@ -52,7 +57,7 @@ impl Lane {
         self.is_followed
     }
 
-    /// An event, or the rest of one, for a client of the same protocol.
+    /// Sends an event, or the rest of one, to a client of the same protocol.
     pub(crate) fn event(&self, event: &impl Serialize, out: &mut Vec<Output>) {
         if let Some(origin) = self.origin.as_ref().filter(|_| self.is_followed) {
             let event = RawJson::from_serialize(event).ok();
@@ -61,8 +66,8 @@ impl Lane {
         }
     }
 
-    /// An event of a kind that CAP has no word for. Other clients get a warning that names it,
-    /// once.
+    /// Sends an event of a kind that CAP does not have. Other clients get one warning that names
+    /// the kind.
     pub(crate) fn unknown(&mut self, kind: &str, event: &impl Serialize, out: &mut Vec<Output>) {
         if self.is_followed {
             return self.event(event, out);
@@ -72,7 +77,7 @@ impl Lane {
         }
     }
 
-    /// A part of a kind that CAP has no word for, as a whole.
+    /// Sends a whole part of a kind that CAP does not have.
     pub(crate) fn whole(&mut self, kind: &str, part: &Value, out: &mut Vec<Output>) {
         if !self.is_followed && self.origin.is_some() && self.left_out.insert(kind.to_owned()) {
             out.push(left_out(&[format!("the answer's {kind}")]));
@@ -80,8 +85,8 @@ impl Lane {
         self.part(part, None, out);
     }
 
-    /// A part that the next turn must bring back. With `text_at`, the thoughts since the part
-    /// before are its text.
+    /// Sends a part that the next turn must bring back. With `text_at`, its text is the thoughts
+    /// since the part before.
     pub(crate) fn part(&self, part: &impl Serialize, text_at: Option<&str>, out: &mut Vec<Output>) {
         if let Some(origin) = self.origin.clone() {
             let (part, text_at) = (RawJson::from_serialize(part).ok(), text_at.map(str::to_owned));
@@ -90,19 +95,19 @@ impl Lane {
     }
 }
 
-/// An object without some members.
+/// Returns an object without these members.
 pub(crate) fn without(object: &Value, names: &[&str]) -> Map<String, Value> {
     let members = object.as_object().into_iter().flatten();
     let kept = members.filter(|(name, _)| !names.contains(&name.as_str()));
     kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Whether an object says more than these members do.
+/// Whether an object has other members than these.
 pub(crate) fn has_others(object: &Value, names: &[&str]) -> bool {
     without(object, names).values().any(|value| !value.is_null())
 }
 
-/// The warning that says what could not be translated.
+/// Returns the warning that names what could not be translated.
 pub(crate) fn left_out(names: &[String]) -> Output {
     let message = format!("Left out, since this agent has no word for it: {}.", names.join(", "));
     let fault = Fault::new(FaultKind::NotTranslated)

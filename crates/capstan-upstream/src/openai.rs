@@ -1,6 +1,7 @@
 //! The agent kind `openai`: a server of Chat Completions, OpenAI or compatible, or of Responses.
 
 mod asked;
+mod carried;
 mod chunk;
 mod decoder;
 mod extras;
@@ -113,7 +114,8 @@ impl call::Dialect for OpenAi {
         body.set("stream_options", &options);
         let earlier = request::told(system, turn.remembered(), &self.origin())?;
         let mut messages: Vec<Raw> = earlier.iter().map(raw).collect();
-        messages.extend(request.list("messages"));
+        let own = |message| carried::own(message, &self.origin());
+        messages.extend(request.list("messages").into_iter().map(own));
         body.set("messages", &messages);
         self.provider.body(body, Asked::native(request, turn, OURS))
     }
@@ -143,6 +145,10 @@ impl call::Dialect for OpenAi {
 
     fn models(&self) -> Option<Url> {
         Some(self.provider.models.clone())
+    }
+
+    fn maker(&self) -> Option<NativeOrigin> {
+        Some(self.origin())
     }
 
     fn about(&self) -> About {

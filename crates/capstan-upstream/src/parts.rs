@@ -1,40 +1,39 @@
-//! The messages of a turn, one after another, and the refusal of a part that an upstream cannot
-//! take.
+//! The messages of a turn, and the refusal of parts that an upstream cannot take.
 
 use capstan_agent::Turn;
 use capstan_protocol::{ChatMessage, Fault, FaultKind, Part, RawJson};
 
-/// The conversation: what was said before, and what is said now.
+/// Returns the messages of the conversation, each with its place.
 pub(crate) fn messages(turn: &Turn) -> impl Iterator<Item = (usize, &ChatMessage)> {
     turn.conversation().enumerate()
 }
 
-/// What the caller wants to be known besides, as a text for a system message.
+/// Returns the request's context as a text for a system message.
 pub(crate) fn context(turn: &Turn) -> Option<String> {
     let facts = turn.context.iter().map(|fact| format!("\n- {}: {}", fact.description, fact.value));
     (!turn.context.is_empty())
         .then(|| format!("Context of this conversation:{}", facts.collect::<String>()))
 }
 
-/// A tool's answer as text; a text goes without its quotes.
+/// Returns a tool's result as text. A JSON string loses its quotes.
 pub(crate) fn response_text(response: &RawJson) -> String {
     response.decode().unwrap_or_else(|_| response.get().to_owned())
 }
 
-/// Where a part stands.
+/// The place of a part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PartPath {
     pub(crate) message: usize,
     pub(crate) part: usize,
 }
 
-/// A parameter that the upstream has no word for. It is named, never dropped.
+/// Refuses a parameter that the upstream does not have, by its name.
 pub(crate) fn refused_parameter(name: &str, why: &str) -> Fault {
     let message = format!("{name}: {why}.");
     Fault::new(FaultKind::InvalidRequest).with_message(message).with_detail("path", name)
 }
 
-/// A part that the upstream cannot take. It is named, never dropped.
+/// Refuses a part that the upstream cannot take, by its place.
 pub(crate) fn refused(place: PartPath, part: &Part, why: &str) -> Fault {
     let path = format!("messages[{}].parts[{}]", place.message, place.part);
     let message = format!("{path}: {} {why}.", kind(part));
@@ -54,7 +53,7 @@ fn kind(part: &Part) -> &'static str {
     }
 }
 
-/// The media type of a blob; without one its bytes mean nothing to a provider.
+/// Returns the media type of a blob. Providers need it.
 pub(crate) fn mime<'a>(
     place: PartPath,
     part: &Part,
@@ -63,7 +62,7 @@ pub(crate) fn mime<'a>(
     mime.as_deref().ok_or_else(|| refused(place, part, "needs a mime_type for this agent"))
 }
 
-/// The id of a tool call; one that has none gets its place.
+/// Returns the id of a tool call, made from its place if it has none.
 pub(crate) fn call_id(id: &Option<String>, nth: usize) -> String {
     id.clone().unwrap_or_else(|| format!("call_{nth}"))
 }

@@ -58,7 +58,7 @@ impl Passthrough {
             model: provider.model,
             headers: provider.headers,
             secret: provider.secret,
-            client: http::client(common.times.connect)?,
+            client: http::client(common.times.connect, &common.headers)?,
             patience: common.times.total,
             clock: common.clock.clone(),
         }))

@@ -1,5 +1,5 @@
-//! Continuing an answer: which models go on from an assistant message at the end of a conversation,
-//! and what their servers want beside it. Who is not known to do so answers anew.
+//! Continues an answer: which models continue an assistant message at the end of a conversation,
+//! and what their servers need for it. Other models answer anew.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -7,11 +7,11 @@ use url::Url;
 
 use crate::request_body::{RequestBody, raw};
 
-/// How a server is told to go on.
+/// How a request asks a server to continue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Prefill {
-    /// It cannot be told.
+    /// The server cannot continue.
     #[default]
     Off,
     /// The message alone will do: Anthropic up to Claude 4.5, Ollama, llama.cpp, OpenRouter.
@@ -24,7 +24,7 @@ pub(crate) enum Prefill {
     ContinueFinalMessage,
 }
 
-/// Servers of Chat Completions that are known: host, how the path begins, how the model begins.
+/// Known servers of Chat Completions: host, beginning of the path, beginning of the model's name.
 const SERVERS: &[(&str, &str, &str, Prefill)] = &[
     ("api.mistral.ai", "/", "", Prefill::Prefix),
     ("api.deepseek.com", "/beta", "deepseek-", Prefill::Prefix),
@@ -35,11 +35,11 @@ const SERVERS: &[(&str, &str, &str, Prefill)] = &[
     ("openrouter.ai", "/", "mistralai/", Prefill::Plain),
 ];
 
-/// The first generation that refuses: Claude 4.6.
+/// The first generation that refuses to continue: Claude 4.6.
 const ANTHROPIC_REFUSES_FROM: (u32, u32) = (4, 6);
 
 impl Prefill {
-    /// A server of Chat Completions.
+    /// Returns how a server of Chat Completions continues.
     pub(crate) fn of_chat(url: &Url, model: &str) -> Self {
         let fits = |(host, path, name, _): &&(&str, &str, &str, Self)| {
             url.host_str() == Some(*host) && url.path().starts_with(path) && model.starts_with(name)
@@ -47,16 +47,16 @@ impl Prefill {
         SERVERS.iter().find(fits).map_or(Self::Off, |(_, _, _, prefill)| *prefill)
     }
 
-    /// A server of Messages. A model that thinks first cannot be told what it has said.
+    /// Returns how a server of Messages continues. A model that thinks first cannot continue.
     pub(crate) fn of_messages(model: &str, parameters: &Map<String, Value>) -> Self {
         let thinks = parameters.get("thinking").is_some_and(is_on);
         let takes = generation(model).is_some_and(|generation| generation < ANTHROPIC_REFUSES_FROM);
         if takes && !thinks { Self::Plain } else { Self::Off }
     }
 
-    /// Puts the beginning of the answer behind the conversation.
+    /// Adds the beginning of the answer after the conversation.
     pub(crate) fn apply(self, body: &mut RequestBody, said: &str) {
-        // A model that thinks first cannot be told what it has said; it answers anew.
+        // A model that thinks first cannot continue: it answers anew.
         if body.read::<Value>("thinking").is_some_and(|thinking| is_on(&thinking)) {
             return;
         }
@@ -79,7 +79,7 @@ impl Prefill {
     }
 }
 
-/// Whether a request's `thinking` asks for it.
+/// Whether a request's `thinking` turns thinking on.
 fn is_on(thinking: &Value) -> bool {
     thinking.get("type").is_some_and(|kind| kind != "disabled")
 }

@@ -1,12 +1,12 @@
-//! Reasoning, from tokens to thoughts: a paragraph is an event, a token would be too many.
+//! Joins pieces of reasoning to thoughts. Each paragraph is one event, because an event for each
+//! token would be too many.
 //!
-//! Thoughts joined together are the reasoning byte for byte: a provider checks it when it comes
-//! back.
+//! The thoughts in a row are the reasoning byte for byte: a provider checks it when it comes back.
 
 use capstan_agent::Output;
 use capstan_protocol::{PresentationEventType, ThoughtTrace, event};
 
-/// A paragraph that grows beyond this is cut, so that something is seen.
+/// A longer paragraph is cut, so that viewers do not wait.
 const LONGEST: usize = 240;
 
 /// Collects pieces of reasoning.
@@ -14,7 +14,7 @@ const LONGEST: usize = 240;
 pub(crate) struct Thoughts(String);
 
 impl Thoughts {
-    /// Adds a piece. Sends each paragraph with the blank line behind it.
+    /// Adds a piece. Sends each paragraph together with the blank line after it.
     pub(crate) fn push(&mut self, piece: &str, out: &mut Vec<Output>) {
         self.0.push_str(piece);
         while let Some(at) = self.0.find("\n\n") {
@@ -27,7 +27,7 @@ impl Thoughts {
         }
     }
 
-    /// Sends the rest: the reasoning is over, or something else follows.
+    /// Sends the rest, at the end of the reasoning or before something else.
     pub(crate) fn flush(&mut self, out: &mut Vec<Output>) {
         let thought = std::mem::take(&mut self.0);
         if !thought.is_empty() {
@@ -37,7 +37,7 @@ impl Thoughts {
     }
 }
 
-/// An event, ready to be written; what is no object makes none.
+/// Makes an event. Returns none if the data is no object.
 pub(crate) fn make(kind: &str, data: &impl serde::Serialize) -> Option<Output> {
     event::envelope(kind, data).ok().map(|payload| Output::Event { kind: kind.to_owned(), payload })
 }

@@ -1,5 +1,4 @@
-//! Tool calls as events. They carry AG-UI's names and members, which the AG-UI face passes through
-//! as they are.
+//! Tool calls as events, with AG-UI's names and members. The AG-UI face passes them on unchanged.
 //!
 //! A call is sent as it is written: its beginning as soon as its name is known, then its arguments
 //! piece by piece, then its end.
@@ -10,7 +9,7 @@ use uuid::Uuid;
 
 use crate::thoughts::make;
 
-/// Tool calls of which pieces arrive, in the order of their beginning.
+/// The open tool calls, in the order of their beginnings.
 #[derive(Debug, Default)]
 pub(crate) struct Tools(Vec<Call>);
 
@@ -20,13 +19,13 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
-    /// Its beginning was sent.
+    /// Whether its beginning was sent.
     has_begun: bool,
     /// How many bytes of its arguments were sent.
     sent: usize,
 }
 
-/// A piece of a call, as far as the upstream says which one it belongs to.
+/// A piece of a call. Upstreams name the call in different ways, or not at all.
 #[derive(Debug, Default)]
 pub(crate) struct CallPiece<'a> {
     pub(crate) index: Option<u64>,
@@ -36,13 +35,13 @@ pub(crate) struct CallPiece<'a> {
 }
 
 impl Tools {
-    /// Begins a call at a place of the answer.
+    /// Begins a call at an index of the answer.
     pub(crate) fn start(&mut self, index: u64, id: &str, name: &str, out: &mut Vec<Output>) {
         self.end(index, out);
         self.begin(Some(index), Some(id), name).send(out);
     }
 
-    /// Adds a piece of the arguments of the call at a place.
+    /// Adds a piece to the arguments of the call at an index.
     pub(crate) fn arguments(&mut self, index: u64, piece: &str, out: &mut Vec<Output>) {
         if let Some(call) = self.0.iter_mut().rev().find(|call| call.index == Some(index)) {
             call.arguments.push_str(piece);
@@ -78,7 +77,7 @@ impl Tools {
         self.place(piece).and_then(|at| self.0.get(at)).map(|call| call.id.as_str())
     }
 
-    /// The call that a piece continues; none if it begins one.
+    /// Finds the call that a piece continues. None if it begins one.
     fn place(&self, piece: &CallPiece<'_>) -> Option<usize> {
         let last = |is: &dyn Fn(&Call) -> bool| self.0.iter().rposition(is);
         let here = match piece.index {
@@ -86,7 +85,7 @@ impl Tools {
             None => None,
         };
         match (piece.id, piece.name) {
-            // An id says it all, wherever it stands; some servers repeat it with each piece.
+            // An id decides. Some servers repeat it with each piece.
             (Some(id), _) => {
                 let is_here = |at: &usize| self.0.get(*at).is_some_and(|call| call.id == id);
                 here.filter(is_here).or_else(|| {
@@ -110,7 +109,7 @@ impl Tools {
         self.0.push_mut(Call { index, id, name: name.to_owned(), ..Call::default() })
     }
 
-    /// Ends the call at a place.
+    /// Ends the call at an index.
     pub(crate) fn end(&mut self, index: u64, out: &mut Vec<Output>) {
         if let Some(at) = self.0.iter().position(|call| call.index == Some(index)) {
             self.0.remove(at).end(out);
@@ -122,7 +121,8 @@ impl Tools {
         self.0.drain(..).for_each(|call| call.end(out));
     }
 
-    /// The answer was cut short: a call in the middle of its arguments has no end.
+    /// Ends the calls of an answer that was cut short. A call without its whole arguments gets no
+    /// end.
     pub(crate) fn end_whole(&mut self, out: &mut Vec<Output>) {
         self.0.retain(|call| is_whole(&call.arguments));
         self.end_all(out);
@@ -130,7 +130,7 @@ impl Tools {
 }
 
 impl Call {
-    /// Sends what was not sent yet, once the name is known.
+    /// Sends the rest, once the name is known.
     fn send(&mut self, out: &mut Vec<Output>) {
         if !self.name.is_empty() {
             self.send_all(out);
@@ -160,7 +160,7 @@ fn is_whole(arguments: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok()
 }
 
-/// A call that is known as a whole.
+/// Sends a whole call.
 pub(crate) fn whole(id: &str, name: &str, input: &Value, out: &mut Vec<Output>) {
     let mut tools = Tools::default();
     tools.start(0, id, name, out);
@@ -168,7 +168,7 @@ pub(crate) fn whole(id: &str, name: &str, input: &Value, out: &mut Vec<Output>) 
     tools.end(0, out);
 }
 
-/// What a tool answered.
+/// Sends the result of a call.
 pub(crate) fn result(id: &str, content: &Value, is_error: bool, out: &mut Vec<Output>) {
     let text = content.as_str().map_or_else(|| content.to_string(), str::to_owned);
     let mut data =

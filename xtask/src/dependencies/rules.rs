@@ -70,7 +70,6 @@ pub(crate) const RULES: &[Rule] = &[
         knows: &[
             "capstan-agent",
             "capstan-engine",
-            "capstan-faces",
             "capstan-journal",
             "capstan-kit",
             "capstan-protocol",

@@ -16,8 +16,8 @@ use capstan_kit::refusal::Refusal;
 
 pub(crate) const ME: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "Who looks",
-    says: "Whose key it is, what is in sight with it, and what may be done.",
+    summary: "Get the visitor",
+    says: "The visitor's name and rights, and the tenants whose runs are visible.",
     answers: &[Answer::ok("The visitor.", &[Content::Json(model::<Me>)])],
     faults: &[FaultKind::RouteNotFound],
     ..Row::NONE
@@ -25,9 +25,9 @@ pub(crate) const ME: Row = Row {
 
 pub(crate) const HEALTH: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "How the server feels, in a line",
-    says: "Of this process. A tenant is told its own numbers.",
-    answers: &[Answer::ok("The line.", &[Content::Json(model::<Health>)])],
+    summary: "Get the health of this process",
+    says: "A tenant sees its own numbers.",
+    answers: &[Answer::ok("The health.", &[Content::Json(model::<Health>)])],
     faults: &[FaultKind::RouteNotFound, FaultKind::JournalUnavailable],
     ..Row::NONE
 };

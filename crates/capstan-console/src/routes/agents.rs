@@ -116,9 +116,8 @@ pub(crate) struct Member {
 
 pub(crate) const AGENTS: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "How the agents do",
-    says: "What each is, its limits, and how its runs of the last day ended, in sight and in this \
-     process.",
+    summary: "List the agents",
+    says: "Each agent, its limits, and how its visible runs of the last day ended in this process.",
     answers: &[Answer::ok("The agents.", &[Content::Json(model::<AgentTable>)])],
     faults: FAULTS_OF_ANY,
     ..Row::NONE

@@ -64,7 +64,7 @@ pub(crate) struct FaultStep {
 
 pub(crate) const FAULTS: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "What fails",
+    summary: "List faults",
     says: "Faults by code and agent, and over time: by the minute for a day, by the hour for \
      thirty. What was counted before this \
         process began is known by the hour.",

@@ -1,4 +1,4 @@
-//! What numbers share: times, who may see what was counted, and what is asked of it in passing.
+//! Shared by routes with numbers: times, and which counts a visitor may see.
 
 use capstan_journal::{Counts, RollupKey};
 use capstan_protocol::{CATALOGUE, FaultKind, Timestamp};
@@ -28,7 +28,7 @@ pub(super) fn all_faults(counts: &Counts) -> u64 {
     counts.fatal.saturating_add(counts.healed).saturating_add(counts.refused)
 }
 
-/// Faults in sight of the last so many seconds.
+/// The visible faults of the last seconds.
 pub(super) fn faults_lately(console: &Console, visitor: &Visitor, seconds: i64) -> u64 {
     let (now, mut sum) = (console.engine.wall.now(), 0_u64);
     let is_seen = |key: &RollupKey| key.is_fault && sees(visitor, key);

@@ -35,7 +35,7 @@ pub(crate) struct TopFault {
 
 pub(crate) const OVERVIEW: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "What needs somebody",
+    summary: "List runs that need attention",
     says: "Runs that are silent, overdue, tried again, or whose process is gone, each with a \
      sentence; and what failed most in the last \
         hour; where several processes share the journal, in this one.",

@@ -13,8 +13,8 @@ use capstan_kit::refusal::Refusal;
 
 pub(crate) const REPLICAS: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "The processes that share the journal",
-    says: "As `GET /v1/replicas` tells it; for those who see the server.",
+    summary: "List the processes that share the journal",
+    says: "The same as `GET /v1/replicas`, for visitors who may see the server.",
     answers: &[Answer::ok("The oldest lease first.", &[Content::Json(model::<ReplicaList>)])],
     faults: FAULTS_OF_ANY,
     ..Row::NONE

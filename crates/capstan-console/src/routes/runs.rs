@@ -19,7 +19,6 @@ use crate::visitor::{Act, Look, Visitor};
 use crate::{find as search, frames as telling, marks as packets};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::{purge as erase, stopping};
-use capstan_kit::identity::audit::Target;
 use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 use capstan_kit::query::Query;
 use capstan_kit::refusal::Refusal;
@@ -44,9 +43,9 @@ pub(crate) struct FindParams {
 
 pub(crate) const FIND: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "Find what an id leads to",
-    says: "Exact, or the beginning of a stream's id. The answer says where it looked, and how far \
-     back.",
+    summary: "Find runs by an id",
+    says: "The id must be exact, or the beginning of a stream's id. The answer says what was \
+     searched, and how far back.",
     query: Some(FindParams::json_schema),
     answers: &[Answer::ok("What was found.", &[Content::Json(model::<Findings>)])],
     faults: &[FaultKind::RouteNotFound, FaultKind::JournalUnavailable],
@@ -94,7 +93,7 @@ fn states(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 pub(crate) const LIST: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "Look through the runs",
+    summary: "List runs",
     says: "Newest first, a page at a time. A page looks at 5,000 records at most, and says how \
      far back that was: a page without runs \
         that is not `complete` is no answer yet, and `next` goes on.",
@@ -166,7 +165,7 @@ pub(crate) const DETAILS: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Read why a run failed",
     says: "All attempts, the fault with what it means and what to do, ids, times: everything but \
-     what was said.",
+     content.",
     places: &[&openapi::STREAM],
     answers: &[Answer::ok("The run.", &[Content::Json(model::<RunDetails>)])],
     faults: OF_ONE,
@@ -260,7 +259,7 @@ pub(crate) struct MarkParams {
 
 pub(crate) const MARKS: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "The packets of a run, without what they say",
+    summary: "List the packets of a run without content",
     says: "For each its seq, the milliseconds since the run's request, its op, the type of an \
      event, and its length. All of them up to \
         20,000; of more some stand for all. 16 MiB are read at most; `read_to` says how far that \
@@ -307,15 +306,15 @@ fn faces(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 pub(crate) const FRAMES: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "What a run said",
-    says: "As it was sent, up to the last packet there is; it does not wait for more. Of a closed \
-     run it is what `capstan replay` serves \
-        again. It takes the right `content`, and is noted.",
+    summary: "Read the frames of a run",
+    says: "The events that `GET /v1/streams/{id}` sends, up to the last packet that exists; it does \
+     not wait for more. For a closed run this is what `capstan replay` serves again. It needs the \
+     right `content`, and leaves an audit line.",
     places: &[&openapi::STREAM],
     query: Some(FrameParams::json_schema),
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
-        ..Answer::ok("The frames.", &[Content::Events(capstan_faces::events_of_any_face)])
+        ..Answer::ok("The frames.", &[Content::Text("text/event-stream")])
     }],
     faults: OF_ONE,
     ..Row::NONE
@@ -336,9 +335,9 @@ pub(crate) async fn frames(
 
 pub(crate) const BODY: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "What a run was asked",
-    says: "The body as it was claimed. No headers: none are kept. It takes the right `content`, \
-     and is noted.",
+    summary: "Read the body of a run's request",
+    says: "The body as it was claimed. Headers are not stored. It needs the right `content`, and \
+     leaves an audit line.",
     places: &[&openapi::STREAM],
     answers: &[Answer::ok("The body.", &[Content::Json(model::<Value>)])],
     faults: OF_ONE,
@@ -369,10 +368,10 @@ pub(crate) async fn body(
 pub(crate) const STOP: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Stop a run",
-    says: "Answers when its CLOSE is in the journal. A run that is over stays as it is. It takes \
-     the right `act`, and is noted.",
+    says: "Answers when its CLOSE is in the journal. A run that has ended stays as it is. It \
+     needs the right `act`, and leaves an audit line.",
     places: &[&openapi::STREAM],
-    answers: &[Answer::ok("How it stands now.", &[Content::Json(model::<StoppedRun>)])],
+    answers: &[Answer::ok("The state of the run.", &[Content::Json(model::<StoppedRun>)])],
     faults: OF_ONE,
     ..Row::NONE
 };
@@ -384,21 +383,17 @@ pub(crate) async fn stop(
 ) -> Result<Json<StoppedRun>, Refusal> {
     let run = visitor.run(&console, &id).await?;
     visitor.check_act(&console, Act::Stop, &run.tenant)?;
-    let (was_open, run) = (run.is_open(), stopping::stop(&console.engine, run).await?);
-    if was_open {
-        visitor.did(&console, Act::Stop, &run.tenant, Target::Stream(run.stream_id));
-    }
+    let run = stopping::stop(&console.engine, run, &visitor.requester(&console)).await?;
     Ok(Json(StoppedRun { state: Status::of(&run), reason: run.reason }))
 }
 
 pub(crate) const PURGE: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Erase a run",
-    says: "It is stopped, then its packets, its body, its record and its turn are erased for \
-     good; its key stays taken. It takes the \
-        right `act`, and is noted.",
+    says: "Stops the run, then erases its packets, its body, its record and its turn for good. Its \
+     key stays taken. It needs the right `act`, and leaves an audit line.",
     places: &[&openapi::STREAM],
-    answers: &[Answer { status: 204, ..Answer::ok("It is gone.", &[]) }],
+    answers: &[Answer { status: 204, ..Answer::ok("The run is erased.", &[]) }],
     faults: OF_ONE,
     ..Row::NONE
 };
@@ -410,8 +405,7 @@ pub(crate) async fn purge(
 ) -> Result<StatusCode, Refusal> {
     let run = visitor.run(&console, &id).await?;
     visitor.check_act(&console, Act::Purge, &run.tenant)?;
-    let run = erase::stream(&console.engine, run).await?;
-    visitor.did(&console, Act::Purge, &run.tenant, Target::Stream(run.stream_id));
+    erase::stream(&console.engine, run, &visitor.requester(&console)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

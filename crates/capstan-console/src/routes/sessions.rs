@@ -1,4 +1,4 @@
-//! A conversation as its user saw it.
+//! A session as its user saw it.
 
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -16,7 +16,6 @@ use crate::visitor::{Act, Look, Visitor};
 use capstan_engine::purge as erase;
 use capstan_kit::accounted_body;
 use capstan_kit::answers::SessionTurn;
-use capstan_kit::identity::audit::Target;
 use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 use capstan_kit::query::Query;
 use capstan_kit::refusal::Refusal;
@@ -30,9 +29,9 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Conversation {
     pub(crate) turns: Vec<NumberedTurn>,
-    /// Its runs, newest first: those that failed, or are under way, among them.
+    /// Its runs, newest first, including failed and open ones.
     pub(crate) runs: Vec<RunRow>,
-    /// What the runs of this page have used, added up.
+    /// The usage of the runs of this page, added up.
     pub(crate) usage: Map<String, Value>,
     /// `from` of the next page, if there are more turns.
     pub(crate) next: Option<u64>,
@@ -56,7 +55,8 @@ pub(crate) struct TurnParams {
 pub(crate) const READ: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Read a conversation",
-    says: "Its turns, and its runs, 100 of each. It takes the right `content`, and is noted.",
+    says: "Its turns, and its runs, 100 of each. It needs the right `content`, and \
+     leaves an audit line.",
     places: &[&openapi::TENANT, &openapi::SESSION],
     query: Some(TurnParams::json_schema),
     answers: &[Answer::ok("The conversation.", &[Content::Json(model::<Conversation>)])],
@@ -131,10 +131,10 @@ fn add(sum: &mut Map<String, Value>, used: &Map<String, Value>) {
 pub(crate) const PURGE: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Erase a conversation",
-    says: "Its runs are stopped; its turns and streams are erased for good. It takes the right \
-     `act`, and is noted.",
+    says: "Stops its runs, and erases its turns and streams for good. It needs the right `act`, \
+     and leaves an audit line.",
     places: &[&openapi::TENANT, &openapi::SESSION],
-    answers: &[Answer { status: 204, ..Answer::ok("It is gone.", &[]) }],
+    answers: &[Answer { status: 204, ..Answer::ok("The session is erased.", &[]) }],
     faults: &[
         FaultKind::RouteNotFound,
         FaultKind::SessionNotFound,
@@ -152,7 +152,6 @@ pub(crate) async fn purge(
 ) -> Result<StatusCode, Refusal> {
     check_session(&console, &visitor, &tenant, &session).await?;
     visitor.check_act(&console, Act::Purge, &tenant)?;
-    erase::session(&console.engine, &tenant, &session).await?;
-    visitor.did(&console, Act::Purge, &tenant, Target::Session(&session));
+    erase::session(&console.engine, &tenant, &session, &visitor.requester(&console)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -56,8 +56,8 @@ pub(crate) struct TenantKept {
 
 pub(crate) const TENANTS: Row = Row {
     tag: &Tag::CONSOLE,
-    summary: "What tenants use of what they may",
-    says: "Those in sight, 200 at most.",
+    summary: "List tenants with their use of quotas",
+    says: "The visible tenants, 200 at most.",
     answers: &[Answer::ok("The tenants.", &[Content::Json(model::<TenantTable>)])],
     faults: FAULTS_OF_ANY,
     ..Row::NONE

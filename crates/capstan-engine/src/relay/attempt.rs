@@ -7,12 +7,13 @@ use capstan_agent::{Cancel, Failure, Inbox, Outcome, Output, TraceParent, Turn, 
 use capstan_journal::JournalError;
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{Fault, FaultKind};
+use serde_json::{Map, Value};
 use tokio::task::JoinHandle;
-use tracing::{Instrument as _, Span};
+use tracing::Instrument as _;
 
 use super::{Ended, Relay, ledger};
+use crate::cpu_offload;
 use crate::events::Happened;
-use crate::{cpu_offload, traces};
 
 /// Capacity of the queue between agent and relay: enough to keep both busy, small enough that a
 /// slow journal slows the agent down.
@@ -36,24 +37,27 @@ impl Relay {
             self.packets.replay().await?;
         }
         self.packets.begin_attempt(self.run.attempt);
-        let (span, trace) = self.engine.traces.attempt(&mut self.trace, &self.run);
+        let trace = match &self.engine.tracer {
+            Some(tracer) => tracer.begin_attempt(&self.run),
+            None => self.request.clone(),
+        };
         ledger::begins(&mut self.run, self.engine.wall.now(), trace.as_ref());
         let mut work = self.start(turn.clone(), trace);
         let began = Instant::now();
-        let ended = self.drive(&mut work, &span).await;
+        let ended = self.drive(&mut work).await;
         self.budget = self.budget.saturating_sub(began.elapsed());
-        traces::answered(
-            &span,
-            self.packets.summary().model().map(String::as_str),
-            self.packets.summary().attempt_usage().as_ref(),
-        );
-        self.calls.end();
-        match ended.as_ref().map(Ended::code) {
-            Ok(None) => {}
-            Ok(Some(code)) => traces::failed(&span, code),
-            Err(_) => traces::failed(&span, FaultKind::JournalUnavailable.entry().code),
-        }
+        let code = match &ended {
+            Ok(ended) => ended.code().map(str::to_owned),
+            Err(_) => Some(FaultKind::JournalUnavailable.entry().code.to_owned()),
+        };
+        let (model, usage) = self.answered();
+        self.engine.emit(&self.run, Happened::AttemptEnded { code, model, usage });
         ended
+    }
+
+    /// The model that answers in this attempt, and what it has used.
+    pub(super) fn answered(&self) -> (Option<String>, Option<Map<String, Value>>) {
+        (self.packets.summary().model().cloned(), self.packets.summary().attempt_usage())
     }
 
     fn start(&mut self, mut turn: Turn, trace: Option<TraceParent>) -> Work {
@@ -76,7 +80,7 @@ impl Relay {
         Work { task, inbox }
     }
 
-    async fn drive(&mut self, work: &mut Work, span: &Span) -> Result<Ended, JournalError> {
+    async fn drive(&mut self, work: &mut Work) -> Result<Ended, JournalError> {
         let idle = tokio::time::sleep(self.engine.settings.timeouts.idle);
         let deadline = tokio::time::sleep(self.budget);
         tokio::pin!(idle, deadline);
@@ -99,7 +103,7 @@ impl Relay {
             }
             idle.as_mut().reset(tokio::time::Instant::now() + self.engine.settings.timeouts.idle);
             self.engine.passed(&self.run.tenant, batch.len(), batch.iter().map(text_bytes).sum());
-            if let Some(fault) = self.write(&mut batch, span).await? {
+            if let Some(fault) = self.write(&mut batch).await? {
                 return Ok(Ended::Failed(fault, false));
             }
         }
@@ -107,17 +111,13 @@ impl Relay {
     }
 
     /// Encodes a batch of outputs and commits them together.
-    async fn write(
-        &mut self,
-        batch: &mut Vec<Output>,
-        span: &Span,
-    ) -> Result<Option<Fault>, JournalError> {
+    async fn write(&mut self, batch: &mut Vec<Output>) -> Result<Option<Fault>, JournalError> {
         let mut fault = None;
         for output in batch.drain(..) {
             match &output {
-                Output::Warning(error) => traces::warned(span, &error.code),
+                Output::Warning(error) => self.warned(&error.code),
                 Output::FarId(id) => self.store_far_id(id).await?,
-                Output::CallBegan(call) => self.call_began(call, span).await?,
+                Output::CallBegan(call) => self.call_began(call).await?,
                 Output::CallEnded(call) => self.call_ended(call),
                 Output::Again { .. } if !self.packets.compares() => {
                     self.flush().await?;
@@ -139,6 +139,12 @@ impl Relay {
         }
         self.flush().await?;
         Ok(fault.or(self.count_remembered().err()))
+    }
+
+    fn warned(&self, code: &str) {
+        if let Some(tracer) = &self.engine.tracer {
+            tracer.warned(self.run.stream_id, code);
+        }
     }
 
     /// Adds the stored answer to the run's memory reservation, in large steps.

@@ -22,7 +22,6 @@ use crate::conversation::{self, TurnRecord};
 use crate::cpu_offload;
 use crate::events::Happened;
 use crate::faults::journal_fault;
-use crate::traces;
 use crate::wall_clock::later;
 
 /// The reason why a run ends.
@@ -81,7 +80,6 @@ impl Relay {
         let turn = Some(self.remembered(!matches!(ending, Ending::Completed)).await?);
         if self.engine.journal.transition(from, self.run.clone(), frames, turn).await? {
             FailedAttempt::emit(failed, &self.engine);
-            traces::ended(self.trace.span(), &self.run);
             self.engine.emit(&self.run, Happened::Ended);
             end_elsewhere(&self.engine, &self.run, &ending);
         }
@@ -182,9 +180,6 @@ impl Relay {
         ledger::ends(&mut self.run, &self.packets, now, Some(&waiting_fault(&fault)));
         let ready = write_wait(&self.engine, &mut self.packets, &mut self.run, &fault, wait);
         let frames = self.packets.take_frames();
-        // Keep the span before the transition: right after it, a request may start the next
-        // attempt, which continues this span.
-        self.engine.traces.keep(self.run.stream_id, &self.trace);
         match self.engine.journal.suspend(from, self.run.clone(), frames, quota).await {
             Ok(true) => {
                 self.engine.waits.add(&self.run, ready, self.engine.settings.timeouts.waiting);
@@ -193,7 +188,6 @@ impl Relay {
             }
             Ok(false) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Refused(_)) => {
-                let _ = self.engine.traces.take(self.run.stream_id);
                 let (seq, bytes);
                 (self.run, seq, bytes) = before;
                 self.packets.take_back(seq, bytes);
@@ -315,9 +309,6 @@ async fn close(
     let turn = turn.map(|turn| StoredTurn { closed_at: run.updated_at, ..turn });
     if engine.journal.transition(from, run.clone(), frames, turn).await.map_err(journal_fault)? {
         FailedAttempt::emit(failed, engine);
-        if let Some(span) = engine.traces.take(run.stream_id) {
-            traces::ended(&span, &run);
-        }
         engine.emit(&run, Happened::Ended);
         end_elsewhere(engine, &run, &ending);
     }

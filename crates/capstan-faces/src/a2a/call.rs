@@ -1,4 +1,4 @@
-//! One call: what was asked in which version and binding, and how it is answered or refused.
+//! A call: its version and binding, and the form of its answer or refusal.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -13,17 +13,17 @@ use super::words::{Version, with};
 use crate::query;
 use crate::refusal::ShapedByFace;
 
-/// Goes with the head of the request.
+/// The call, as an extension of the request.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     /// The id of a JSON-RPC call; none in HTTP+JSON.
     pub(super) id: Option<Value>,
     pub(super) version: Version,
-    /// It waits for the task as one object.
+    /// The client wants the task as one object.
     pub(super) wants_collected: bool,
-    /// And for the end of it.
+    /// The client also waits for the task's end.
     pub(super) is_blocking: bool,
-    /// Where it wants to be told of the task besides.
+    /// The push notification config of the call.
     pub(super) push: Option<Config>,
 }
 
@@ -39,7 +39,7 @@ impl Call {
         parts.extensions.get::<Self>().cloned().unwrap_or(none)
     }
 
-    /// A call that came to a path, before it was read.
+    /// A call to a path, before its body is decoded.
     pub(super) fn at(path: &str) -> Self {
         const REST: [&str; 5] =
             ["/message:", "/tasks", "/.well-known/", "/extendedAgentCard", "/a2a/v1/"];
@@ -49,7 +49,7 @@ impl Call {
         Self { id, version, wants_collected: false, is_blocking: false, push: None }
     }
 
-    /// What a stream or an answer says.
+    /// Wraps a result for a stream or an answer.
     pub(super) fn result(&self, value: Value) -> Value {
         match &self.id {
             Some(id) => json!({ "jsonrpc": "2.0", "id": id, "result": value }),
@@ -61,8 +61,8 @@ impl Call {
         json_response(StatusCode::OK, &self.result(value))
     }
 
-    /// JSON-RPC's errors are answers: clients drop the body of any other status. Who may not ask,
-    /// or not now, is told by the status all the same, since no code says so.
+    /// JSON-RPC errors have status 200, because clients drop the body of any other status. 401,
+    /// 403, 429 and 503 keep their status, because no JSON-RPC code means the same.
     pub(super) fn refuse(&self, wrong: &Wrong) -> Response {
         let info = json!({ "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": wrong.reason,
@@ -104,8 +104,8 @@ fn json_response(status: StatusCode, body: &Value) -> Response {
 /// The header that names a version; in the query it has the same name.
 const VERSION: &str = "A2A-Version";
 
-/// Why a request cannot be answered that wants to be understood as one of a version which is not
-/// spoken here. Without one, or with one that is, its method or path tells.
+/// Refuses a request that names an unknown version. Otherwise the method or path decides the
+/// version.
 pub(super) fn unknown_version(parts: &Parts) -> Option<Wrong> {
     let named = parts
         .headers
@@ -127,12 +127,12 @@ struct InQuery {
     version: Option<String>,
 }
 
-/// Whether a version is this one, whatever its patch.
+/// Whether a version equals this one, apart from its patch number.
 fn is_of(version: &str, known: &str) -> bool {
     version.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Why there is no answer, in A2A's words.
+/// An error of A2A.
 #[derive(Debug)]
 pub(super) struct Wrong {
     code: i32,
@@ -141,7 +141,7 @@ pub(super) struct Wrong {
     message: String,
     metadata: Value,
     retry_after: Option<u64>,
-    /// The status says it in JSON-RPC, too.
+    /// The error keeps its HTTP status also in JSON-RPC.
     is_by_status: bool,
 }
 
@@ -200,7 +200,7 @@ impl Wrong {
             metadata = with(metadata, "details", Value::Object(details).to_string());
         }
         let is_gone = matches!(fault.kind(), FaultKind::StreamNotFound | FaultKind::StreamExpired);
-        // What the catalogue calls a stream is a task here.
+        // The catalogue's stream is a task here.
         let message = match is_gone && fault.message() == Fault::new(fault.kind()).message() {
             true => "The task was not found: it was never here, or is gone.".to_owned(),
             false => problem.detail.unwrap_or(problem.title),

@@ -1,5 +1,5 @@
-//! Cards: what an agent can do and where, for everybody who asks; and a little more for whoever has
-//! a key.
+//! Agent cards: what an agent can do and where. The public card needs no key. The extended card
+//! does, and has more.
 
 use axum::Json;
 use axum::extract::{Path, Request as HttpRequest, State};
@@ -17,11 +17,11 @@ use crate::face::FaceContext;
 use crate::openapi::Routes;
 use crate::refusal::Refusal;
 
-/// The extension by which a stream that was cut is read on.
+/// The extension for resuming a stream that was cut.
 const RESUME: &str = "https://github.com/capstan-run/capstan/blob/main/docs/a2a.md#last-event-id";
 
-/// Members of 0.3 that 1.0 has not. The public card has both, since whoever asks for it has not
-/// said what it speaks.
+/// Members of 0.3 that 1.0 does not have. The public card has both, because its client has not
+/// named its version.
 const OLD: [&str; 5] = [
     "protocolVersion",
     "url",
@@ -30,10 +30,10 @@ const OLD: [&str; 5] = [
     "supportsAuthenticatedExtendedCard",
 ];
 
-/// For how long a card may be taken for what it was: agents come and go with a restart.
+/// How long clients may cache a card. Agents change with a restart.
 const FRESH: &str = "public, max-age=60";
 
-/// For everybody.
+/// Public.
 pub(super) fn open_routes() -> Routes<FaceContext> {
     Routes::default().get("/.well-known/agent-card.json", of_default, &rows::CARD).get(
         "/v1/agents/{name}/a2a/.well-known/agent-card.json",
@@ -42,7 +42,7 @@ pub(super) fn open_routes() -> Routes<FaceContext> {
     )
 }
 
-/// For whoever has a key.
+/// For clients with a key.
 pub(super) fn routes() -> Routes<FaceContext> {
     Routes::default()
         .get("/v1/a2a/extendedAgentCard", more_of_default, &rows::EXTENDED_CARD)
@@ -90,7 +90,7 @@ async fn more_of_agent(
         .into_response())
 }
 
-/// A card that need not be sent to whoever has it.
+/// A card with an `ETag`, which is not sent to clients that have it.
 fn kept_for_a_while(parts: &Parts, card: &Value) -> Response {
     let text = card.to_string();
     let hash: String =
@@ -108,7 +108,7 @@ fn kept_for_a_while(parts: &Parts, card: &Value) -> Response {
     (headers, [json], text).into_response()
 }
 
-/// The card for everybody, of an agent or of the default one.
+/// The public card of an agent, or of the default agent.
 fn public(cx: &FaceContext, name: Option<&str>, parts: &Parts) -> Result<Value, Fault> {
     let agent = name.map_or_else(|| cx.engine.default_agent(), |name| cx.engine.agent(name));
     let none =
@@ -126,8 +126,8 @@ fn place(base: &str, agent: &str) -> String {
     format!("{base}/v1/agents/{agent}/a2a")
 }
 
-/// The card for whoever has shown a key: it names the other agents of this server, and where their
-/// cards are.
+/// The extended card, for clients with a key. It names the other agents of this server, and the
+/// addresses of their cards.
 pub(super) fn extended(
     cx: &FaceContext,
     name: Option<&str>,
@@ -157,7 +157,7 @@ pub(super) fn extended(
     Ok(card)
 }
 
-/// Where this server is: as it was set, else as the request calls it.
+/// The address of this server: the configured one, else the request's Host.
 fn base(cx: &FaceContext, parts: &Parts) -> String {
     if let Some(url) = &cx.site.public_url {
         return url.trim_end_matches('/').to_owned();

@@ -1,4 +1,4 @@
-//! The mapping: packets become updates of the artifact and of the status.
+//! The mapping from packets to updates of the artifact and of the status.
 
 use capstan_protocol::{
     Close, ErrorSeverity, Event, EventView, Payload, RawObject, StreamError, StreamPacket,
@@ -14,7 +14,7 @@ pub(super) struct Fold {
     pub(super) version: Version,
     pub(super) ids: Ids,
     pub(super) stream: Uuid,
-    /// The artifact was begun, so that what follows adds to it.
+    /// The artifact has begun, so later updates append to it.
     pub(super) has_begun: bool,
     asked: Vec<Value>,
     failed: Option<StreamError>,
@@ -35,7 +35,7 @@ impl Fold {
         Status { state, at, says, message_id: format!("{}:{seq}", self.stream) }
     }
 
-    /// The events of a packet; true with the last ones.
+    /// The events of a packet, and true if they are the last ones.
     pub(super) fn take(&mut self, packet: &StreamPacket) -> (Vec<Value>, bool) {
         let (at, seq) = (packet.t, packet.seq);
         let said = match &packet.payload {
@@ -54,7 +54,7 @@ impl Fold {
         self.version.artifact_event(&self.ids, artifact, append)
     }
 
-    /// What was said counts no longer: this takes its place.
+    /// Replaces the artifact after a reset.
     pub(super) fn replace(&mut self, text: &str) -> Value {
         self.has_begun = false;
         self.add(vec![self.version.text(text)])
@@ -92,7 +92,8 @@ impl Fold {
         }
     }
 
-    /// One that is not fatal is news about the work; a fatal one is told by the end.
+    /// An error that is not fatal becomes a status message. The end of the task reports a fatal
+    /// one.
     fn error(&mut self, error: &StreamError, at: Timestamp, seq: u64) -> Option<Value> {
         if error.severity == ErrorSeverity::Fatal {
             self.failed = Some(error.clone());

@@ -1,6 +1,6 @@
-//! A message as it comes, and what is kept of it: the body of the run, from which it goes on after
-//! a restart. Members may have the names of the protocol's own definition as well, with
-//! underscores, as in every JSON of Protocol Buffers.
+//! A message of a client, and the body that is stored with its run, from which the run continues
+//! after a restart. Members may also have the underscore names of the protocol's definition, as in
+//! all JSON of Protocol Buffers.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::push_config::Config;
 use super::words::Version;
 use capstan_engine::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
 
-/// What `SendMessage` and its like are given, in either version.
+/// The parameters of `SendMessage`, in either version.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Send {
@@ -42,12 +42,12 @@ impl Configuration {
     pub(super) fn is_blocking(&self, version: Version) -> bool {
         match version {
             Version::V1 | Version::V03 => !self.return_immediately && self.blocking != Some(false),
-            // There, what is false is left out.
+            // In 0.3, a false member is absent.
             Version::Rest03 => self.blocking == Some(true),
         }
     }
 
-    /// Where the client wants to be told of the task.
+    /// The push notification config of the message.
     pub(super) fn push(&self) -> Result<Option<Config>, Fault> {
         let asked =
             self.task_push_notification_config.as_ref().or(self.push_notification_config.as_ref());
@@ -55,7 +55,7 @@ impl Configuration {
     }
 }
 
-/// A message, as far as it is ours to understand.
+/// The members of a message that the gateway understands.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Message {
@@ -97,7 +97,7 @@ struct File {
 }
 
 impl MessagePart {
-    /// Data lie one deeper in 0.3 as HTTP+JSON.
+    /// In HTTP+JSON of 0.3, data are one level deeper.
     fn unwrap_data(&mut self) {
         #[derive(Deserialize)]
         struct Wrapped {
@@ -149,7 +149,7 @@ impl Message {
         Ok(message)
     }
 
-    /// What it answers a question with: data as they are, else its text.
+    /// The message's answer to a question: its data, else its text.
     pub(super) fn answer(&self) -> RawJson {
         let data = self.parts.iter().find_map(|part| part.data.clone());
         data.unwrap_or_else(|| {
@@ -169,7 +169,7 @@ pub(super) struct Kept {
     pub(super) message: RawObject,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) metadata: Option<RawJson>,
-    /// The task that it goes on with, if it answers one.
+    /// The task that the message continues, if it answers one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) task: Option<String>,
     /// That task's context.
@@ -187,7 +187,7 @@ pub(super) fn from_a2a(body: &[u8]) -> Result<Ask, Fault> {
     let parts = message.parts.iter().filter_map(MessagePart::to_part).collect();
     let said = ChatMessage { role: Role::User, parts, name: None };
     let session = kept.context.unwrap_or(message.context_id);
-    // An answer is no message beside it.
+    // An answer is not also a message.
     let messages = if kept.answers.is_empty() { vec![said] } else { Vec::new() };
     let extras = Extras {
         answers: kept.answers,

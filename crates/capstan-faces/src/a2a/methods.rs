@@ -1,4 +1,4 @@
-//! The methods of JSON-RPC, and what each does.
+//! The methods of JSON-RPC.
 
 use super::words::Version;
 use crate::identity::scopes::Operation;
@@ -44,7 +44,7 @@ pub(super) const METHODS: [(&str, Method, Version); 21] = [
 ];
 
 impl Method {
-    /// What a call of it does, which decides the scopes that it needs.
+    /// The operation, which decides the scopes.
     pub(super) fn operation(self) -> Operation {
         match self {
             Self::Send | Self::Stream => Operation::Start,

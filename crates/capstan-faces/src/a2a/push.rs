@@ -1,9 +1,8 @@
-//! Push notifications: whoever does not wait is told where its task stands, at the address that it
-//! named.
+//! Push notifications: posts the status of a task to the address that its client has named.
 //!
-//! A notification is a delivery, as webhooks are: a run of the courier's, which waits for the end
-//! of a run of the task and then posts, again and again if it must. Its body holds what was asked
-//! for, so that deliveries are also the record of it.
+//! A notification is a delivery like a webhook: a run of the internal agent, which waits for the
+//! end of a run of the task and then posts, with retries. The body of the delivery contains the
+//! config, so deliveries also store the configs.
 
 use bytes::Bytes;
 use capstan_agent::Turn;
@@ -24,29 +23,31 @@ use crate::identity::tenants;
 use crate::webhook::Webhook;
 use capstan_engine::ask::invalid;
 use capstan_engine::faults::journal_fault;
+use capstan_engine::ports::ByGateway;
+use capstan_engine::purge;
 
-/// Of one task.
+/// The most configs of a task.
 const MOST: usize = 8;
-/// Deliveries of one task that are looked at: a few for each run of it.
+/// The most deliveries of a task that are read: a few for each of its runs.
 const PAGE: usize = 512;
 
-/// What a delivery is about: the body of its run, as the text of a message.
+/// The content of a delivery: the body of its run, as the text of a message.
 #[derive(Serialize, Deserialize)]
 struct Delivery {
     run: Uuid,
     task: String,
     is_1: bool,
     config: Config,
-    /// It was asked for when that run was over: there is nothing to tell of it.
+    /// The config was created after that run had ended, so there is nothing to deliver.
     is_late: bool,
 }
 
-/// Whether anybody can be told anything here.
+/// Whether the gateway can post notifications.
 pub(crate) fn is_possible(cx: &FaceContext) -> bool {
     cx.can_deliver
 }
 
-/// What is asked for, newest first.
+/// The configs of a task, newest first.
 pub(super) async fn list(cx: &FaceContext, tenant: &str, task: &str) -> Result<Vec<Config>, Fault> {
     let mut found: Vec<Config> = Vec::new();
     for run in deliveries(cx, tenant, task).await? {
@@ -70,7 +71,7 @@ pub(super) async fn get(
     found.ok_or_else(|| Fault::new(FaultKind::StreamNotFound).with_message(unknown))
 }
 
-/// Forgets it, and whatever was still to be told. What was never there is as good as forgotten.
+/// Deletes a config and its open deliveries. Succeeds also if the config does not exist.
 pub(super) async fn delete(
     cx: &FaceContext,
     tenant: &str,
@@ -79,13 +80,13 @@ pub(super) async fn delete(
 ) -> Result<(), Fault> {
     for run in deliveries(cx, tenant, task).await? {
         if of_run(cx, &run).await?.is_some_and(|delivery| delivery.config.id == id) {
-            capstan_engine::purge::stream(&cx.engine, run).await?;
+            purge::stream(&cx.engine, run, &ByGateway).await?;
         }
     }
     Ok(())
 }
 
-/// From now on, of this task. Under the same id it takes the place of what was there.
+/// Creates a config for a task, or replaces the one with the same id.
 pub(super) async fn set(
     cx: &FaceContext,
     version: Version,
@@ -112,8 +113,8 @@ pub(super) async fn set(
     Ok(delivery.config)
 }
 
-/// A run of a task begins: who asked to be told of the task is told of this run, too. However often
-/// its message is sent, it is one delivery.
+/// A run of a task begins: claims a delivery of it for each config of the task. A repeated message
+/// makes no second delivery.
 pub(super) async fn promise(
     cx: &FaceContext,
     call: &Call,
@@ -132,7 +133,7 @@ pub(super) async fn promise(
         let key = format!("{}:{}", run.stream_id, config.id);
         let delivery = Delivery { run: run.stream_id, task, is_1, config, is_late: false };
         match claim(cx, run, &delivery, &key).await {
-            // The task has begun, and can be asked for.
+            // The task has begun, and clients can still get it by request.
             Err(fault) if fault.kind() == FaultKind::SessionLimitExceeded => {
                 tracing::error!(stream = %run.stream_id, code = fault.code(),
                 "who asked to be told of a task will not be");
@@ -157,7 +158,7 @@ async fn of_run(cx: &FaceContext, run: &Run) -> Result<Option<Delivery>, Fault> 
     Ok(body.pointer("/message/parts/0/text").and_then(Value::as_str).and_then(Delivery::of))
 }
 
-/// Under which name the deliveries of a task are found.
+/// The name under which the deliveries of a task are stored.
 fn place(task: &str) -> String {
     format!("capstan:push:{task}")
 }
@@ -178,13 +179,13 @@ impl Delivery {
     }
 }
 
-/// The run that a turn of the internal agent is about, if that is a delivery of ours.
+/// The run of a delivery, if the internal agent's turn is a push notification.
 pub(super) fn due(turn: &Turn) -> Option<DueDelivery> {
     let delivery = Delivery::of(&turn.text())?;
     Some(DueDelivery { run: delivery.run, is_late: delivery.is_late })
 }
 
-/// Where the task stands now that the run is over.
+/// Builds the notification after the run has ended.
 pub(super) async fn delivery_message(
     cx: &FaceContext,
     run: &Run,
@@ -195,14 +196,14 @@ pub(super) async fn delivery_message(
     let version = if delivery.is_1 { Version::V1 } else { Version::V03 };
     let whole = reader::collect_so_far(cx, run).await?;
     let ids = Ids { task: delivery.task, context: run.session.clone() };
-    // 1.0 sends what a stream would say, 0.3 the task.
+    // 1.0 sends a status update, 0.3 the task.
     let body = match version {
         Version::V1 => task::status_event(version, &ids, &whole),
         Version::V03 | Version::Rest03 => task::of_whole(version, &ids, &whole),
     };
     let url = delivery.config.url.clone();
-    // A client may name any public receiver. Others take the operator's consent, but for a gateway
-    // that serves this machine alone.
+    // A client may name any public receiver. Others need the operator's consent, unless the gateway
+    // serves this machine only.
     let is_local = cx.is_for_this_machine();
     let allow_private = is_local || cx.tenants.allows_push_to(&run.tenant, &url);
     let to = Webhook::unsigned(url, allow_private);

@@ -1,4 +1,4 @@
-//! Where a client wants to be told of its task.
+//! Push notification configs: the address that a client names for a task.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use capstan_engine::ask::invalid;
 const LONGEST_URL: usize = 2048;
 const LONGEST_WORD: usize = 1024;
 
-/// What a client asks for, in either version.
+/// A push notification config, in either version.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Config {
@@ -50,8 +50,8 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// With an id, and nothing in it that no request could carry. Without one of its own, the id is
-    /// the address's: sent again, it is the same.
+    /// Checks the config and gives it an id. Without an id of its own it gets one from its address,
+    /// so that a repeat has the same id.
     pub(super) fn checked(mut self) -> Result<Self, Fault> {
         let wrong =
             |place: &str, what: &str| Err(invalid(&DecodeError::value(place, what.to_owned())));
@@ -88,7 +88,7 @@ impl Config {
         ))
     }
 
-    /// As it is told in answers.
+    /// Encodes the config for an answer.
     pub(super) fn told(&self, version: Version, task: &str) -> Value {
         let own = serde_json::to_value(self).unwrap_or_default();
         match version {

@@ -1,4 +1,4 @@
-//! What can be asked, whatever the binding: send, get, list, cancel, subscribe.
+//! The operations of both bindings: send, get, list, cancel, subscribe.
 
 use axum::response::Response;
 use bytes::Bytes;
@@ -28,7 +28,7 @@ use capstan_engine::faults::journal_fault;
 use capstan_engine::limits::MemoryReservation;
 use capstan_engine::{runs, stopping};
 
-/// A request on its way: who asks whom, and how.
+/// A request: the caller, the agent, and the call.
 pub(super) struct Asked<'a> {
     pub(super) face: &'a A2a,
     pub(super) cx: &'a FaceContext,
@@ -94,7 +94,8 @@ impl Asked<'_> {
         .await
     }
 
-    /// What is kept of a message. One that goes on with a task answers what the task asks.
+    /// Builds the body that is stored with the run. A message that continues a task answers its
+    /// questions.
     async fn keep(&self, params: &[u8]) -> Result<(Bytes, Configuration, Option<Config>), Fault> {
         let send: Send = capstan_protocol::decode::from_slice(params).map_err(|e| invalid(&e))?;
         let message = Message::of(&send.message)?;
@@ -116,7 +117,7 @@ impl Asked<'_> {
     async fn answer(&self, message: &Message, kept: &mut Kept) -> Result<(), Fault> {
         let store = self.cx.engine.journal.store();
         let tenant = &self.caller.tenant;
-        // Who sends it again finds what it was the first time.
+        // A repeated message finds its first result.
         let found = store.find(tenant, &message.message_id).await.map_err(journal_fault)?;
         if let Some(Found::Run(run)) =
             found.filter(|found| matches!(found, Found::Run(run) if run.face == NAME))
@@ -146,7 +147,7 @@ impl Asked<'_> {
         task::of_runs(self.cx, self.call.version, &runs).await
     }
 
-    /// Has this server tell of a task.
+    /// Creates a push notification config.
     pub(super) async fn push_set(
         &self,
         task: &str,
@@ -209,7 +210,7 @@ impl Asked<'_> {
         let is_ours = |agent: &str| self.agent.is_none_or(|own| own == agent);
         for run in runs.iter().filter(|run| run.face == NAME && is_ours(&run.agent)) {
             let ids = task::ids_of(self.cx, run, None).await?;
-            // The others go on with one that is listed.
+            // The other runs continue a task that is listed.
             if ids.task == run.stream_id.to_string() {
                 let last = task::last_of(self.cx, run.clone()).await?;
                 tasks.push(task::of_record(self.call.version, &ids, &last));
@@ -224,7 +225,7 @@ impl Asked<'_> {
         let Some(run) = runs.pop() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
         let stopped = match run.state {
             RunState::Running | RunState::Waiting => {
-                Some(stopping::stop(&self.cx.engine, run).await?)
+                Some(stopping::stop(&self.cx.engine, run, self.caller).await?)
             }
             RunState::Closed => {
                 let task = runs.first().unwrap_or(&run).stream_id.to_string();
@@ -234,14 +235,12 @@ impl Asked<'_> {
             }
         };
         let Some(stopped) = stopped else { return Ok(Err(Wrong::not_cancelable())) };
-        self.cx.audit.stopped(self.caller, &stopped);
         runs.push(stopped);
         task::of_runs(self.cx, self.call.version, &runs).await.map(Ok)
     }
 
-    /// Nobody will answer what the task asks. That is a run of its own, which is over before
-    /// anybody works on it: so the task goes on with it, and of a cancel and an answer that come at
-    /// once one counts.
+    /// Cancels a task that needs input. This is stored as a run that ends before any work, and that
+    /// continues the task. So if a cancel and an answer come at once, one counts.
     async fn give_up(&self, task: String, asker: &Run) -> Result<Option<Run>, Fault> {
         let Some(asked) = task::open_questions(asker) else { return Ok(None) };
         let key = format!("capstan:cancel:{}", asker.stream_id);
@@ -271,7 +270,7 @@ impl Asked<'_> {
         .await
     }
 
-    /// The task with all that it has said, then what it says; or what follows `Last-Event-ID`.
+    /// Streams the task with all of its output, then updates; or the events after `Last-Event-ID`.
     pub(super) async fn subscribe(
         &self,
         parts: &mut Parts,
@@ -280,7 +279,8 @@ impl Asked<'_> {
         let point = resume_point(&parts.headers)?;
         let runs = task::runs_of(self.cx, &self.caller.tenant, self.agent, id).await?;
         let Some(run) = runs.last() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
-        // One that asks is not over: it is told as it stands, and whoever answers reads on.
+        // A task that needs input has not ended. A subscriber gets its present state, and a client
+        // that answers it reads on.
         let is_over = run.state == RunState::Closed && task::open_questions(run).is_none();
         if is_over && !point.is_resume() {
             return Ok(Err(Wrong::unsupported(
@@ -293,7 +293,7 @@ impl Asked<'_> {
     }
 }
 
-/// One answer to all that is asked.
+/// The same answer to all questions.
 fn answers(asked: &Questions, status: ResumeStatus, payload: Option<&RawJson>) -> Vec<ResumeEntry> {
     let entry = |id: &String| ResumeEntry {
         interrupt_id: id.clone(),

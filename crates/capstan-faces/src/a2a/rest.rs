@@ -1,5 +1,5 @@
-//! HTTP+JSON: of version 1.0, and below `v1` of 0.3. A task and what is done with it stand in one
-//! place of the path: `tasks/{id}:cancel`.
+//! HTTP+JSON of version 1.0, and of 0.3 below `v1`. A path parameter has the task and the
+//! operation: `tasks/{id}:cancel`.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes<FaceContext> {
     both(routes, &AGENT_03, &ROWS_OF_AGENT)
 }
 
-/// Where everything is.
+/// The paths.
 struct Paths {
     send: &'static str,
     stream: &'static str,
@@ -177,7 +177,7 @@ fn asked<'a>(
     }
 }
 
-/// A config as it is set: itself in 1.0, wrapped once or twice in 0.3.
+/// The body that creates a config: the config itself in 1.0, wrapped once or twice in 0.3.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wrapped {
@@ -206,7 +206,7 @@ async fn send(
 ) -> Result<Response, Refusal> {
     let (mut parts, body) = request.into_parts();
     let asked = asked(face, cx, caller, places, parts.uri.path());
-    // A body that cannot be read is refused in the words of the version.
+    // The refusal of an invalid body has the version's own form.
     parts.extensions.insert(asked.call.clone());
     let Posted { body, load, .. } = post::read(cx, caller, face, &parts, body).await?;
     Box::pin(asked.send(parts, &body, load, is_stream)).await
@@ -275,7 +275,7 @@ async fn act(
     done.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
 }
 
-/// Who wants to be told of a task: asked, answered, forgotten.
+/// Creates, reads or deletes a push notification config.
 async fn push(
     face: &A2a,
     cx: &FaceContext,

@@ -1,4 +1,4 @@
-//! What the routes say of themselves.
+//! The descriptions of A2A's routes.
 
 use capstan_protocol::FaultKind;
 use capstan_protocol::fault::Entry;
@@ -11,34 +11,34 @@ use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Refusals,
 
 const TAG: Tag = Tag { name: "A2A", says: "The same runs as tasks, for agents of other makers." };
 
-/// What a stream says: one of these.
+/// An event of a stream.
 #[derive(JsonSchema)]
 #[schemars(rename = "A2aStreamEvent", rename_all = "camelCase")]
 #[expect(dead_code, reason = "for the description: events are written member by member")]
 pub(super) struct StreamEvent {
-    /// The task as it stands: the first event.
+    /// The task, which is the first event.
     #[schemars(skip_serializing_if = "Option::is_none")]
     task: Option<Value>,
-    /// A piece of the artifact, added to it or in its place.
+    /// A piece of the artifact, appended to it or replacing it.
     #[schemars(skip_serializing_if = "Option::is_none")]
     artifact_update: Option<Value>,
-    /// Where the task stands; the last event has a state that is final.
+    /// The status of the task. The last event has a final state.
     #[schemars(skip_serializing_if = "Option::is_none")]
     status_update: Option<Value>,
 }
 
-/// What a stream says to a call.
+/// The response events of a JSON-RPC call.
 #[derive(JsonSchema)]
 #[schemars(rename = "A2aStreamResult")]
 #[expect(dead_code, reason = "for the description: events are written member by member")]
 struct StreamResult {
     jsonrpc: String,
-    /// That of the call.
+    /// The id of the call.
     id: Value,
-    /// An event in the words of the version that was asked for.
+    /// An event in the form of the requested version.
     #[schemars(skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
-    /// Why there are no more.
+    /// The error that ends the stream.
     #[schemars(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
 }
@@ -78,7 +78,7 @@ const TASK: PathParameter = PathParameter {
     example: "0198b0d5-6a2e-7c31-9f4e-2f1d3c5b7a90",
 };
 
-/// The same where nothing else is served.
+/// The same for routes without another answer.
 const TASK_TO_ACT_ON: PathParameter =
     PathParameter { example: "0198b0d5-6a2e-7c31-9f4e-2f1d3c5b7a90:subscribe", ..TASK };
 
@@ -184,14 +184,13 @@ pub(super) const ACT_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK_TO_A
 
 pub(super) const PUSH_SET: Row = Row {
     tag: &TAG,
-    summary: "Be told of a task",
-    says: "Where the task stands is posted to `url` whenever it asks for something or is over, \
-     again and again until it is taken. `token` goes along as \
-        `X-A2A-Notification-Token`.",
+    summary: "Create a push notification config",
+    says: "The gateway posts the task's status to `url` when the task needs input and when it has \
+     ended. It retries until the receiver accepts. `token` is sent as `X-A2A-Notification-Token`.",
     does: Does::This(Operation::Notify),
     places: &[&TASK],
     body: Some(&PUSH),
-    answers: &[Answer::ok("What is asked for, with its id.", &[Content::Json(result)])],
+    answers: &[Answer::ok("The config, with its id.", &[Content::Json(result)])],
     faults: STARTING,
     refusals: Some(&REFUSALS),
     ..Row::NONE
@@ -200,10 +199,10 @@ pub(super) const PUSH_SET_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK
 
 pub(super) const PUSH_LIST: Row = Row {
     tag: &TAG,
-    summary: "Who is told of a task",
-    says: "What was asked for, newest first.",
+    summary: "List push notification configs",
+    says: "The configs of a task, newest first.",
     places: &[&TASK],
-    answers: &[Answer::ok("What is asked for.", &[Content::Json(result)])],
+    answers: &[Answer::ok("The config, or the list.", &[Content::Json(result)])],
     faults: LOOKING,
     refusals: Some(&REFUSALS),
     ..Row::NONE
@@ -211,8 +210,8 @@ pub(super) const PUSH_LIST: Row = Row {
 pub(super) const PUSH_LIST_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK], ..PUSH_LIST };
 
 pub(super) const PUSH_GET: Row = Row {
-    summary: "One of those who are told",
-    says: "What it asked for.",
+    summary: "Get a push notification config",
+    says: "One config of a task.",
     places: &[&TASK, &CONFIG],
     ..PUSH_LIST
 };
@@ -220,8 +219,8 @@ pub(super) const PUSH_GET_OF_AGENT: Row =
     Row { places: &[&openapi::AGENT, &TASK, &CONFIG], ..PUSH_GET };
 
 pub(super) const PUSH_DELETE: Row = Row {
-    summary: "Be told no longer",
-    says: "What was still to be told is not.",
+    summary: "Delete a push notification config",
+    says: "Notifications that were not delivered yet are dropped.",
     does: Does::This(Operation::StopNotifying),
     ..PUSH_GET
 };
@@ -229,7 +228,7 @@ pub(super) const PUSH_DELETE_OF_AGENT: Row =
     Row { places: &[&openapi::AGENT, &TASK, &CONFIG], ..PUSH_DELETE };
 
 const CONFIG: PathParameter = PathParameter {
-    says: "The id under which it was asked for.",
+    says: "The id of the config.",
     schema: || json!({ "type": "string", "minLength": 1 }),
     example: "c-1",
 };

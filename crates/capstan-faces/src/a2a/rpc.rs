@@ -1,4 +1,4 @@
-//! JSON-RPC: both versions at one address, told apart by the names of their methods.
+//! JSON-RPC: both versions at one address, distinguished by the names of their methods.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ struct Envelope {
 }
 
 impl Envelope {
-    /// The name of its method, or why it is no call.
+    /// The method's name, or why the body is no call.
     fn method(&self) -> Result<&str, &'static str> {
         if self.jsonrpc != "2.0" {
             return Err("jsonrpc: expected \"2.0\"");
@@ -58,11 +58,11 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes<FaceContext> {
                     agent: Option<Path<String>>,
                     request: HttpRequest| {
             let agent = agent.as_ref().map(|Path(name)| cx.engine.own_name(name));
-            // Large, and every other request would carry its room.
+            // Boxed, because this future is large.
             Box::pin(call(&face, &cx, &caller, agent, request)).await
         }
     };
-    // With a slash, too: some HTTP clients put one behind every base address.
+    // Also with a slash, because some HTTP clients append one to every base address.
     Routes::default()
         .post("/v1/a2a", handler(face.clone()), &rows::RPC)
         .post_also("/v1/a2a/", handler(face.clone()), &rows::RPC)
@@ -147,7 +147,7 @@ async fn call(
     Ok(answered.unwrap_or_else(|fault| asked.wrong(&fault)))
 }
 
-/// What is asked about push notifications, in the words of either version.
+/// The parameters of calls about push notifications, in either version.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PushParams {

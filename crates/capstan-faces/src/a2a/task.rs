@@ -1,5 +1,5 @@
-//! Tasks: a run is one, and so are the runs that answer what it asked. The first of them gives the
-//! task its id.
+//! Tasks: a run, together with the runs that answer its questions. The task's id is the first run's
+//! stream.
 
 use capstan_journal::{Questions, Run, RunState};
 use capstan_protocol::{
@@ -16,7 +16,7 @@ use capstan_engine::cpu_offload;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
 
-/// Runs of one task are followed so far; nobody answers more questions than that.
+/// The most runs of a task.
 const MOST_RUNS: usize = 64;
 
 /// The runs of a task, first to last.
@@ -40,7 +40,7 @@ pub(super) async fn runs_of(
     Ok(runs)
 }
 
-/// The run that answers what this one asked.
+/// The run that answers this one's questions.
 async fn after(cx: &FaceContext, run: &Run) -> Result<Option<Run>, Fault> {
     let Some(next) = run.asked.as_ref().and_then(|asked| asked.answered_by) else {
         return Ok(None);
@@ -48,7 +48,7 @@ async fn after(cx: &FaceContext, run: &Run) -> Result<Option<Run>, Fault> {
     cx.engine.journal.store().run(next).await.map_err(journal_fault)
 }
 
-/// The last run of the task that begins with this one: it tells where the task stands.
+/// The last run of the task that begins with this one. It decides the task's status.
 pub(super) async fn last_of(cx: &FaceContext, first: Run) -> Result<Run, Fault> {
     let mut last = first;
     for _ in 1..MOST_RUNS {
@@ -58,13 +58,13 @@ pub(super) async fn last_of(cx: &FaceContext, first: Run) -> Result<Run, Fault> 
     Ok(last)
 }
 
-/// What a run asks that nobody has answered yet.
+/// The questions of a run that have no answer yet.
 pub(super) fn open_questions(run: &Run) -> Option<&Questions> {
     let asked = run.asked.as_ref().filter(|_| run.reason.as_deref() == Some(Close::INTERRUPT));
     asked.filter(|asked| asked.answered_by.is_none())
 }
 
-/// The ids of the task that a run belongs to; `body` is what was posted, if it is at hand.
+/// The ids of the task of a run. `body` is the request's body, if the caller has it.
 pub(super) async fn ids_of(cx: &FaceContext, run: &Run, body: Option<&str>) -> Result<Ids, Fault> {
     let own = || Ids { task: run.stream_id.to_string(), context: run.session.clone() };
     if run.face != NAME {
@@ -89,7 +89,7 @@ pub(super) async fn ids_of(cx: &FaceContext, run: &Run, body: Option<&str>) -> R
     Ok(task.map_or_else(own, |task| Ids { task, context: run.session.clone() }))
 }
 
-/// A task as it stands, from all of its runs.
+/// Builds a task from all of its runs.
 pub(super) async fn of_runs(
     cx: &FaceContext,
     version: Version,
@@ -97,7 +97,7 @@ pub(super) async fn of_runs(
 ) -> Result<Value, Fault> {
     let (mut artifacts, mut wholes) = (Vec::new(), Vec::new());
     for run in runs {
-        // All of them count until the task is told.
+        // All of them count as memory until the task is encoded.
         let whole: Collected = reader::collect_so_far(cx, run).await?;
         artifacts.extend(whole.encode(|whole| artifact_of(version, &whole.run, &whole.transcript)));
         wholes.push(whole);
@@ -109,18 +109,18 @@ pub(super) async fn of_runs(
     Ok(version.task(&ids, &status_of(last), artifacts))
 }
 
-/// A task as one run tells it.
+/// Builds a task from one run.
 pub(super) fn of_whole(version: Version, ids: &Ids, whole: &Collected) -> Value {
     let artifacts = artifact_of(version, &whole.run, &whole.transcript).into_iter().collect();
     version.task(ids, &status_of(whole), artifacts)
 }
 
-/// Where a task stands, as a stream would say it.
+/// The status of a task as an event of a stream.
 pub(super) fn status_event(version: Version, ids: &Ids, whole: &Collected) -> Value {
     version.status_event(ids, &status_of(whole), None)
 }
 
-/// A task without what was said, for lists.
+/// A task without content, for lists.
 pub(super) fn of_record(version: Version, ids: &Ids, run: &Run) -> Value {
     let status = Status {
         state: state_of(run.state, run),
@@ -155,12 +155,12 @@ fn status_of(whole: &Collected) -> Status {
     Status { state, at, says, message_id: format!("{}:{}", run.stream_id, run.last_seq) }
 }
 
-/// A failure in a sentence and in types.
+/// A failure as a sentence and as data.
 pub(super) fn failure(error: &StreamError) -> (String, Option<Value>) {
     (error.message.clone(), serde_json::to_value(error).ok())
 }
 
-/// What is asked, in sentences and in types.
+/// Questions as sentences and as data.
 pub(super) fn questions(asked: &[Value]) -> (String, Option<Value>) {
     let sentences = asked.iter().map(|asked| {
         let message = asked.get("message").and_then(Value::as_str);
@@ -179,7 +179,7 @@ fn interrupts(transcript: &Transcript) -> Vec<Value> {
     asked.collect()
 }
 
-/// Data that an A2A agent behind this one has told: they go on as they are.
+/// Data of an A2A agent behind the gateway, which are forwarded unchanged.
 pub(super) fn foreign_data(raw: &RawObject) -> Option<Value> {
     const TYPE: &str = "A2A_DATA";
     if !raw.get().contains(TYPE) {
@@ -190,7 +190,7 @@ pub(super) fn foreign_data(raw: &RawObject) -> Option<Value> {
     event.get("data")?.get("data").cloned()
 }
 
-/// What a run has said, if anything: its text, its sources as data, its media as files.
+/// The artifact of a run, if it has output: its text, its sources as data, its media as files.
 pub(super) fn artifact_of(version: Version, run: &Run, transcript: &Transcript) -> Option<Value> {
     let mut text = transcript.text().to_owned();
     let mut data = Vec::new();

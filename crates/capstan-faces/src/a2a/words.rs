@@ -1,6 +1,6 @@
-//! A2A's words, in both of its versions: 1.0 names a state TASK_STATE_WORKING and wraps what it
-//! says, 0.3 has `kind`s in JSON-RPC, and in HTTP+JSON a form of its own, whose clients read no
-//! member that they do not know.
+//! The JSON of both versions of A2A. 1.0 names a state TASK_STATE_WORKING and wraps results. 0.3
+//! has `kind` members in JSON-RPC, and another form in HTTP+JSON, whose clients refuse unknown
+//! members.
 
 use capstan_protocol::{MediaItem, Timestamp};
 use serde_json::{Map, Value, json};
@@ -13,7 +13,7 @@ pub(super) enum Version {
     Rest03,
 }
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskState {
     Working,
@@ -52,14 +52,14 @@ pub(super) struct Ids {
     pub(super) context: String,
 }
 
-/// Where a task stands, with what there is to say about it.
+/// The status of a task: its state, with a message.
 #[derive(Debug, Clone)]
 pub(super) struct Status {
     pub(super) state: TaskState,
     pub(super) at: Timestamp,
-    /// A sentence, and the same for machines.
+    /// The message as a sentence, and as data.
     pub(super) says: Option<(String, Option<Value>)>,
-    /// The id of the message that says so.
+    /// The id of the status message.
     pub(super) message_id: String,
 }
 
@@ -79,7 +79,7 @@ impl Version {
         }
     }
 
-    /// A file somewhere else. What it shows is its name, as it is for agents behind the gateway.
+    /// A file by its URL. Its title is the name, as for agents behind the gateway.
     pub(super) fn file(self, item: &MediaItem) -> Value {
         let (url, mime, name) = (item.url.as_str(), &item.mime_type, item.alt_text.as_deref());
         let named = |file: Value, member: &str| match name {
@@ -96,7 +96,7 @@ impl Version {
         }
     }
 
-    /// With the `kind` that 0.3 has.
+    /// Adds the `kind` of 0.3.
     fn kinded(self, kind: &str, value: Value) -> Value {
         match self {
             Self::V1 | Self::Rest03 => value,

@@ -1,4 +1,4 @@
-//! One response: a task first, then its updates, and the end right after the last status.
+//! Writes a response: the task, then its updates. The body ends right after the last status.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::face::FaceContext;
 use crate::face::reader::ViewerKind;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
-/// The official Python client gives up after five seconds of silence.
+/// The heartbeat interval. The official Python client gives up after five seconds of silence.
 const HEARTBEAT: Duration = Duration::from_secs(3);
 
-/// How much is read at once, in packets and bytes.
+/// The limit of one read, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);
 
 pub(super) struct A2aWriter {
@@ -25,19 +25,19 @@ pub(super) struct A2aWriter {
     base: u64,
     /// The last event that the reader has.
     seen: (u64, u32),
-    /// What the body begins with, and the place of it.
+    /// The task with which the body begins, and the event's id.
     task: Option<(Value, Cursor)>,
-    /// The last status was told, or the task has it.
+    /// The last status was sent, or is in the task.
     has_end: bool,
 }
 
 impl A2aWriter {
-    /// Tells what follows packet `base`, from an event that the reader has.
+    /// Resumes after an event that the reader has.
     pub(super) fn resume(call: Call, fold: Fold, seen: (u64, u32)) -> Self {
         Self { call, fold, base: 0, seen, task: None, has_end: false }
     }
 
-    /// Tells the task as it is after packet `base`, then what follows.
+    /// Begins with the task after packet `base`, then sends updates.
     pub(super) fn join(call: Call, fold: Fold, base: u64, task: Value, has_end: bool) -> Self {
         let at = match base {
             0 => Cursor::with_part(fold.stream, 0, 1),
@@ -72,7 +72,7 @@ impl A2aWriter {
         Ok(if is_over { BodyStep::Last(out.into()) } else { BodyStep::Write(out.into()) })
     }
 
-    /// The text as it counts after a reset: the artifact is told anew.
+    /// The text after a reset, which replaces the artifact.
     async fn restate(&mut self, cx: &FaceContext, until: u64) -> Result<Value, JournalError> {
         let (mut transcript, mut at) = (Transcript::default(), 0);
         while at < until {
@@ -116,7 +116,7 @@ impl FaceWriter for A2aWriter {
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
-            // The reader has it all.
+            // The reader has all events.
             RunState::Closed if self.has_end => BodyStep::End,
             RunState::Closed => BodyStep::Cut,
         }

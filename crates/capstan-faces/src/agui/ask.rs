@@ -1,4 +1,4 @@
-//! A run input of AG-UI as a question: the last user message is the turn, what stands before it the
+//! Decodes AG-UI's run input. The last user message is the turn, and earlier messages are the
 //! history.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use capstan_protocol::{
 
 use capstan_engine::ask::{Ask, Extras, LONGEST_ID, invalid, is_whole, parameters_of};
 
-/// Reads an AG-UI body. Tools, state, context and the rest go to the agent as they came.
+/// Decodes an AG-UI body. The agent gets tools, state, context and the rest unchanged.
 pub(super) fn from_agui(body: &[u8]) -> Result<Ask, Fault> {
     let input: RunAgentInput = decode::from_slice(body).map_err(|e| invalid(&e))?;
     for (name, value) in [("runId", &input.run_id), ("threadId", &input.thread_id)] {
@@ -42,7 +42,8 @@ pub(super) fn from_agui(body: &[u8]) -> Result<Ask, Fault> {
     })
 }
 
-/// A message in the agent's words. Activities are the front end's own display and are left out.
+/// Converts a message for the agent. Activities are left out, because they are the front end's own
+/// display.
 fn message(message: &AguiMessage) -> Option<ChatMessage> {
     Some(match message {
         AguiMessage::Developer { content, .. } | AguiMessage::System { content, .. } => {
@@ -89,7 +90,7 @@ fn part(part: &ContentPart) -> Option<Part> {
         ContentPart::Image { source } => Some(bytes(source, Modality::Image)),
         ContentPart::Audio { source } => Some(bytes(source, Modality::Audio)),
         ContentPart::Video { source } => Some(bytes(source, Modality::Video)),
-        // There is no modality for documents; their media type says what they are.
+        // There is no modality for documents, so their media type identifies them.
         ContentPart::Document { source } => Some(bytes(source, Modality::Text)),
         ContentPart::Binary { mime_type, id, url, data, .. } => {
             let (modality, mime_type) = (modality(mime_type), Some(mime_type.clone()));

@@ -1,4 +1,4 @@
-//! How a response ends: RUN_FINISHED, or RUN_ERROR for a run that failed or waits for its client.
+//! The end of a response: RUN_FINISHED, or RUN_ERROR for a run that failed or waits for its client.
 
 use capstan_protocol::agui::{AguiEvent, EventBody, Outcome, TextRole, TokenUsage};
 use capstan_protocol::{Close, Exposure, Fault, Payload, StreamPacket};
@@ -13,7 +13,7 @@ pub(super) fn finish(fold: &mut Fold, t: i64, close: &Close) -> Vec<OutgoingEven
     fold.end_text(t, &mut out);
     let calls = std::mem::take(&mut fold.state.calls);
     if !is_complete(&close.reason()) {
-        // Nobody can answer a call that broke off.
+        // A call that broke off cannot be answered.
         fold.state.pending.retain(|id| calls.iter().all(|call| call.id != *id));
     }
     let steps = std::mem::take(&mut fold.state.steps);
@@ -31,7 +31,7 @@ pub(super) fn finish(fold: &mut Fold, t: i64, close: &Close) -> Vec<OutgoingEven
     out
 }
 
-/// Whether an answer that ends for this reason says all that its agent meant to say.
+/// Whether an answer that ends for this reason is complete.
 fn is_complete(reason: &str) -> bool {
     !matches!(reason, "length" | "content_filter" | Close::CANCELLED)
 }
@@ -52,8 +52,7 @@ fn finished(fold: &Fold, t: i64, close: &Close) -> OutgoingEvent {
     AguiEvent { timestamp: Some(t), metadata: Some(metadata), ..AguiEvent::from(body) }.into()
 }
 
-/// Clients before 1.0 reject `cancelled` and know nothing of calls that wait; a question they do
-/// know.
+/// Clients before 1.0 reject `cancelled` and do not know waiting calls. They know questions.
 fn outcome(fold: &Fold, reason: &str) -> Option<Outcome> {
     let (interrupts, pending) = (&fold.state.interrupts, &fold.state.pending);
     match reason {
@@ -66,7 +65,7 @@ fn outcome(fold: &Fold, reason: &str) -> Option<Outcome> {
     }
 }
 
-/// What the agent counted, in AG-UI's words, as far as it has them.
+/// The agent's usage in AG-UI's members, as far as AG-UI has them.
 fn usage(report: &Map<String, Value>) -> Option<Vec<TokenUsage>> {
     let counted = report.get("usage")?;
     let count = |name: &str| counted.get(name).and_then(Value::as_u64);
@@ -80,11 +79,11 @@ fn usage(report: &Map<String, Value>) -> Option<Vec<TokenUsage>> {
     (usage.input_tokens.is_some() || usage.output_tokens.is_some()).then(|| vec![usage])
 }
 
-/// RUN_ERROR, after the text message for front ends that know nothing else, if that is switched on.
+/// RUN_ERROR, after a text message for simple front ends if that is switched on.
 pub(super) fn failure(fold: &Fold, seq: u64, t: i64, fault: &Fault) -> Vec<OutgoingEvent> {
     let mut out =
         if fold.facts.error_text { error_text(fold, seq, t, fault.message()) } else { Vec::new() };
-    // What may leave was decided when the packet was written.
+    // The packet's text is already limited to what clients may see.
     out.push(fault.to_run_error(Exposure::Production).to_event(fold.facts.form(), Some(t)).into());
     out
 }
@@ -102,14 +101,14 @@ fn error_text(fold: &Fold, seq: u64, t: i64, message: &str) -> Vec<OutgoingEvent
     open.into_iter().chain(text).collect()
 }
 
-/// How the response of a run ends that waits for its client. The fold stays as it is: the run may
-/// go on.
+/// The end of a response if the run waits for its client. The fold does not change, because the run
+/// may go on.
 pub(super) fn interruption(fold: &Fold, packet: &StreamPacket) -> Vec<OutgoingEvent> {
     let Payload::Error(error) = &packet.payload else { return Vec::new() };
     failure(fold, packet.seq, packet.t.as_millis(), &Fault::from(*error.clone()))
 }
 
-/// How the run goes on for a client that comes back after such an end: its rules begin anew.
+/// The events with which a run goes on after such an end. For the client, AG-UI's rules begin anew.
 pub(super) fn reopening(fold: &Fold, packet: &StreamPacket) -> Vec<OutgoingEvent> {
     let t = packet.t.as_millis();
     [vec![fold.facts.started(t)], fold.open_steps(t), fold.open_messages(t)].concat()

@@ -1,4 +1,4 @@
-//! What presentation events become: reasoning, steps, text, CUSTOM events with stable names, or
+//! Maps presentation events to AG-UI: reasoning, steps, text, CUSTOM events with stable names, or
 //! AG-UI's own events.
 
 use capstan_protocol::agui::{AguiEvent, EventBody, MessageContent};
@@ -29,14 +29,14 @@ pub(super) fn say(
             Some(body) => pass(fold, seq, t, body, out),
             None => out.push(custom("capstan.event")),
         },
-        // The last event of the run tells them all.
+        // The last event of the run contains all of them.
         EventView::Interrupt(interrupt) => fold.state.interrupts.push(*interrupt),
-        // Resets need to know what was said; the fold has a way of its own for them.
+        // The fold handles resets itself, because they need the transcript.
         EventView::Reset(_) => {}
     }
 }
 
-/// A thought is whole: its span opens and closes at once.
+/// A thought is complete, so its span opens and closes at once.
 fn reasoning(fold: &mut Fold, seq: u64, t: i64, thought: &str, out: &mut Vec<OutgoingEvent>) {
     if thought.is_empty() {
         return;
@@ -65,7 +65,7 @@ fn markdown(fold: &mut Fold, seq: u64, t: i64, content: &str, out: &mut Vec<Outg
     out.push(fold.facts.text_end(seq, t));
 }
 
-/// A step has a name only; how far it is stands in the CUSTOM event.
+/// A step has a name only. The CUSTOM event has its progress.
 fn progress(
     fold: &mut Fold,
     t: i64,
@@ -108,7 +108,7 @@ fn native(event: &Event) -> Option<EventBody> {
 fn is_legal(fold: &Fold, body: &EventBody) -> bool {
     let is_open = |id: &String| fold.state.calls.iter().any(|call| call.id == *id);
     #[allow(clippy::wildcard_enum_match_arm)]
-    // What is not listed is not passed through, new types included.
+    // Types that are not listed are not forwarded, also new ones.
     match body {
         EventBody::ToolCallStart { tool_call_id, .. } => !is_open(tool_call_id),
         EventBody::ToolCallArgs { tool_call_id, .. } | EventBody::ToolCallEnd { tool_call_id } => {

@@ -1,4 +1,4 @@
-//! What a run's events need to know besides its packets. All of it is fixed when the run is
+//! The facts of a run that its events need besides the packets. They are fixed when the run is
 //! claimed.
 
 use capstan_journal::Run;
@@ -21,7 +21,7 @@ pub(crate) struct Facts {
     pub(super) created: i64,
     /// The client that started the run sent a `protocolVersion`: it is of the 1.0 line.
     pub(super) is_v1: bool,
-    /// A failure is told as a text message as well.
+    /// A failure is also sent as a text message.
     pub(super) error_text: bool,
 }
 
@@ -37,13 +37,13 @@ impl Facts {
         }
     }
 
-    /// Where RUN_ERROR's members stand for this peer.
+    /// Where this peer expects the members of RUN_ERROR.
     pub(super) fn form(&self) -> RunErrorForm {
         form(self.is_v1)
     }
 
-    /// Ids of messages say where in the stream they began, so that nothing has to be remembered to
-    /// name them again.
+    /// The id of a message says where in the stream it began, so it can be made again without
+    /// memory.
     pub(super) fn message_id(&self, seq: u64) -> String {
         format!("{}:{seq}", self.stream)
     }

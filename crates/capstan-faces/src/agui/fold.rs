@@ -1,7 +1,7 @@
-//! Where the fold over packets stands. See `mapping` for what packets become.
+//! The state of the fold over packets. `mapping` has the fold itself.
 //!
-//! The state is what AG-UI's rules ask for (what is open) and nothing else, so it stays small
-//! however long the stream is; text is not part of it.
+//! The state has what AG-UI's rules need: what is open. It has no text, so it stays small however
+//! long the stream is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,22 +20,22 @@ pub(crate) struct State {
     pub(super) text: Option<u64>,
     pub(super) steps: Vec<String>,
     pub(super) calls: Vec<Call>,
-    /// Calls that nobody has answered yet, in order.
+    /// Calls without an answer, in order.
     #[serde(default)]
     pub(super) pending: Vec<String>,
-    /// What the run asks; its end says so.
+    /// The questions of the run, which its end contains.
     #[serde(default)]
     pub(super) interrupts: Vec<Interrupt>,
-    /// Activities that were shown: only these may be changed.
+    /// Activities that were shown. Only these may change.
     pub(super) activities: BTreeSet<String>,
-    /// Events that a reset took back on the wire but not from the screen: they are not shown a
+    /// Events that a reset removed from the stream but not from the screen. They are not shown a
     /// second time.
     pub(super) again: BTreeSet<String>,
-    /// A terminal event was made; nothing may follow.
+    /// The fold has made a terminal event. Nothing may follow.
     pub(super) is_over: bool,
 }
 
-/// An open tool call, with what it takes to open it again.
+/// An open tool call, with the values that open it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(super) id: String,
@@ -61,8 +61,8 @@ pub(super) fn reset_of(packet: &StreamPacket) -> Option<StreamReset> {
     if let EventView::Reset(reset) = Event::of(raw).view() { Some(reset) } else { None }
 }
 
-/// A TRANSIENT error: it ends the response if the run waits, and is history if another packet
-/// follows.
+/// The TRANSIENT error that a packet carries. It ends the response if the run waits, and is history
+/// if another packet follows.
 pub(super) fn is_transient(packet: &StreamPacket) -> bool {
     matches!(&packet.payload, Payload::Error(error) if error.severity == ErrorSeverity::Transient)
 }
@@ -72,7 +72,7 @@ impl Fold {
         Self { facts, state }
     }
 
-    /// Ends the open text message: something follows that is a message of its own.
+    /// Ends the open text message before another message.
     pub(super) fn end_text(&mut self, t: i64, out: &mut Vec<OutgoingEvent>) {
         if let Some(began) = self.state.text.take() {
             out.push(self.facts.text_end(began, t));

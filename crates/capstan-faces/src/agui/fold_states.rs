@@ -1,7 +1,7 @@
-//! States of the fold at some places of recent streams, so that a resume begins near its cursor and
-//! not at the start.
+//! A cache of fold states at some packets of recent streams, so that a resume begins near its
+//! cursor and not at the start.
 //!
-//! A cache, nothing more: what is missing is folded from the journal again.
+//! A missing state is folded from the journal again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,18 +11,19 @@ use uuid::Uuid;
 use super::fold::State;
 use super::transcripts::Transcripts;
 
-/// Packets between two places: a resume folds at most this many that it does not send.
+/// The distance between two cached states. A resume folds at most this many packets that it does
+/// not send.
 // Tests have short streams.
 const EVERY: u64 = if cfg!(test) { 4 } else { 256 };
-/// FoldStates kept per stream: cursors are rarely older than the last sixteen thousand packets.
+/// The most states per stream. Cursors are rarely older than the last sixteen thousand packets.
 const PER_STREAM: usize = 64;
-/// Streams kept; the oldest go first.
+/// The most streams. The oldest are dropped first.
 const STREAMS: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct FoldStates {
     kept: Mutex<Kept>,
-    /// And what some of them have told.
+    /// The transcripts of some of them.
     pub(super) transcripts: Transcripts,
 }
 
@@ -37,7 +38,7 @@ impl FoldStates {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last known place at or before `seq`; the start, if there is none.
+    /// The last cached state at or before `seq`, or the start.
     pub(super) fn nearest(&self, stream: Uuid, seq: u64) -> (u64, State) {
         let kept = self.lock();
         let places = kept.states.get(&stream);
@@ -54,7 +55,7 @@ impl FoldStates {
         self.transcripts.forget(stream);
     }
 
-    /// Remembers the state after packet `seq`, if it is one of those that are kept.
+    /// Stores the state after packet `seq`, if `seq` is one of the cached distances.
     pub(super) fn note(&self, stream: Uuid, seq: u64, state: &State) {
         if !seq.is_multiple_of(EVERY) {
             return;

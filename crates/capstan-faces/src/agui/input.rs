@@ -1,4 +1,4 @@
-//! What a run was given, for those who are told the conversation anew.
+//! The messages that a run was given, for viewers that get the whole conversation.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,13 @@ use crate::face::FaceContext;
 
 #[derive(Debug, Default)]
 pub(super) struct Input {
-    /// AG-UI messages as the client sent them, or as a request of another face would look in AG-UI.
+    /// AG-UI messages as the client sent them, or those of another face's request in AG-UI's
+    /// format.
     pub(super) messages: Vec<RawJson>,
     pub(super) state: Option<RawJson>,
 }
 
-/// What is told anew of a body.
+/// The messages and the state of a body.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Restated {
@@ -36,14 +37,14 @@ impl Input {
 
     fn of_agui(body: &[u8]) -> Self {
         let Restated { mut messages, state } = serde_json::from_slice(body).unwrap_or_default();
-        // Absent is the only spelling that all clients take.
+        // All clients accept an absent member, but not null.
         messages.iter_mut().for_each(|message| message.retain(|_, value| value.get() != "null"));
         let messages =
             messages.iter().filter_map(|message| RawJson::from_serialize(message).ok()).collect();
         Self { messages, state: state.filter(|state| state.get().starts_with('{')) }
     }
 
-    /// What it takes.
+    /// The memory that it takes, in bytes.
     pub(super) fn size(&self) -> usize {
         self.messages.iter().chain(&self.state).map(|text| text.get().len()).sum()
     }
@@ -60,7 +61,7 @@ impl Input {
     }
 }
 
-/// Tool messages are left out: the calls that they answer have no place in a request of CAP's.
+/// Tool messages are left out, because a CAP request does not contain the calls that they answer.
 fn of_chat(id: &str, message: &ChatMessage) -> Option<RawJson> {
     let role = match message.role {
         Role::System => "system",

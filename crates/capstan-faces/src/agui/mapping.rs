@@ -13,8 +13,8 @@ use super::transcript::Cut;
 use super::{ending, event};
 
 impl Fold {
-    /// The events of a packet; a TRANSIENT error is taken as superseded, a reset is
-    /// [`Self::reset`]'s.
+    /// The events of a packet. A TRANSIENT error counts as superseded. [`Self::reset`] handles a
+    /// reset.
     pub(super) fn take(&mut self, packet: &StreamPacket) -> Vec<OutgoingEvent> {
         let mut out = Vec::new();
         if self.state.is_over {
@@ -38,7 +38,7 @@ impl Fold {
     }
 
     fn delta(&mut self, seq: u64, t: i64, text: &str, out: &mut Vec<OutgoingEvent>) {
-        // AG-UI knows no empty piece.
+        // AG-UI does not allow an empty delta.
         if text.is_empty() {
             return;
         }
@@ -72,7 +72,7 @@ impl Fold {
         out
     }
 
-    /// A later attempt said something else: the messages are told anew, and go on from there.
+    /// A later attempt differs: sends all messages again, and goes on from there.
     pub(super) fn reset(
         &mut self,
         packet: &StreamPacket,
@@ -92,7 +92,7 @@ impl Fold {
         let value = json!({ "attempt": reset.attempt, "after_seq": reset.after_seq,
         "dropped": cut.dropped });
         out.push(OutgoingEvent::custom("capstan.reset", value, t));
-        // The messages do not have them any more, so that nobody takes them for complete.
+        // The messages no longer contain them, so that no client takes them for complete.
         let calls = std::mem::take(&mut self.state.calls);
         let (gone, open) = calls.into_iter().partition(|call| call.began > reset.after_seq);
         self.state.calls = open;

@@ -1,11 +1,11 @@
-//! One event on its way out.
+//! An event to send.
 
 use capstan_protocol::agui::{AguiEvent, EventBody};
 use capstan_protocol::{Cursor, sse};
 use serde_json::{Value, json};
 
-/// An event. Snapshots hold the client's own messages as they came, with members that only the
-/// client knows.
+/// An event to send. Snapshots contain the client's own messages unchanged, with members that only
+/// the client knows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum OutgoingEvent {
     Event(Box<AguiEvent>),
@@ -14,7 +14,7 @@ pub(crate) enum OutgoingEvent {
 
 /// The type of [`OutgoingEvent::Messages`].
 const MESSAGES: &str = "MESSAGES_SNAPSHOT";
-/// The one type that readers may go by without looking into the data.
+/// The event name that readers may use without decoding the data.
 const RUN_ERROR: &str = "RUN_ERROR";
 
 impl OutgoingEvent {

@@ -1,5 +1,5 @@
-//! `/v1/ag-ui`: AG-UI's run input starts a run or attaches to it, and a GET joins one. What cannot
-//! be read is refused as HTTP; whatever else stands in the way is told in AG-UI's own words.
+//! `/v1/ag-ui`: AG-UI's run input starts a run or attaches to it, and a GET joins one. A body that
+//! cannot be decoded is refused by HTTP status. Any other failure is a RUN_ERROR event.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use capstan_engine::lookup;
 
 const TAG: Tag = Tag { name: "AG-UI", says: "The same runs in the words of AG-UI." };
 
-/// The answer to everything that could be read.
+/// The answer to a body that could be decoded.
 const EVENTS: Answer = Answer {
     headers: &[&openapi::STREAM_ID],
     ..Answer::ok(
@@ -67,14 +67,14 @@ pub(super) const JOIN: Row = Row {
     ..Row::NONE
 };
 
-/// What a GET may say.
+/// The query of a GET.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct JoinParams {
     /// The key of the run.
     #[serde(rename = "runId")]
     #[schemars(example = "run-1")]
     pub(super) run: String,
-    /// `-1` for all events from the start, else a cursor. `Last-Event-ID` beats it.
+    /// `-1` for all events from the start, else a cursor. `Last-Event-ID` takes precedence.
     offset: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl JoinParams {
     }
 }
 
-/// `GET /v1/ag-ui?runId=…&offset=…`: TanStack's join. It only looks: a run that waits is not armed.
+/// `GET /v1/ag-ui?runId=…&offset=…`: TanStack's join. It only watches and arms no waiting run.
 pub(super) async fn join(
     agui: Arc<Agui>,
     State(cx): State<FaceContext>,

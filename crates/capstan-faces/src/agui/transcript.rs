@@ -1,7 +1,8 @@
-//! Everything that a stream has told so far: what a reset or a late joiner needs, and nobody else.
+//! The transcript of a stream: the conversation and the events on the screen. Only a reset or a
+//! late joiner needs it.
 //!
-//! It is as large as the text, so it is made by reading the stream when it is needed, and shared:
-//! see `transcripts`.
+//! It is as large as the text. So it is read from the stream when it is needed, and `transcripts`
+//! shares it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ enum Kind {
     },
 }
 
-/// What a stream has told.
+/// The transcript of a stream.
 #[derive(Debug)]
 pub(crate) struct AguiTranscript {
     pub(super) fold: Fold,
@@ -49,13 +50,13 @@ pub(crate) struct AguiTranscript {
     items: Vec<Item>,
     customs: Vec<(u64, OutgoingEvent)>,
     states: Vec<OutgoingEvent>,
-    /// Events that a reset does not take back, by their own ids.
+    /// Events that a reset does not remove, by their own ids.
     shown: Vec<Shown>,
-    /// The last packet that was taken.
+    /// The last packet of the transcript.
     seq: u64,
-    /// Bytes that were taken.
+    /// The bytes of its packets.
     size: usize,
-    /// What the last packet took away, if it was a reset.
+    /// What the last packet removed, if it was a reset.
     cut: Option<Arc<Cut>>,
 }
 
@@ -64,11 +65,11 @@ pub(crate) struct AguiTranscript {
 struct Shown {
     seq: u64,
     id: String,
-    /// The call that it tells of.
+    /// The call of the event.
     call: Option<Value>,
 }
 
-/// What a reset leaves, and what it takes away.
+/// The result of a reset.
 #[derive(Debug, Default)]
 pub(super) struct Cut {
     pub(super) messages: Vec<Value>,
@@ -97,7 +98,7 @@ impl AguiTranscript {
         Ok(told)
     }
 
-    /// Reads on, up to a packet.
+    /// Reads further packets, up to this one.
     pub(super) async fn read_on(
         &mut self,
         cx: &FaceContext,
@@ -127,12 +128,12 @@ impl AguiTranscript {
         self.seq
     }
 
-    /// Roughly what it takes.
+    /// The memory that it takes, roughly.
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// What the last packet took away, if it was a reset.
+    /// What the last packet removed, if it was a reset.
     pub(super) fn last_cut(&self) -> Arc<Cut> {
         self.cut.clone().unwrap_or_default()
     }
@@ -203,9 +204,9 @@ impl AguiTranscript {
         }
     }
 
-    /// Takes back text, presentation events and calls that are not complete after a packet.
-    /// Reasoning and complete calls stay: clients cannot be told to forget them, so the fold does
-    /// not repeat them either.
+    /// Removes text, presentation events and incomplete calls after a packet. Reasoning and
+    /// complete calls stay: AG-UI has no event that removes them, so the fold does not repeat them
+    /// either.
     pub(super) fn cut(&mut self, after_seq: u64) -> Cut {
         let calls = self.fold.state.calls.iter().filter(|call| call.began > after_seq);
         let open: BTreeSet<String> = calls.map(|call| call.id.clone()).collect();
@@ -241,7 +242,7 @@ impl AguiTranscript {
         cut
     }
 
-    /// The conversation: what the run was given, then what it has said.
+    /// The conversation: the messages that the run was given, then its own.
     pub(super) fn messages(&self) -> Vec<Value> {
         let mut messages: Vec<Value> = self.input.messages.iter().map(RawJson::to_value).collect();
         for item in &self.items {
@@ -268,8 +269,8 @@ impl AguiTranscript {
         messages
     }
 
-    /// What a joiner gets that may hold messages already: everything is restated as a whole,
-    /// nothing is appended.
+    /// The events for a joiner that may have messages already. They replace everything and append
+    /// nothing.
     pub(super) fn preamble(&self) -> Vec<OutgoingEvent> {
         let facts = &self.fold.facts;
         let t = facts.created;
@@ -290,7 +291,7 @@ impl AguiTranscript {
     }
 }
 
-/// A tool call belongs to the assistant message that it names, or makes one.
+/// Adds a tool call to the assistant message that it names, or to a new one.
 fn add_call(messages: &mut Vec<Value>, parent: &str, call: Value) {
     let is = |m: &Value, name, text: &str| m.get(name).and_then(Value::as_str) == Some(text);
     let is_parent = |m: &&mut Value| is(m, "id", parent) && is(m, "role", "assistant");
@@ -304,14 +305,14 @@ fn add_call(messages: &mut Vec<Value>, parent: &str, call: Value) {
 }
 
 impl OutgoingEvent {
-    /// A reset does not take it back: there is no event for that.
+    /// Whether a reset keeps it, because AG-UI has no event that removes it.
     fn stays(&self) -> bool {
         ["REASONING_", "TOOL_CALL_", "STATE_", "ACTIVITY_"]
             .iter()
             .any(|kind| self.kind().starts_with(kind))
     }
 
-    /// The id of the presentation event that this CUSTOM event tells of.
+    /// The id of the presentation event in this CUSTOM event.
     fn presented(&self) -> Option<String> {
         let Self::Event(event) = self else { return None };
         let EventBody::Custom { value, .. } = &event.body else { return None };

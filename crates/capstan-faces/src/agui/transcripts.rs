@@ -1,6 +1,6 @@
-//! Transcripts of the streams that were joined, or reset, lately: read once, whoever needs them.
+//! A cache of transcripts of streams that had a reset or a late joiner, so that each is read once.
 //!
-//! A cache, nothing more: what is missing is read from the journal again.
+//! A missing transcript is read from the journal again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use super::facts::Facts;
 use super::transcript::AguiTranscript;
 use crate::face::FaceContext;
 
-/// Streams kept; the one that was used longest ago goes first.
+/// The most streams. The least recently used one is dropped first.
 const STREAMS: usize = 8;
-/// A longer transcript is not kept.
+/// The longest transcript in the cache.
 const BYTES: usize = 8 * 1024 * 1024;
 
-/// Locked while it is read on, so that of many who join at once one reads.
+/// Locked while it is read, so that only one of many joiners reads.
 type Shared = Arc<AsyncMutex<Option<AguiTranscript>>>;
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl Transcripts {
         shared
     }
 
-    /// Looks at what a stream has told up to a packet.
+    /// Calls `look` with the transcript of a stream up to a packet.
     pub(super) async fn at<T>(
         &self,
         cx: &FaceContext,
@@ -52,7 +52,7 @@ impl Transcripts {
         let shared = self.of(facts.stream);
         let mut kept = shared.lock().await;
         if kept.as_ref().is_some_and(|told| told.seq() > seq) {
-            // Somebody reads far behind.
+            // A reader is far behind the cached transcript.
             drop(kept);
             return Ok(look(&AguiTranscript::load(cx, facts, seq).await?));
         }

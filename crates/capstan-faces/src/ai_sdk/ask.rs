@@ -1,4 +1,4 @@
-//! What a page posts, as a question.
+//! Decodes the request of a page.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use serde::de::IgnoredAny;
 use super::message::{UiMessage, UiRole};
 use capstan_engine::ask::{Ask, Extras, LONGEST_ID, Payload, invalid, is_whole};
 
-/// The trigger of whoever wants another answer.
+/// The trigger of a request for another answer.
 const REGENERATE: &str = "regenerate-message";
 
-/// What a chat's transport sends, beside the page's own members.
+/// The members that a chat's transport sends, beside the page's own.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Posted {
-    /// The chat; `WorkflowChatTransport` does not say it.
+    /// The chat's id. `WorkflowChatTransport` does not send it.
     id: Option<String>,
-    /// All of it.
+    /// All messages.
     messages: Option<Vec<UiMessage>>,
-    /// Or what is new.
+    /// Or only the new message.
     message: Option<UiMessage>,
 }
 
@@ -60,13 +60,13 @@ pub(super) fn from_ai_sdk(body: &[u8]) -> Result<Ask, Fault> {
     Ok(Ask { chat, is_whole, extras, ..Ask::new(String::new(), session, messages) })
 }
 
-/// What the face itself asks a body again: after a restart, and for whoever comes later.
+/// The values that the face reads from a stored body, after a restart and for later viewers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Manner {
     messages: Vec<UiMessage>,
     message: Option<UiMessage>,
-    /// The page has no types for tools.
+    /// The page uses dynamic tool types.
     pub(super) dynamic_tools: bool,
 }
 
@@ -75,15 +75,15 @@ impl Manner {
         serde_json::from_slice(body).unwrap_or_default()
     }
 
-    /// The message that the run goes on with: one whose calls or questions were answered.
+    /// The message that the run continues: one whose calls or questions were answered.
     pub(super) fn continued(self) -> Option<Arc<UiMessage>> {
         let last = self.message.or_else(|| self.messages.into_iter().last())?;
         (last.role == UiRole::Assistant && !last.id.is_empty()).then(|| Arc::new(last))
     }
 }
 
-/// Whether this is another question than any before it, whatever it says: its chat is unknown, or
-/// it asks for another answer.
+/// Whether this request is new even if its body equals an earlier one: its chat is unknown, or it
+/// wants another answer.
 pub(super) fn is_another(body: &[u8]) -> bool {
     #[derive(Default, Deserialize)]
     struct Asked {

@@ -1,12 +1,12 @@
-//! What the stream of a UI message is made of. Its readers end a chat at a type that they do not
-//! know, so that whatever is ours is a `data-…` chunk.
+//! The chunks of a UI message's stream. Readers end a chat at an unknown type, so everything of our
+//! own is a `data-…` chunk.
 
 use capstan_protocol::{Cursor, RawJson, sse};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// One chunk: its type, and of all members those that the type has.
+/// A chunk: its type, and the members that the type has.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "UiMessageChunk")]
@@ -50,7 +50,7 @@ pub(crate) struct Chunk {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
     pub(super) data: Option<RawJson>,
-    /// It is told once and is no part of the message.
+    /// Transient: it is no part of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) transient: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub(crate) struct Chunk {
 /// What follows the last chunk.
 const DONE: &str = "[DONE]";
 
-/// Every type that we write, for those who count them.
+/// All types that the gateway writes, for metrics.
 pub(super) const KINDS: &[&str] = &[
     "start",
     "start-step",
@@ -97,7 +97,7 @@ pub(super) const KINDS: &[&str] = &[
 ];
 
 impl Chunk {
-    /// One that is its type alone.
+    /// A chunk that has only a type.
     pub(super) fn of(kind: &'static str) -> Self {
         Self { kind, ..Self::default() }
     }
@@ -115,32 +115,33 @@ impl Chunk {
         self.kind == "finish"
     }
 
-    /// Of a text or a thought: where it begins or ends.
+    /// The begin or end of a text or a thought.
     pub(super) fn edge(kind: &'static str, id: String) -> Self {
         Self { id: Some(id), ..Self::of(kind) }
     }
 
-    /// Of a text or a thought: a piece.
+    /// A piece of a text or a thought.
     pub(super) fn piece(kind: &'static str, id: String, delta: impl Into<String>) -> Self {
         Self { delta: Some(delta.into()), ..Self::edge(kind, id) }
     }
 
-    /// Of a tool call.
+    /// A chunk of a tool call.
     pub(super) fn call(kind: &'static str, id: impl Into<String>) -> Self {
         Self { tool_call_id: Some(id.into()), ..Self::of(kind) }
     }
 
-    /// A part of our own, which stays in the message; one of the same type and id takes its place.
+    /// A part of our own, which stays in the message. A later one with the same type and id
+    /// replaces it.
     pub(super) fn data(kind: &'static str, id: impl Into<String>, data: RawJson) -> Self {
         Self { id: Some(id.into()), data: Some(data), ..Self::of(kind) }
     }
 
-    /// The same for whoever listens now.
+    /// A transient part of our own.
     pub(super) fn transient(kind: &'static str, data: RawJson) -> Self {
         Self { data: Some(data), transient: Some(true), ..Self::of(kind) }
     }
 
-    /// The sentence at which a chat ends in error.
+    /// The error that ends a chat.
     pub(super) fn error(text: impl Into<String>) -> Self {
         Self { error_text: Some(text.into()), ..Self::of("error") }
     }
@@ -153,7 +154,7 @@ impl Chunk {
         }
     }
 
-    /// Appends the frame. Its readers pass over ids; our own transport reads on by them.
+    /// Appends the frame. The SDK's readers ignore ids; our own transport resumes by them.
     pub(super) fn encode(&self, id: Option<&Cursor>, out: &mut Vec<u8>) {
         sse::encode_json(id, None, &self.to_json(), out);
     }

@@ -1,6 +1,5 @@
-//! Where else a message can be read: as a stream of Durable Streams, for the transport that their
-//! client has for chats. It reads `Location` and nothing of the body, so that whoever prefers it
-//! gets none.
+//! Answers with the address of a message in Durable Streams, for the chat transport of its client.
+//! That client reads `Location` and ignores the body, so it gets none.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -22,7 +21,7 @@ pub(super) fn is_preferred(parts: &Parts) -> bool {
     post::header_lists(&parts.headers, PREFER, ASYNC)
 }
 
-/// The answer to one who reads elsewhere.
+/// The answer to a client that reads Durable Streams.
 pub(super) async fn response(
     cx: &FaceContext,
     run: &Run,
@@ -38,8 +37,7 @@ pub(super) async fn response(
     Ok(response)
 }
 
-/// Says where. That client sends no key there, so that the address has a ticket where one is
-/// needed.
+/// The address. The client sends no key with it, so it contains a ticket if one is needed.
 pub(super) async fn name(
     cx: &FaceContext,
     run: &Run,

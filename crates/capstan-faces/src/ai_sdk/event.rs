@@ -1,4 +1,4 @@
-//! What presentation events become: reasoning, text, sources, files, tools, and `data-…` with
+//! Maps presentation events to chunks: reasoning, text, sources, files, tools, and `data-…` with
 //! stable names.
 
 use capstan_protocol::agui::{AguiEvent, EventBody, Interrupt, MessageContent};
@@ -17,7 +17,7 @@ pub(super) fn say(fold: &mut Fold, seq: u64, event: &RawObject, out: &mut Vec<Ch
     match read.view() {
         EventView::Thought(thought) => whole(fold, seq, REASONING, &thought.thought, out),
         EventView::Markdown(block) => whole(fold, seq, TEXT, &block.content, out),
-        // One place in the message for each label, where the newest stands.
+        // The message has one part for each label, with the newest value.
         EventView::Progress(update) => {
             let label = update.label.clone();
             out.push(Chunk::data("data-progress", label, raw(&update)));
@@ -28,8 +28,8 @@ pub(super) fn say(fold: &mut Fold, seq: u64, event: &RawObject, out: &mut Vec<Ch
             out.push(Chunk::data("data-user-error", seq.to_string(), raw(&error)));
         }
         EventView::Interrupt(interrupt) => ask(fold, &interrupt, out),
-        // What was said cannot be taken back in all versions of the protocol. Runs that begin here
-        // are told so when they start; others may be watched.
+        // Not all versions of the protocol can remove text. Runs of this face accept no resets, but
+        // a viewer may watch runs of other faces.
         EventView::Reset(_) => {
             let error = Fault::new(FaultKind::AttemptDiverged).to_stream_error(Default::default());
             fold.fail(&error, out);
@@ -45,7 +45,7 @@ type Kinds = [&'static str; 3];
 const TEXT: Kinds = ["text-start", "text-delta", "text-end"];
 const REASONING: Kinds = ["reasoning-start", "reasoning-delta", "reasoning-end"];
 
-/// A text or a thought that is told at once.
+/// A complete text or thought.
 fn whole(fold: &mut Fold, seq: u64, [start, delta, end]: Kinds, text: &str, out: &mut Vec<Chunk>) {
     if text.is_empty() {
         return;
@@ -77,8 +77,8 @@ fn files(seq: u64, media: &MediaCarousel, out: &mut Vec<Chunk>) {
     out.push(Chunk::data("data-media", seq.to_string(), raw(media)));
 }
 
-/// A question about a call is an approval; any other is a call of its own, whose output is the
-/// answer.
+/// A question about a call is an approval. Any other question is a call of its own, whose output is
+/// the answer.
 fn ask(fold: &mut Fold, interrupt: &Interrupt, out: &mut Vec<Chunk>) {
     fold.begin(out);
     fold.end_text(out);
@@ -102,7 +102,7 @@ fn ask(fold: &mut Fold, interrupt: &Interrupt, out: &mut Vec<Chunk>) {
     out.push(Chunk { input: Some(raw(interrupt)), ..of_call("tool-input-available") });
 }
 
-/// An event of a tool call, in AG-UI's words, which agents use.
+/// An event of a tool call. Agents use AG-UI's names.
 fn tool_event(event: &Event) -> Option<EventBody> {
     let kind = event.kind.as_deref().filter(|kind| kind.starts_with("TOOL_CALL_"))?;
     let Value::Object(mut members) = event.data.clone() else { return None };
@@ -139,7 +139,7 @@ fn start(fold: &mut Fold, id: String, name: String, out: &mut Vec<Chunk>) {
     if fold.open.iter().any(|call| call.id == id) {
         return;
     }
-    // A run that goes on with a call may tell it again.
+    // A run that goes on with a call may repeat it.
     let is_known = !fold.known.insert(id.clone());
     if !is_known {
         fold.begin(out);
@@ -164,7 +164,7 @@ fn end(fold: &mut Fold, id: &str, out: &mut Vec<Chunk>) {
     }
 }
 
-/// Arguments as JSON; none are an empty object, and what is no JSON is a text.
+/// Arguments as JSON. No arguments are an empty object, and invalid JSON becomes a text.
 fn json_of(text: &str) -> RawJson {
     let text = if text.trim().is_empty() { "{}" } else { text };
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()).into())

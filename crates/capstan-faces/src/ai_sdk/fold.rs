@@ -1,7 +1,7 @@
-//! Where the fold over packets stands. See `mapping` for what packets become.
+//! The state of the fold over packets. `mapping` has the fold itself.
 //!
-//! The state is what the readers' rules ask for: which text is open, which calls were told. Text is
-//! not part of it.
+//! The state has what the readers' rules need: which text is open, and which calls were sent. It
+//! has no text.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::ask::Manner;
 use super::chunk::{Chunk, raw};
 use super::message::UiMessage;
 
-/// What a run's chunks need to know besides its packets. All of it is fixed when the run is
+/// The facts of a run that its chunks need besides the packets. They are fixed when the run is
 /// claimed.
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
-    /// The message that the chunks make, or add to.
+    /// The id of the message that the chunks make, or add to.
     pub(super) message_id: String,
-    /// The message as it was when the run began, if it goes on with one.
+    /// The message that the run continues, as it was when the run began.
     pub(super) continued: Option<Arc<UiMessage>>,
     pub(super) is_dynamic: bool,
 }
@@ -33,13 +33,13 @@ impl Facts {
         Self { message_id, continued, is_dynamic }
     }
 
-    /// What the message begins with.
+    /// The first chunks of the message.
     pub(super) fn start(&self) -> Chunk {
         Chunk { message_id: Some(self.message_id.clone()), ..Chunk::of("start") }
     }
 }
 
-/// A call whose arguments are still told.
+/// A call whose arguments are still being sent.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) id: String,
@@ -57,12 +57,12 @@ pub(super) struct Fold {
     pub(super) open: Vec<Call>,
     /// Calls that the message has.
     pub(super) known: BTreeSet<String>,
-    /// Calls of this run that nobody has answered.
+    /// Calls of this run without an answer.
     pub(super) pending: BTreeSet<String>,
-    /// The agent itself has answered a call of this step: what it says next belongs to another one.
-    /// Pages look at the last step for calls that were answered, and would send its results again.
+    /// The agent itself has answered a call of this step, so its next output begins another step.
+    /// Pages look for answered calls in the last step, and would send the results again.
     pub(super) is_step_done: bool,
-    /// What is said no longer counts: the chat has ended in error.
+    /// The chat has ended in error, so later output does not count.
     pub(super) has_failed: bool,
     pub(super) is_over: bool,
 }
@@ -83,7 +83,7 @@ impl Fold {
         }
     }
 
-    /// Something is about to be said: in a new step, if the last one is done.
+    /// Output follows. If the last step is done, it begins a new one.
     pub(super) fn begin(&mut self, out: &mut Vec<Chunk>) {
         if !self.is_step_done || !self.pending.is_empty() {
             return;
@@ -99,7 +99,7 @@ impl Fold {
         }
     }
 
-    /// There is no room for a code in an error, so that it comes before.
+    /// An error chunk has no member for a code, so the code comes in a chunk before it.
     pub(super) fn fail(&mut self, error: &StreamError, out: &mut Vec<Chunk>) {
         self.end_text(out);
         out.push(Chunk::transient("data-capstan-error", raw(error)));

@@ -1,5 +1,4 @@
-//! The chunks of a run as items of a list, for those who read it by other means than a stream of
-//! the AI SDK's own.
+//! The chunks of a run as items of a list, for other protocols such as Durable Streams.
 
 use capstan_journal::{Frames, Run};
 use capstan_protocol::{Fault, sse};
@@ -10,7 +9,7 @@ use super::manner_of;
 use crate::face::{FaceContext, Items};
 use capstan_engine::faults::journal_fault;
 
-/// How much is read at once on the way to a place, in packets and bytes.
+/// The limit of one read, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);
 
 /// How many chunks begin a message.
@@ -22,12 +21,12 @@ pub(super) struct AiSdkItems {
 }
 
 impl AiSdkItems {
-    /// After packet `after`: what leads there is folded and not told.
+    /// Begins after packet `after`. Earlier packets are folded but not returned.
     pub(super) async fn after(cx: &FaceContext, run: &Run, after: u64) -> Result<Self, Fault> {
         Ok(Self::fold_to(cx, run, after).await?.0)
     }
 
-    /// How many items there are by now. Those that begin the message are there from the start.
+    /// How many items exist so far, including those that begin the message.
     pub(super) async fn count(cx: &FaceContext, run: &Run) -> Result<u64, Fault> {
         Ok(Self::fold_to(cx, run, u64::MAX).await?.1.max(BEGIN))
     }

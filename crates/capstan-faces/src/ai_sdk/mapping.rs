@@ -43,7 +43,7 @@ impl Fold {
             ErrorSeverity::Warning => {
                 out.push(Chunk::data("data-capstan-warning", seq.to_string(), raw(error)));
             }
-            // The gateway goes on by itself.
+            // The gateway continues the run itself.
             ErrorSeverity::Transient => {
                 out.push(Chunk::transient("data-capstan-attempt", raw(error)))
             }
@@ -54,7 +54,7 @@ impl Fold {
     fn close(&mut self, close: &Close, out: &mut Vec<Chunk>) {
         let reason = close.reason();
         if reason == "error" && !self.has_failed {
-            // Its ERROR would have been told before.
+            // Its ERROR was sent before.
             let error =
                 Fault::new(FaultKind::AgentExecutionError).to_stream_error(Default::default());
             self.fail(&error, out);
@@ -67,7 +67,7 @@ impl Fold {
                 out.push(Chunk::transient("data-capstan-close", report.clone().into()));
             }
             match reason.as_str() {
-                // Not every reader takes an `abort` for the end.
+                // Not every reader accepts `abort` as the end.
                 Close::CANCELLED => out.extend([
                     Chunk { reason: Some(Close::CANCELLED.into()), ..Chunk::of("abort") },
                     Chunk { finish_reason: Some("other"), ..Chunk::of("finish") },

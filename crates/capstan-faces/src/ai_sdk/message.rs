@@ -1,12 +1,12 @@
-//! A UI message as the page holds it: what it says to the agent, and what it answers. Inputs and
-//! outputs stay text.
+//! A UI message as a page sends it: its content for the agent, and its answers. Inputs and outputs
+//! stay JSON text.
 
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{Arguments, ChatMessage, Modality, Part, RawJson, Role};
 use serde::Deserialize;
 use serde_json::json;
 
-/// The tool that stands for a question of the run's own: its output is the answer.
+/// The tool that represents a question of the run. Its output is the answer.
 pub(super) const INTERRUPT: &str = "interrupt";
 
 #[derive(Debug, Clone, Deserialize)]
@@ -26,7 +26,7 @@ pub(super) enum UiRole {
     Assistant,
 }
 
-/// One part, of whatever type: the members that mean something here.
+/// A part of any type, with the members that matter here.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct UiPart {
@@ -48,7 +48,7 @@ pub(super) struct UiPart {
     pub(super) data: Option<RawJson>,
 }
 
-/// What a person said about a call.
+/// A person's decision about a call.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Approval {
     pub(super) id: String,
@@ -61,7 +61,7 @@ impl UiPart {
         self.kind == "step-start"
     }
 
-    /// The tool that it is a call of.
+    /// The name of the called tool.
     pub(super) fn tool(&self) -> Option<&str> {
         match self.kind.as_str() {
             "dynamic-tool" => self.tool_name.as_deref(),
@@ -73,7 +73,7 @@ impl UiPart {
         self.kind == "dynamic-tool"
     }
 
-    /// The call's id, unless it is a question of the run's own, which no model has asked.
+    /// The call's id, unless it is a question of the run, which no model has called.
     fn call(&self) -> Option<&str> {
         self.tool().filter(|tool| *tool != INTERRUPT)?;
         self.tool_call_id.as_deref()
@@ -83,7 +83,7 @@ impl UiPart {
         matches!(self.state.as_deref(), Some("output-available" | "output-error"))
     }
 
-    /// What the tool said.
+    /// The tool's result.
     fn result(&self) -> Option<ChatMessage> {
         let id = self.call()?;
         let output = match self.state.as_deref()? {
@@ -97,7 +97,7 @@ impl UiPart {
         Some(ChatMessage { role: Role::Tool, parts: vec![part], name: None })
     }
 
-    /// What it answers, if a run asked it.
+    /// The answer to a question of a run, if it is one.
     fn answer(&self) -> Option<ResumeEntry> {
         let entry = |id: &str, status, payload| ResumeEntry {
             interrupt_id: id.to_owned(),
@@ -120,7 +120,7 @@ impl UiPart {
         }
     }
 
-    /// What it says, other than by a call.
+    /// The content other than calls.
     fn said(&self) -> Option<Part> {
         match self.kind.as_str() {
             "text" => self.text.clone().map(|content| Part::Text { content }),
@@ -159,13 +159,13 @@ fn modality(media_type: &str) -> Modality {
 }
 
 impl UiMessage {
-    /// The last step: what the newest run added, and what its reader has answered.
+    /// The last step: the output of the newest run, and the answers to it.
     fn last_step(&self) -> &[UiPart] {
         let begins = self.parts.iter().rposition(UiPart::is_step).map_or(0, |at| at + 1);
         self.parts.get(begins..).unwrap_or_default()
     }
 
-    /// Answers to what the last run asked.
+    /// Answers to the questions of the last run.
     pub(super) fn answers(&self) -> Vec<ResumeEntry> {
         self.last_step().iter().filter_map(UiPart::answer).collect()
     }
@@ -175,9 +175,9 @@ impl UiMessage {
         self.last_step().iter().filter_map(UiPart::result).collect()
     }
 
-    /// As agents know it: a message for each step, results after the calls that they answer. A call
-    /// that nobody answered is left out, for a model would refuse all of it; unless the run goes on
-    /// with it.
+    /// Converts the message for agents: one message for each step, and results after the calls that
+    /// they answer. A call without an answer is left out, because a model would refuse the whole
+    /// request, unless the run goes on with it.
     pub(super) fn to_chat(&self, is_last: bool) -> Vec<ChatMessage> {
         let role = match self.role {
             UiRole::System => Role::System,

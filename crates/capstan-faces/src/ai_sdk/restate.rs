@@ -1,11 +1,10 @@
-//! A message that a run goes on with, told from its start: for whoever comes back and begins with
-//! nothing.
+//! Replays the message that a run continues, for a reader that comes back without it.
 
 use super::chunk::Chunk;
 use super::message::{UiMessage, UiPart};
 
-/// Chunks that make the message as it was when the run began. Types that older readers do not know
-/// are left out: how a person decided is seen in what follows.
+/// The chunks of the message as it was when the run began. Types that older readers do not know are
+/// left out; later chunks show how a person decided.
 pub(super) fn chunks(message: &UiMessage) -> Vec<Chunk> {
     let mut out = Vec::new();
     let mut is_in_step = false;
@@ -57,7 +56,7 @@ fn restate(at: usize, part: &UiPart, out: &mut Vec<Chunk>) {
     }
 }
 
-/// A type of ours.
+/// The type of a part, if it is one of our own.
 fn own(kind: &str) -> Option<&'static str> {
     super::chunk::KINDS.iter().find(|own| own.starts_with("data-") && **own == kind).copied()
 }

@@ -1,5 +1,5 @@
-//! `/v1/ai-sdk/chat`: what `DefaultChatTransport` asks for: a POST that starts a run or attaches to
-//! it, and the stream of the chat's newest run, to come back to or to stop.
+//! `/v1/ai-sdk/chat`, the requests of `DefaultChatTransport`: a POST that starts a run or attaches
+//! to it, and a GET and DELETE for the chat's newest run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +31,8 @@ use crate::refusal::Refusal;
 use capstan_engine::resume::ResumePoint;
 use capstan_engine::{lookup, stopping};
 
-/// How long after its end a run is told again. Who was away must not hold half an answer for a
-/// whole one; with equal ids it does no harm to those who were not.
+/// How long after its end a run is sent again. A page that was away must not take half an answer
+/// for a complete one. Pages that have it already see equal ids.
 const RECENT: Duration = Duration::from_secs(5 * 60);
 
 const TAG: Tag = Tag {
@@ -42,7 +42,7 @@ const TAG: Tag = Tag {
 
 const REFUSALS: Refusals = Refusals { status: status_of, content: Content::Text("text/plain") };
 
-/// As the catalogue has it.
+/// The catalogue's text.
 fn status_of(entry: &Entry) -> u16 {
     entry.status
 }
@@ -232,7 +232,7 @@ pub(super) fn routes(face: &Arc<AiSdk>) -> Routes<FaceContext> {
         .delete("/v1/agents/{name}/ai-sdk/chat/{id}/stream", stop(face.clone()), &STOP_OF_AGENT)
 }
 
-/// What stands in the braces of a path, by name.
+/// The parameters of a path, by name.
 type Places = Path<Vec<(String, String)>>;
 
 /// The chat that a path names, and its agent.
@@ -253,7 +253,7 @@ impl Chat {
         chat
     }
 
-    /// Its newest run, or the run that has this id, if it is this agent's.
+    /// The newest run of the chat, or the run with this id, if it is this agent's.
     async fn newest(&self, cx: &FaceContext, tenant: &str) -> Result<Option<Run>, Fault> {
         let run = match lookup::newest(&cx.engine, tenant, NameKind::Chat, &self.id).await? {
             None => self.run(cx, tenant).await?,
@@ -272,8 +272,8 @@ impl Chat {
     }
 }
 
-/// Whether there is something to come back to: by time, whoever has read what. Who names the run
-/// itself wants that one.
+/// Whether a run is sent again, which depends on time only. A request that names the run gets it in
+/// any case.
 fn is_there(cx: &FaceContext, run: &Run, chat: &Chat) -> bool {
     let is_past =
         |closed_at| cx.engine.wall.steps().is_past(closed_at, RECENT, cx.engine.wall.now());
@@ -296,7 +296,8 @@ async fn resume(
             return elsewhere::response(cx, &run, &parts).await;
         }
         let point = resume_point(&parts.headers)?;
-        // A cursor of the run before: the chat has gone on, and the newest run is told whole.
+        // The cursor is of an earlier run. The chat has gone on, so the newest run is sent from its
+        // start.
         let is_its =
             |point: &ResumePoint| point.cursor.is_none_or(|id| id.stream_id() == run.stream_id);
         let point = Some(point).filter(is_its).unwrap_or_default();
@@ -322,11 +323,7 @@ async fn stop(
     let stopped = async {
         let run = chat.newest(cx, &caller.tenant).await?;
         let run = run.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
-        let was_open = run.state != RunState::Closed;
-        let run = stopping::stop(&cx.engine, run).await?;
-        if was_open {
-            cx.audit.stopped(caller, &run);
-        }
+        stopping::stop(&cx.engine, run, caller).await?;
         Ok(StatusCode::NO_CONTENT.into_response())
     };
     stopped.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))

@@ -1,7 +1,7 @@
-//! Where a reader goes on that counts chunks: the AI SDK's `WorkflowChatTransport`.
+//! The resume point of a reader that counts chunks: the AI SDK's `WorkflowChatTransport`.
 //!
-//! It counts what a POST was answered with, `start` first, and asks for the rest with
-//! `?startIndex=N`. A negative one counts from the end of what there is.
+//! It counts the chunks of the POST's response, beginning with `start`, and requests the rest with
+//! `?startIndex=N`. A negative number counts from the present end.
 
 use capstan_journal::Run;
 use capstan_protocol::Fault;
@@ -14,17 +14,17 @@ use super::items::AiSdkItems;
 use crate::face::FaceContext;
 use crate::query;
 
-/// The last place that there is, for whoever has counted from the end.
+/// The number of the last chunk, for a reader that has counted from the end.
 pub(super) const TAIL: &str = "x-workflow-stream-tail-index";
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Params {
-    /// Only the chunks from this one on; the first is 0. Below zero: so many from the end.
+    /// Only the chunks from this one on; the first is 0. A negative number counts from the end.
     start_index: Option<i64>,
 }
 
-/// The first chunk that a reader gets, and the last one that there was when it came.
+/// The first chunk that a reader gets, and the last one that existed when it came.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StartIndex {
     pub(super) first: u64,
@@ -32,7 +32,7 @@ pub(super) struct StartIndex {
 }
 
 impl StartIndex {
-    /// What a request asks for; nothing if it does not count.
+    /// Reads the request's start index; nothing if it has none.
     pub(super) async fn of(
         cx: &FaceContext,
         run: &Run,

@@ -1,4 +1,4 @@
-//! One response: chunks up to the reader's cursor are made but not sent, so that live, replay and
+//! Writes a response. Chunks up to the reader's cursor are made but not sent, so live, replay and
 //! resume are one path.
 
 use bytes::Bytes;
@@ -16,17 +16,17 @@ use crate::face::{BodyStep, Emit, FaceWriter};
 pub(super) struct AiSdkWriter {
     stream: Uuid,
     fold: Fold,
-    /// The last chunk that the reader has; nothing yet if there is none.
+    /// The last chunk that the reader has, if any.
     seen: Option<(u64, u32)>,
-    /// Where the run goes on with a message, the reader has that message.
+    /// The reader has the message that the run continues.
     has_continued: bool,
-    /// The first chunk that the reader asks for, if it counts, and how many were made so far.
+    /// The first chunk that the reader wants, if it counts chunks, and how many were made so far.
     first: u64,
     made: u64,
 }
 
-/// The place of the chunk that opens the first step: the first that has an id. A reader that was
-/// cut before begins anew.
+/// The cursor of the chunk that opens the first step, which is the first with an id. A reader that
+/// was cut before it begins again.
 const OPENED: (u64, u32) = (0, 1);
 
 impl AiSdkWriter {
@@ -36,7 +36,7 @@ impl AiSdkWriter {
         cursor: Option<Cursor>,
         has_continued: bool,
     ) -> Self {
-        // A cursor of a whole packet has all of its chunks.
+        // A reader with a whole packet has all of its chunks.
         let seen = cursor.map(|cursor| {
             (cursor.seq, cursor.part.unwrap_or(if cursor.seq == 0 { 0 } else { u32::MAX }))
         });
@@ -44,19 +44,20 @@ impl AiSdkWriter {
         Self { stream, fold: Fold::new(facts), seen, has_continued, first: 0, made: 0 }
     }
 
-    /// For a reader that has counted the chunks before `first`, and so has what the run goes on
-    /// with.
+    /// For a reader that has counted the chunks before `first`. So it has the message that the run
+    /// continues.
     pub(super) fn counted(stream: Uuid, facts: Facts, first: u64) -> Self {
         Self { first, ..Self::new(stream, facts, None, true) }
     }
 
-    /// Counts a chunk; whether the reader has it. It would come back for ever without a `finish`.
+    /// Counts a chunk. Returns whether the reader has it. A `finish` is always sent, because the
+    /// reader comes back until it gets one.
     fn is_counted(&mut self, chunk: &Chunk) -> bool {
         self.made += 1;
         self.made <= self.first && !chunk.is_finish()
     }
 
-    /// Encodes and counts.
+    /// Encodes and counts chunks.
     fn write(cx: &FaceContext, id: Option<&Cursor>, chunk: &Chunk, out: &mut Vec<u8>) {
         cx.observer.event(NAME, chunk.kind, None);
         chunk.encode(id, out);
@@ -74,7 +75,7 @@ impl AiSdkWriter {
                     continue;
                 }
                 is_over |= chunk.is_done();
-                // Whoever has the last one has all.
+                // A reader with the last chunk has all.
                 let id = match chunk.is_done() {
                     true => Cursor::new(self.stream, packet.seq),
                     false => Cursor::with_part(self.stream, packet.seq, part),
@@ -120,7 +121,7 @@ impl FaceWriter for AiSdkWriter {
     fn caught_up(&mut self, cx: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
-            // The reader has it all.
+            // The reader has all chunks.
             RunState::Closed if self.fold.is_over => {
                 let mut out = Vec::new();
                 Self::write(cx, None, &Chunk::done(), &mut out);

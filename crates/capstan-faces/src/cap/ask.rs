@@ -1,4 +1,4 @@
-//! A body of CAP as a question.
+//! Decodes a body of CAP.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 
 use capstan_engine::ask::{Ask, Payload, invalid, is_whole};
 
-/// Where a v1 body keeps what is asked.
+/// The path of the payload in a v1 body.
 const PAYLOAD: &str = "payload.payload";
 
 /// Decodes a body. A body that is valid as v1 gets its answer in v1. Any other is decoded as v2.
@@ -52,14 +52,14 @@ fn from_v2(request: v2::ServiceRequest<RawObject>) -> Result<Ask, Fault> {
     let (text, payload) =
         meta_with(&meta, &query, &files).map_err(|e| invalid(&e.inside("payload.meta")))?;
     let extras = payload.into_extras(text);
-    // Who answers has nothing else to say.
+    // A request with answers needs no message.
     let is_answer = query.is_empty() && !extras.answers.is_empty();
     let message = (!is_answer).then(|| ChatMessage::user(query));
     let (key, messages) = (request.request_id.to_string(), message.into_iter().collect());
     Ok(Ask { profile: Profile::V2, extras, ..Ask::new(key, request.context.session_id, messages) })
 }
 
-/// A payload as v1 would have it: what v2 says in members of its own stands beside the rest.
+/// Builds the payload of v1: v2's `query` and `files`, beside the members of `meta`.
 fn meta_with(
     meta: &RawObject,
     query: &str,
@@ -72,8 +72,8 @@ fn meta_with(
     text.decode().map(|payload| (text, payload))
 }
 
-/// What makes a body plainly v2: its context has a user with an `id`, where v1's has a `user_id`,
-/// or its payload a query.
+/// Whether a body is plainly meant as v2: its context has a user with an `id`, where v1 has a
+/// `user_id`, or its payload has a `query`.
 fn is_v2(body: &[u8]) -> bool {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -102,8 +102,8 @@ fn question<M>(payload: &Payload<M>) -> Option<String> {
     [&payload.query, &payload.input].into_iter().flatten().find_map(|text| text.decode().ok())
 }
 
-/// What the user says: `messages`, else the question; who answers needs neither. True if it is the
-/// whole conversation.
+/// The messages of a request: `messages`, else the question. A request with answers needs neither.
+/// True if they are the whole conversation.
 fn said(
     messages: Option<Vec<ChatMessage>>,
     question: Option<String>,

@@ -1,4 +1,4 @@
-//! A run in one object of CAP's.
+//! A run as one CAP object.
 
 use axum::response::Response;
 use capstan_journal::Run;
@@ -12,7 +12,7 @@ use crate::answers::{RunMetrics, RunOutput};
 use crate::face::FaceContext;
 use crate::face::reader;
 
-/// The answer of a run as JSON, once it is there; the fault if there is none.
+/// Waits for the answer of a run and encodes it as JSON. Returns the fault if there is none.
 pub(super) async fn response(
     cx: &FaceContext,
     run: &Run,

@@ -1,4 +1,4 @@
-//! `POST /v1/assist`, described.
+//! The description of `POST /v1/assist`.
 
 use capstan_protocol::{
     ChatMessage, FaultKind, Profile, ServiceRequest, ServiceResponse, StreamPacket, v2,
@@ -13,12 +13,12 @@ use crate::openapi::{
     self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user,
 };
 
-/// How the answer is told.
+/// The query of a CAP request.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Params {
-    /// The profile of the packets; that of the body unless said.
+    /// The profile of the packets. By default that of the body.
     pub(super) profile: Option<Profile>,
-    /// Read on after this packet, unless `Last-Event-ID` says where.
+    /// Resume after this packet, unless `Last-Event-ID` is set.
     pub(super) after: Option<u64>,
 }
 
@@ -78,7 +78,8 @@ const SERVICE_REQUEST: Body = Body {
     examples: &[("v1", v1), ("v2", v2)],
 };
 
-/// Either profile. The models leave open where the turn stands; the gateway does not.
+/// A request of either profile. The models allow any form of turn; the gateway requires one of
+/// these.
 fn service_request(generator: &mut SchemaGenerator) -> Schema {
     let turn = json!({ "anyOf": [
         { "required": ["messages"],
@@ -135,7 +136,7 @@ fn whole_run(generator: &mut SchemaGenerator) -> Schema {
         "metrics": model::<RunMetrics<'_>>(generator) } })
 }
 
-/// What a run's stream and session can be asked.
+/// Links to a run's stream and session.
 const LINKS_OF_RUN: &[Link] = &[
     of_stream("get", WATCH),
     of_stream("get", "/v1/streams/{id}/packets"),

@@ -1,5 +1,4 @@
-//! What a list holds: packets as they are in the journal, or the events that another face makes of
-//! them.
+//! The items of a list: packets of the journal, or the events that another face makes of them.
 
 use std::sync::Arc;
 
@@ -8,12 +7,12 @@ use capstan_protocol::{Fault, FaultKind};
 
 use crate::face::{Face, FaceContext, Items};
 
-/// Whose items: another face's; without one, CAP's packets.
+/// The kind of items: another face's events, or CAP's packets.
 #[derive(Clone, Default)]
 pub(super) struct Shape(Option<Arc<dyn Face>>);
 
 impl Shape {
-    /// The shape of a name, among those of faces that have items.
+    /// The kind of items by name, among the faces that have items.
     pub(super) fn named(name: Option<&str>, faces: &[Arc<dyn Face>]) -> Result<Self, Fault> {
         let Some(name) = name.filter(|name| *name != "cap") else { return Ok(Self(None)) };
         if let Some(face) = faces.iter().find(|face| face.name() == name) {
@@ -26,7 +25,7 @@ impl Shape {
     }
 }
 
-/// The items of a run.
+/// Encodes the items of a run.
 pub(super) enum List {
     Packets,
     Of(Box<dyn Items>),
@@ -46,7 +45,7 @@ impl List {
         Ok(items.map_or(Self::Packets, Self::Of))
     }
 
-    /// The items of frames as a JSON array.
+    /// Encodes the items of frames as a JSON array.
     pub(super) fn array(&mut self, frames: &Frames) -> Vec<u8> {
         match self {
             Self::Packets => join(frames.iter().filter_map(|frame| data_of(frame))),

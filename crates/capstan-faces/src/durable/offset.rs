@@ -1,11 +1,11 @@
-//! Where a reader stands, in this protocol's words.
+//! The offsets of this protocol.
 
 use std::fmt;
 
 use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind};
 
-/// The seq of the last packet that was told.
+/// The seq of the last packet that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Offset(pub(super) u64);
 
@@ -16,7 +16,7 @@ impl fmt::Display for Offset {
 }
 
 impl Offset {
-    /// What a query says: `-1` or nothing is the start, `now` the end as it is.
+    /// Parses the query: `-1` or nothing is the start, and `now` the present end.
     pub(super) fn of(text: Option<&str>, run: &Run) -> Result<Self, Fault> {
         match text {
             None | Some("-1") => Ok(Self(0)),

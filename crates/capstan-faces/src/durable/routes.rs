@@ -1,4 +1,4 @@
-//! `GET /v1/durable/{id}`: what is there, what comes within a while, or what comes from now on.
+//! `GET /v1/durable/{id}`: the items that exist, a long poll, or a live stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::query;
 use capstan_engine::lookup;
 use capstan_engine::resume::ResumePoint;
 
-/// How long a long poll waits for news: less than proxies and clients do.
+/// How long a long poll waits: less than proxies and clients do.
 const PATIENCE: Duration = Duration::from_secs(25);
 
 const TAG: Tag = Tag {
@@ -37,14 +37,14 @@ const TAG: Tag = Tag {
     says: "Any run, for clients of Durable Streams. It only reads.",
 };
 
-/// How to read.
+/// The query of a read.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ReadParams {
-    /// `-1` for all, `now` for what comes, else what `Stream-Next-Offset` said.
+    /// `-1` for all items, `now` for later ones, else the value of `Stream-Next-Offset`.
     offset: Option<String>,
-    /// Wait for what comes; without it there is what there is.
+    /// Wait for items. Without it, the answer has the items that exist.
     live: Option<Live>,
-    /// What `Stream-Cursor` said. It changes nothing here.
+    /// The value of `Stream-Cursor`. It has no effect here.
     #[expect(dead_code, reason = "for the description: clients send it")]
     cursor: Option<String>,
     /// `ai-sdk` for chunks of a UI message in place of packets.
@@ -57,7 +57,7 @@ enum Live {
     LongPoll,
     #[serde(rename = "sse")]
     Sse,
-    /// The client may choose, and we are it.
+    /// Any live mode.
     #[serde(rename = "true")]
     Any,
 }
@@ -153,7 +153,7 @@ async fn read(
     }
 }
 
-/// One answer; `patience` is how long it waits if there is nothing yet.
+/// One answer. `patience` is how long it waits if there are no items yet.
 async fn batch(
     cx: &FaceContext,
     run: &Run,
@@ -180,7 +180,7 @@ async fn batch(
     Ok(response)
 }
 
-/// Where the stream ends as it is now.
+/// The present end of the stream.
 fn tail_of(run: &Run) -> Response {
     let mut response = Response::new(Body::empty());
     mark(&mut response, run.last_seq, true, run.state == RunState::Closed);
@@ -192,7 +192,7 @@ fn mark(response: &mut Response, last: u64, is_up_to_date: bool, is_over: bool) 
     const TRUE: HeaderValue = HeaderValue::from_static("true");
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    // A tenant's own: no cache between may keep it.
+    // Shared caches must not store a tenant's data.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
     if let Ok(next) = HeaderValue::from_str(&Offset(last).to_string()) {
         headers.insert(NEXT_OFFSET, next);

@@ -1,5 +1,5 @@
-//! A live response. Items and the offset after them are one write: an end between them would give
-//! the items twice.
+//! A live response. Items and the offset after them are one write. If the body ended between them,
+//! the reader would get the items twice.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::face::FaceContext;
 use crate::face::reader::ViewerKind;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
-/// After so long a reader comes anew, as the protocol wants it.
+/// After this time a reader connects again, as the protocol requires.
 const LASTS: Duration = Duration::from_secs(60);
 
 pub(super) struct DurableWriter {
     items: List,
     base: u64,
-    /// The last packet that was told.
+    /// The last packet that was sent.
     last: u64,
     /// The end of the stream when this reader came.
     tail: u64,
@@ -64,7 +64,7 @@ impl FaceWriter for DurableWriter {
         self.base
     }
 
-    /// Whoever is at the end knows it before anything comes.
+    /// A reader at the end learns this at once.
     fn opening(&mut self, _: &FaceContext) -> Bytes {
         let mut out = sse::HEARTBEAT.to_vec();
         if self.base >= self.tail {
@@ -88,7 +88,7 @@ impl FaceWriter for DurableWriter {
         }
     }
 
-    /// A clean end is how a reader is told to come again; every write ends with an offset.
+    /// A clean end tells the reader to connect again. Every write ends with an offset.
     fn closing(&mut self) -> BodyStep {
         BodyStep::End
     }

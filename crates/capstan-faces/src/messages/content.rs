@@ -1,6 +1,7 @@
 //! The messages of a request, for agents that speak another protocol. An `anthropic` agent gets
 //! them as they came, so that nothing is refused here that only it could judge.
 
+use capstan_agent::sealed;
 use capstan_protocol::{
     Arguments, ChatMessage, DecodeError, Modality, Part, RawJson, RawObject, Role,
 };
@@ -35,6 +36,8 @@ pub(super) struct Block {
     kind: String,
     text: Option<String>,
     thinking: Option<String>,
+    signature: Option<String>,
+    data: Option<String>,
     source: Option<RawJson>,
     id: Option<String>,
     name: Option<String>,
@@ -87,7 +90,10 @@ impl Message {
                 parts.extend(result.pictures);
                 results.push(result.message);
             } else {
-                parts.extend(block.into_part(&place, reader)?);
+                match block.sealed() {
+                    Some(sealed) => parts.extend(sealed),
+                    None => parts.extend(block.into_part(&place, reader)?),
+                }
             }
         }
         let is_empty = parts.is_empty() && results.is_empty() && role == Role::User;
@@ -156,6 +162,17 @@ impl Block {
             kind if is_own_working(kind) => return Ok(None),
             kind => return unknown(&format!("{place}.type"), kind, reader),
         }))
+    }
+
+    /// The sealed reasoning that the client brings back, if it is that.
+    fn sealed(&self) -> Option<impl Iterator<Item = Part> + use<>> {
+        let proof = match self.kind.as_str() {
+            "thinking" => self.signature.as_deref(),
+            "redacted_thinking" => self.data.as_deref(),
+            _ => None,
+        };
+        let sealed = proof.filter(|proof| sealed::is_sealed(proof))?;
+        Some(sealed::open(sealed).into_iter().map(|part| Part::Native(Box::new(part))))
     }
 
     fn into_result(self, place: &str, reader: Reader) -> Result<ToolResult, DecodeError> {

@@ -11,7 +11,7 @@ use super::blocks::is_thought;
 use super::request;
 use super::telling::Telling;
 use super::whole::{self, Packets};
-use super::{Messages, NAME, offered, repeat_hash};
+use super::{DIALECT, Messages, NAME, offered, repeat_hash};
 use crate::face::FaceContext;
 use crate::face::reader;
 use crate::face::repeats;
@@ -70,8 +70,8 @@ pub(super) async fn find(
 async fn has_told(cx: &FaceContext, run: &Run, body: &[u8], seen: &[Value]) -> bool {
     let Ok(ask) = request::from_body(body) else { return false };
     let Ok(so_far) = reader::collect_so_far::<Packets>(cx, run).await else { return false };
-    let told =
-        so_far.encode(|it| whole::blocks(&it.transcript, Telling::new(run, offered(&ask), 0)));
+    let telling = Telling::new(run, offered(&ask), 0, cx.sealer(DIALECT));
+    let told = so_far.encode(|it| whole::blocks(&it.transcript, telling));
     told.len() >= seen.len() && told.iter().zip(seen).all(|(told, seen)| is_same(told, seen))
 }
 

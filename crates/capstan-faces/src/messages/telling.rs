@@ -4,11 +4,12 @@
 
 use std::collections::HashSet;
 
+use capstan_agent::sealed::Sealer;
 use capstan_journal::Run;
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
     Close, CloseReport, Dialect, ErrorSeverity, Event as CapEvent, EventView, Fault, FaultKind,
-    NATIVE, Payload, StreamError, StreamPacket,
+    NATIVE, NativeEvent, Payload, RawJson, StreamError, StreamPacket,
 };
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -39,6 +40,7 @@ pub(super) struct Telling {
     is_repeating: bool,
     /// The last packet that belongs to what was shown.
     last: u64,
+    sealer: Sealer,
 }
 
 struct HeldCall {
@@ -63,7 +65,7 @@ pub(super) enum End {
 
 impl Telling {
     /// The answer of a run behind its first blocks, which the client has.
-    pub(super) fn new(run: &Run, offered: HashSet<String>, behind: usize) -> Self {
+    pub(super) fn new(run: &Run, offered: HashSet<String>, behind: usize, sealer: Sealer) -> Self {
         Self {
             id: format!("msg_{}", run.stream_id.simple()),
             is_renamed: false,
@@ -77,6 +79,7 @@ impl Telling {
             held: Vec::new(),
             is_repeating: false,
             last: 0,
+            sealer,
         }
     }
 
@@ -142,6 +145,7 @@ impl Telling {
 
     fn think(&mut self, seq: u64, thought: &str, sink: &mut impl Sink) {
         self.shows(seq, sink);
+        self.sealer.thought(thought);
         if !self.blocks.is_open(&Kind::Thinking) {
             let start = self.template_of(|kind| kind == "thinking", sink);
             self.blocks.open(Kind::Thinking, start.unwrap_or_else(no_thought), sink);
@@ -151,7 +155,7 @@ impl Telling {
 
     fn event(&mut self, seq: u64, event: CapEvent, sink: &mut impl Sink) -> Option<End> {
         if event.kind.as_deref() == Some(NATIVE) {
-            self.native(seq, &event.data, sink);
+            self.native(seq, event.data, sink);
             return None;
         }
         match event.view() {
@@ -306,17 +310,35 @@ impl Telling {
 
 /// The native lane.
 impl Telling {
-    fn native(&mut self, seq: u64, data: &Value, sink: &mut impl Sink) {
-        let dialect = data.get("dialect").map(|dialect| serde_json::from_value(dialect.clone()));
-        if !matches!(dialect, Some(Ok(Dialect::AnthropicMessages))) {
-            return;
+    fn native(&mut self, seq: u64, data: Value, sink: &mut impl Sink) {
+        let Ok(native) = serde_json::from_value::<NativeEvent>(data) else { return };
+        let is_own = native.origin.dialect == Dialect::AnthropicMessages;
+        self.is_native |= is_own;
+        if native.part.is_some() && self.sealer.seals(&native.origin) {
+            self.sealed(seq, native, sink);
+        } else if let Some(part) = native.part.filter(|_| is_own) {
+            self.part(seq, &part.to_value(), sink);
+        } else if let Some(event) = native.event.filter(|_| is_own) {
+            self.native_event(seq, &event.to_value(), sink);
         }
-        self.is_native = true;
-        if let Some(part) = data.get("part") {
-            self.part(seq, part, sink);
-        } else if let Some(event) = data.get("event") {
-            self.native_event(seq, event, sink);
-        }
+    }
+
+    /// A part that another agent could get in the next turn. The thoughts that are being shown are
+    /// its text; one without any becomes a block that nobody reads.
+    fn sealed(&mut self, seq: u64, native: NativeEvent, sink: &mut impl Sink) {
+        let is_thinking = match native.origin.dialect {
+            Dialect::AnthropicMessages => {
+                let part = native.part.as_ref().map(RawJson::to_value);
+                part.is_some_and(|part| type_of(&part) == "thinking")
+            }
+            Dialect::OpenaiChat | Dialect::OpenaiResponses => self.blocks.is_open(&Kind::Thinking),
+        };
+        let Some(sealed) = self.sealer.seal(native) else { return };
+        let part = match is_thinking {
+            true => json!({ "type": "thinking", "signature": sealed }),
+            false => json!({ "type": "redacted_thinking", "data": sealed }),
+        };
+        self.part(seq, &part, sink);
     }
 
     fn native_event(&mut self, seq: u64, event: &Value, sink: &mut impl Sink) {

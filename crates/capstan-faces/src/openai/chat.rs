@@ -2,6 +2,7 @@
 //! back to an answer.
 
 mod ask;
+mod carried;
 mod completion;
 mod routes;
 mod writer;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use capstan_agent::async_trait;
 use capstan_journal::{ArmedBy, Run};
-use capstan_protocol::Fault;
+use capstan_protocol::{Dialect, Fault};
 use http::request::Parts;
 
 use self::completion::{Chunk, Completion};
@@ -31,6 +32,7 @@ use capstan_engine::resume::ResumePoint;
 
 /// The name of this face in the records of runs.
 const NAME: &str = "openai-chat";
+const DIALECT: Dialect = Dialect::OpenaiChat;
 
 /// Paths of OpenAI's API beside Responses. Refusals there have OpenAI's form, also where the
 /// gateway has no route.
@@ -145,7 +147,10 @@ impl Face for Chat {
         }
         let told = match reader::collect_to_end::<Output>(cx, run).await {
             Ok(whole) => whole.fault().map_or_else(
-                || Ok(whole.encode(|whole| Completion::of(whole).into_response())),
+                || {
+                    Ok(whole
+                        .encode(|whole| Completion::of(whole, cx.sealer(DIALECT)).into_response()))
+                },
                 Err,
             ),
             Err(fault) => Err(fault),
@@ -183,7 +188,9 @@ impl Face for Chat {
             None => offered_once(cx, opening.run).await?,
         };
         let exposure = cx.engine.settings.exposure;
-        let writer = ChatWriter::new(opening.run, wants_usage, taken_back, offered, exposure);
+        let sealer = cx.sealer(DIALECT);
+        let run = opening.run;
+        let writer = ChatWriter::new(run, wants_usage, taken_back, offered, exposure, sealer);
         Ok(Box::new(writer))
     }
 }

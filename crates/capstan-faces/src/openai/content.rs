@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use capstan_protocol::{DecodeError, Modality, Part};
+use capstan_agent::sealed;
+use capstan_protocol::{ChatMessage, DecodeError, Modality, Part, Role};
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
@@ -97,6 +98,30 @@ impl Contents {
         }
     }
 
+    /// The result of a call: its text, and then its pictures and files.
+    pub(super) fn into_result(
+        self,
+        call: String,
+        place: &str,
+        foreign: &mut Foreign,
+    ) -> Result<ChatMessage, DecodeError> {
+        let (mut text, mut others) = (String::new(), Vec::new());
+        match self {
+            Self::Text(all) => text = all,
+            Self::Many(parts) => {
+                for (n, part) in parts.into_iter().enumerate() {
+                    match part.text {
+                        Some(piece) => text.push_str(&piece),
+                        None => others.extend(part.into_part(&format!("{place}[{n}]"), foreign)?),
+                    }
+                }
+            }
+        }
+        let mut message = ChatMessage::tool(call, text);
+        message.parts.append(&mut others);
+        Ok(message)
+    }
+
     /// The text without other parts, for the result of a tool.
     pub(super) fn into_text(self) -> String {
         match self {
@@ -141,6 +166,34 @@ impl ContentPart {
         };
         part.map(Some)
     }
+}
+
+/// Moves pictures and files of tool results into the message of the user behind them: agents take
+/// text alone as a result. Results that belong together stay together.
+pub(super) fn pictures_behind_results(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
+    let (mut out, mut pictures) = (Vec::with_capacity(messages.len()), Vec::new());
+    for mut message in messages {
+        if message.role == Role::Tool {
+            pictures.extend(message.parts.drain(message.parts.len().min(1)..));
+        } else if message.role == Role::User {
+            message.parts.splice(0..0, pictures.drain(..));
+        } else if !pictures.is_empty() {
+            out.push(by_user(std::mem::take(&mut pictures)));
+        }
+        out.push(message);
+    }
+    out.extend((!pictures.is_empty()).then(|| by_user(pictures)));
+    out
+}
+
+fn by_user(parts: Vec<Part>) -> ChatMessage {
+    ChatMessage { role: Role::User, parts, name: None }
+}
+
+/// The sealed parts that a client brings back in a field, if it does.
+pub(super) fn opened(text: Option<&str>) -> Vec<Part> {
+    let parts = text.map(sealed::open).unwrap_or_default();
+    parts.into_iter().map(|part| Part::Native(Box::new(part))).collect()
 }
 
 fn uploaded(file_id: String, modality: Modality) -> Part {
@@ -206,6 +259,29 @@ mod tests {
         ] {
             assert_eq!(parts(json).unwrap(), expected, "{json}");
         }
+    }
+
+    #[test]
+    fn pictures_of_tool_results_stand_behind_all_results() {
+        let result = |id: &str| {
+            let text = r#"[{"type":"text","text":"Seen."},
+                {"type":"input_image","image_url":"data:image/png;base64,AA=="}]"#;
+            let contents = decode::from_str::<Contents>(text).unwrap();
+            contents.into_result(id.into(), "content", &mut Foreign::default()).unwrap()
+        };
+        let roles = |messages: Vec<ChatMessage>| -> Vec<(Role, usize)> {
+            let moved = pictures_behind_results(messages);
+            moved.iter().map(|message| (message.role, message.parts.len())).collect()
+        };
+        let (a, b) = (result("a"), result("b"));
+        let alone = roles(vec![a.clone(), b.clone()]);
+        assert_eq!(alone, [(Role::Tool, 1), (Role::Tool, 1), (Role::User, 2)]);
+        let asks = roles(vec![a.clone(), ChatMessage::user("And?")]);
+        assert_eq!(asks, [(Role::Tool, 1), (Role::User, 2)]);
+        let goes_on = roles(vec![a, ChatMessage::assistant("So."), b]);
+        let expected =
+            [Role::Tool, Role::User, Role::Assistant, Role::Tool, Role::User].map(|role| (role, 1));
+        assert_eq!(goes_on, expected);
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! Pieces come while the answer is written. The part comes at its end: reasoning that only its
 //! provider can read, for the client to bring back.
 
-use capstan_protocol::{Dialect, Event, NATIVE, NativeEvent, RawObject};
+use capstan_protocol::{
+    Dialect, ErrorSeverity, Event, NATIVE, NativeEvent, NativeOrigin, RawObject, StreamError,
+};
 use serde_json::{Map, Value};
 
 /// The member of a part with the members of calls, by the ids of the calls.
@@ -28,7 +30,7 @@ pub(super) struct Piece {
 impl Piece {
     /// Reads an event; `None` if it has no piece.
     pub(super) fn of(raw: &RawObject) -> Option<Self> {
-        let Value::Object(mut chunk) = event_of(raw)?.event?.to_value() else { return None };
+        let Value::Object(mut chunk) = of_chat(raw)?.event?.to_value() else { return None };
         let mut choice = match chunk.remove("choices") {
             Some(Value::Array(choices)) => members(choices.into_iter().next()),
             Some(_) | None => Members::new(),
@@ -90,16 +92,23 @@ pub(super) struct Native {
     /// Each with its packet.
     pieces: Vec<(u64, Piece)>,
     part: Members,
+    /// The maker of the part.
+    origin: Option<NativeOrigin>,
 }
 
 impl Native {
     /// Takes an event, if it brings some.
     pub(super) fn take(&mut self, seq: u64, raw: &RawObject) {
         self.pieces.extend(Piece::of(raw).map(|piece| (seq, piece)));
-        let part = event_of(raw).and_then(|event| event.part);
-        if let Some(Value::Object(members)) = part.map(|part| part.to_value()) {
-            self.part = members;
+        let Some(event) = of_chat(raw) else { return };
+        if let Some(Value::Object(members)) = event.part.map(|part| part.to_value()) {
+            (self.part, self.origin) = (members, Some(event.origin));
         }
+    }
+
+    /// The maker of the members that the client has to bring back.
+    pub(super) fn origin(&self) -> Option<&NativeOrigin> {
+        self.origin.as_ref()
     }
 
     /// Drops the pieces after a packet.
@@ -155,10 +164,20 @@ fn join(into: &mut Value, next: Value) {
     }
 }
 
-fn event_of(raw: &RawObject) -> Option<NativeEvent> {
+fn of_chat(raw: &RawObject) -> Option<NativeEvent> {
+    event_of(raw).filter(|event| event.origin.dialect == Dialect::OpenaiChat)
+}
+
+/// Reads an event of the native lane, of any protocol.
+pub(super) fn event_of(raw: &RawObject) -> Option<NativeEvent> {
     if !raw.get().contains(NATIVE) {
         return None;
     }
-    let event: NativeEvent = serde_json::from_value(Event::of(raw).data).ok()?;
-    Some(event).filter(|event| event.origin.dialect == Dialect::OpenaiChat)
+    serde_json::from_value(Event::of(raw).data).ok()
+}
+
+/// Whether an error ends an attempt. Other errors are warnings about the request.
+pub(super) fn ends_attempt(error: &StreamError) -> bool {
+    let of_attempt = || error.details.as_ref().is_some_and(|all| all.contains_key("attempt"));
+    error.severity != ErrorSeverity::Warning || of_attempt()
 }

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    Close, Event, EventView, Payload, RawObject, StreamError, StreamPacket, StreamReset,
+    Close, Event, EventView, NativeEvent, Payload, RawObject, StreamError, StreamPacket,
+    StreamReset,
 };
 use serde_json::{Map, Value, json};
 
-use super::native::Native;
+use super::native::{self, Native};
 use super::parameters::{OfferedTool, ToolSpec};
 use crate::face::reader::Fold;
 
@@ -26,6 +27,10 @@ pub(super) struct Output {
     /// Sources, each with its packet and its place in the text.
     citations: Vec<(u64, usize, Source)>,
     pub(super) native: Native,
+    /// The parts that the next turn must bring back, each with its packet.
+    pub(super) parts: Vec<(u64, NativeEvent)>,
+    /// Another attempt has begun, and has sent nothing new yet.
+    is_repeating: bool,
     pub(super) error: Option<Box<StreamError>>,
     pub(super) close: Option<Close>,
 }
@@ -128,6 +133,7 @@ impl Output {
         if text.is_empty() {
             return;
         }
+        self.is_repeating = false;
         let message = self.message(seq);
         message.text.push_str(text);
         message.marks.push((seq, message.text.len()));
@@ -139,8 +145,12 @@ impl Output {
                 let block = block(&content, !self.text().is_empty());
                 self.say(seq, &block);
             }
-            Said::Thought(text) => self.thoughts.push(Thought { seq, text }),
+            Said::Thought(text) => {
+                self.is_repeating = false;
+                self.thoughts.push(Thought { seq, text });
+            }
             Said::Call { id, name } => {
+                self.is_repeating = false;
                 let arguments = String::new();
                 let (is_answered, is_ended, is_question) = (false, false, false);
                 let call = Call { seq, id, name, arguments, is_answered, is_ended, is_question };
@@ -163,12 +173,29 @@ impl Output {
             }
             Said::Interrupt(interrupt) => self.ask(seq, &interrupt),
             Said::Reset(reset) => self.reset(reset.after_seq),
-            Said::Other => self.native.take(seq, raw),
+            Said::Other => {
+                self.native.take(seq, raw);
+                self.part(seq, raw);
+            }
             Said::Citations(sources) => {
                 let at = self.text().chars().count();
                 self.citations.extend(sources.into_iter().map(|source| (seq, at, source)));
             }
         }
+    }
+
+    /// Records a part. One that a later attempt sends again counts once.
+    fn part(&mut self, seq: u64, raw: &RawObject) {
+        let part = native::event_of(raw).filter(|event| event.part.is_some());
+        self.parts.extend(part.filter(|_| !self.is_repeating).map(|part| (seq, part)));
+    }
+
+    /// Finds the call that begins after a packet, if no text comes before it.
+    pub(super) fn call_behind(&self, seq: u64) -> Option<&str> {
+        let call = self.calls.iter().find(|call| call.seq > seq && !call.is_answered)?;
+        let mut marks = self.message.iter().flat_map(|message| &message.marks);
+        let has_text = marks.any(|(mark, _)| (seq..call.seq).contains(mark));
+        (!has_text).then_some(call.id.as_str())
     }
 
     /// Adds a question to a person as a call whose output is the answer. It replaces the agent's
@@ -187,6 +214,7 @@ impl Output {
 
     fn reset(&mut self, after: u64) {
         self.native.reset(after);
+        self.parts.retain(|(seq, _)| *seq <= after);
         self.citations.retain(|(seq, ..)| *seq <= after);
         self.thoughts.retain(|thought| thought.seq <= after);
         self.calls.retain(|call| call.seq <= after);
@@ -203,7 +231,10 @@ impl Fold for Output {
         match &packet.payload {
             Payload::Delta(text) => self.say(packet.seq, text),
             Payload::Event(raw) => self.event(packet.seq, raw),
-            Payload::Error(error) => self.error = Some(error.clone()),
+            Payload::Error(error) => {
+                self.error = Some(error.clone());
+                self.is_repeating |= !self.parts.is_empty() && native::ends_attempt(error);
+            }
             Payload::Close(close) => self.close = Some(close.clone()),
         }
     }

@@ -166,7 +166,7 @@ impl Face for Responses {
             return None;
         }
         let told = async {
-            let echo = Echo::of(request.ask.extras.payload.get());
+            let echo = Echo::of(cx, request.ask.extras.payload.get());
             // A background request gets the present state, also of a failed run. For other requests
             // a failure becomes the status.
             let whole = if wants.background {
@@ -213,7 +213,7 @@ impl Face for Responses {
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let echo = match opening.posted {
-            Some(ask) => Echo::of(ask.extras.payload.get()),
+            Some(ask) => Echo::of(cx, ask.extras.payload.get()),
             None => echo_of(cx, opening.run).await?,
         };
         let options = ViewOptions {
@@ -252,5 +252,6 @@ fn stream_of(id: &str) -> Option<Uuid> {
 /// The members of a run's request that its answer repeats.
 async fn echo_of(cx: &FaceContext, run: &Run) -> Result<Echo, Fault> {
     let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-    Ok(body.and_then(|body| std::str::from_utf8(&body).map(Echo::of).ok()).unwrap_or_default())
+    let echo = |body: &[u8]| std::str::from_utf8(body).map(|body| Echo::of(cx, body)).ok();
+    Ok(body.and_then(|body| echo(&body)).unwrap_or_default())
 }

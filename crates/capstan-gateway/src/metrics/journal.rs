@@ -36,25 +36,25 @@ impl JournalMetrics {
             registry.register(name, help, gauge.clone());
             gauge
         };
-        let is_well = gauge("journal_well", "1 if the journal takes writes, else 0");
+        let is_well = gauge("journal_well", "1 if the journal accepts writes, else 0");
         let is_low_on_space =
             gauge("journal_low_on_space", "1 if less than min_free_bytes is free, else 0");
         let disk_bytes = gauge("journal_disk_bytes", "Bytes of the journal's files");
-        let live_bytes = gauge("journal_live_bytes", "Bytes of them that are needed");
+        let live_bytes =
+            gauge("journal_live_bytes", "Bytes of the journal's files that are still needed");
         let segments = gauge("journal_segments", "Files that hold streams");
-        let streams = gauge("journal_streams", "Streams that are kept");
-        let damaged = gauge("journal_damaged", "Damaged pieces met since the start");
-        let own_runs =
-            gauge("cluster_runs", "Runs that this process works on, where several share a journal");
-        let peers = gauge("cluster_peers", "Other processes of the journal that live");
-        let followed = gauge("cluster_followed", "Streams of others that somebody here watches");
+        let streams = gauge("journal_streams", "Streams in the journal");
+        let damaged = gauge("journal_damaged", "Damaged pieces found since the start");
+        let own_runs = gauge("cluster_runs", "Runs of this process, if several share the journal");
+        let peers = gauge("cluster_peers", "Other live processes that share the journal");
+        let followed = gauge("cluster_followed", "Streams of other processes with a viewer here");
         let unanswered =
-            gauge("cluster_unanswered", "Questions that the database has not answered yet");
+            gauge("cluster_unanswered", "Queries that the database has not answered yet");
         let silent = Gauge::default();
-        let help = "Since the last sign of life; near cluster.lease its runs are given up";
+        let help = "Time since the last heartbeat; at cluster.lease this process loses its runs";
         registry.register_with_unit("cluster_silent", help, Unit::Seconds, silent.clone());
         let unavailable = Counter::default();
-        let help = "Time in which the journal took no writes";
+        let help = "Time during which the journal accepted no writes";
         registry.register_with_unit(
             "journal_unavailable",
             help,

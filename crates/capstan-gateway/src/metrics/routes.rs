@@ -45,16 +45,16 @@ impl RouteMetrics {
         let fallbacks = Family::<Member, Counter>::default();
         registry.register(
             "route_fallbacks",
-            "Times that a member was left for another, by route and member",
+            "Times that a route went on to another member, by route and member",
             fallbacks.clone(),
         );
         let first_token: Times =
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.02, 2.0, 14)));
-        let help = "From a call to its first token, by route and member";
+        let help = "Time from a call to its first token, by route and member";
         registry.register("route_first_token_seconds", help, first_token.clone());
         let rate: Times =
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(1.0, 2.0, 14)));
-        let help = "Tokens a second of complete answers, by route and member";
+        let help = "Tokens per second of complete answers, by route and member";
         registry.register("route_tokens_per_second", help, rate.clone());
         let breaker = Family::<Member, Gauge>::default();
         let help = "0 if a member is called, 1 if it is probed, 2 if it is not called, by route \

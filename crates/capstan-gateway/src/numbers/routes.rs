@@ -195,7 +195,7 @@ async fn stop(
     let (parts, _) = request.into_parts();
     let stopped = async {
         let run = lookup::by_stream(&cx.engine, &caller.tenant, stream_of(&id)).await?;
-        let run = stopping::stop(&cx.engine, run).await?;
+        let run = stopping::stop(&cx.engine, run, &caller).await?;
         Ok(told(&reader::collect_so_far(&cx, &run).await?))
     };
     stopped.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))

@@ -11,7 +11,6 @@ use serde::Deserialize;
 use crate::accounted_body;
 use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::face::FaceContext;
-use crate::identity::audit::Actor;
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
 use crate::query::Query;
@@ -133,7 +132,6 @@ pub(crate) async fn purge(
             .with_message("The session was erased a moment ago.");
         return Err(if is_erased { fault.into() } else { unknown });
     }
-    let streams = purge::session(&cx.engine, &caller.tenant, &id).await?;
-    cx.audit.purged_session(&Actor::from(&caller), streams);
+    let streams = purge::session(&cx.engine, &caller.tenant, &id, &caller).await?;
     Ok(Json(PurgedSession { session_id: &id, streams }).into_response())
 }

@@ -3,7 +3,6 @@
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use capstan_journal::RunState;
 use capstan_protocol::{Fault, FaultKind, Profile, sse};
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -16,7 +15,6 @@ use crate::face::last_event_id::resume_point;
 use crate::face::post;
 use crate::face::reader::ViewerKind;
 use crate::face::{FaceContext, Faces, ViewRequest};
-use crate::identity::audit::{Action, Actor};
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
 use crate::query::Query;
@@ -250,16 +248,11 @@ pub(crate) async fn stop(
 ) -> Result<Response, Refusal> {
     if !params.purge {
         let run = lookup::by_stream(&cx.engine, &caller.tenant, &id).await?;
-        let was_open = run.state != RunState::Closed;
-        let run = stopping::stop(&cx.engine, run).await?;
-        if was_open {
-            cx.audit.stopped(&caller, &run);
-        }
+        let run = stopping::stop(&cx.engine, run, &caller).await?;
         return Ok(Json(Stream::from(&run)).into_response());
     }
     caller.check(Operation::Purge)?;
     let run = lookup::by_stream(&cx.engine, &caller.tenant, &id).await?;
-    let run = purge::stream(&cx.engine, run).await?;
-    cx.audit.did(&Actor::from(&caller), Action::PurgedStream, &run.tenant, run.stream_id);
+    let run = purge::stream(&cx.engine, run, &caller).await?;
     Ok(Json(Stream::from(&run)).into_response())
 }

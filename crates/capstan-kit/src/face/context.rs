@@ -1,16 +1,16 @@
-//! What a face sees of the gateway: the engine, where the gateway is reached, and who listens.
+//! The services that a face uses: the engine, the gateway's address, and an observer.
 
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
+use capstan_agent::sealed::Sealer;
 use capstan_engine::Engine;
-use capstan_protocol::FaultKind;
+use capstan_protocol::{Dialect, FaultKind};
 
 use crate::face::passthrough::Passthroughs;
-use crate::identity::audit::Audit;
 use crate::identity::tenants::Tenants;
 
-/// What faces share. Cheap to clone.
+/// The services that all faces share. Cheap to clone.
 #[derive(Clone)]
 pub struct FaceContext(Arc<Shared>);
 
@@ -19,38 +19,37 @@ pub struct Shared {
     pub engine: Engine,
     pub site: Site,
     pub tenants: Tenants,
-    /// Agents that pass on what is no run.
+    /// Agents that forward requests that are no runs.
     pub passthrough: Passthroughs,
-    pub audit: Arc<Audit>,
     pub observer: Arc<dyn FaceObserver>,
     /// Whether the gateway can post webhooks and push notifications.
     pub can_deliver: bool,
 }
 
-/// Where the gateway is reached, and by whom.
+/// The address of the gateway, and who may use it.
 #[derive(Debug, Clone, Default)]
 pub struct Site {
     pub public_url: Option<String>,
     pub is_tls: bool,
     /// Whether tokens name tenants.
     pub has_tokens: bool,
-    /// Without tenants, whether other machines may use it.
+    /// Whether other machines may use a gateway without tenants.
     pub is_open: bool,
 }
 
-/// What faces do that is worth counting.
+/// Counts events of faces.
 pub trait FaceObserver: Send + Sync + 'static {
     /// An event of a face's protocol was sent; an error has a code.
     fn event(&self, face: &'static str, kind: &'static str, code: Option<&str>);
 
-    /// A request that came on a connection of its face's own was refused.
+    /// A request on a connection of the face's own was refused, for example on a WebSocket.
     fn refused(&self, kind: FaultKind);
 
-    /// A delivery was not recorded, because too many of its tenant's are open.
+    /// A delivery was dropped, because too many deliveries of the tenant are open.
     fn delivery_refused(&self);
 }
 
-/// Nobody counts.
+/// Counts nothing.
 impl FaceObserver for () {
     fn event(&self, _: &'static str, _: &'static str, _: Option<&str>) {}
 
@@ -64,25 +63,29 @@ impl FaceContext {
         Self(Arc::new(shared))
     }
 
-    /// Around an engine alone: no tenants, nobody who counts, nothing that delivers.
+    /// A context with an engine only: no tenants, no observer, no deliveries.
     pub fn of_engine(engine: Engine) -> Self {
         Self::new(Shared {
             engine,
             site: Site::default(),
             tenants: Tenants::default(),
             passthrough: Passthroughs::default(),
-            audit: Arc::default(),
             observer: Arc::new(()),
             can_deliver: false,
         })
     }
 
-    /// For what the engine itself holds.
+    /// A weak reference, for values that the engine holds.
     pub fn downgrade(&self) -> WeakContext {
         WeakContext(Arc::downgrade(&self.0))
     }
 
-    /// Whether there are no tenants: then everything belongs to one.
+    /// Seals reasoning for a client that carries it itself.
+    pub fn sealer(&self, client: Dialect) -> Sealer {
+        Sealer::new(client, self.engine.agents().filter_map(|agent| agent.agent.origin()))
+    }
+
+    /// Whether there are no tenants. Then everything belongs to one tenant.
     pub fn is_local(&self) -> bool {
         self.tenants.is_empty() && !self.site.has_tokens
     }
@@ -93,7 +96,7 @@ impl FaceContext {
     }
 }
 
-/// A [`FaceContext`] that keeps nothing alive.
+/// A weak reference to a [`FaceContext`].
 pub struct WeakContext(Weak<Shared>);
 
 impl WeakContext {

@@ -1,5 +1,5 @@
-//! How many tokens a request has, before it is asked. An agent whose upstream counts is asked; for
-//! all others the answer is an estimate.
+//! Counts the tokens of a request without running it. If the agent's upstream can count, it does;
+//! otherwise the result is an estimate.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::face::FaceContext;
 use capstan_engine::ask::Ask;
 use capstan_engine::cpu_offload;
 
-/// Counts what an agent would be asked; these members of the body say it.
+/// Counts the tokens of the agent's input, which these members of the body contain.
 pub async fn count(
     cx: &FaceContext,
     ask: &Ask,
@@ -28,7 +28,7 @@ pub async fn count(
     }
 }
 
-/// What the agent would be asked.
+/// The agent's input.
 fn turn_of(ask: &Ask, agent: &Arc<str>) -> Turn {
     let mut turn = Turn::talk(Vec::new());
     (turn.history, turn.messages) =
@@ -44,7 +44,7 @@ fn turn_of(ask: &Ask, agent: &Arc<str>) -> Turn {
 const BYTES: u64 = 4;
 const PICTURE: u64 = 1600;
 
-/// What the texts of a request amount to.
+/// Estimates the tokens of these members.
 fn estimate(body: &[u8], members: &[&str]) -> u64 {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let told = members.iter().filter_map(|name| body.get(*name));
@@ -60,7 +60,7 @@ fn tokens(value: &Value) -> u64 {
             if matches!(kind, Some("image" | "input_image")) {
                 return PICTURE;
             }
-            // Names are read as well.
+            // Names of members cost tokens as well.
             members.iter().map(|(name, value)| name.len() as u64 / BYTES + tokens(value)).sum()
         }
         Value::Number(_) | Value::Bool(_) => 1,

@@ -1,10 +1,10 @@
-//! Where a viewer reads on, as the head of its request says.
+//! The position after which a viewer resumes, from the request's headers.
 
 use capstan_engine::resume::ResumePoint;
 use capstan_protocol::{Fault, FaultKind, LastEventId};
 use http::HeaderMap;
 
-/// After `Last-Event-ID`, if there is one.
+/// The resume point of `Last-Event-ID`, if there is one.
 pub fn resume_point(headers: &HeaderMap) -> Result<ResumePoint, Fault> {
     Ok(ResumePoint { cursor: last_event_id(headers)?, after: None })
 }
@@ -12,7 +12,7 @@ pub fn resume_point(headers: &HeaderMap) -> Result<ResumePoint, Fault> {
 fn last_event_id(headers: &HeaderMap) -> Result<Option<LastEventId>, Fault> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
-    // An EventSource that has seen nothing sends an empty one.
+    // An EventSource that has received nothing sends an empty one.
     if text.is_empty() {
         return Ok(None);
     }

@@ -1,5 +1,5 @@
-//! The agents as models in Anthropic's words, for its clients: they ask at the same address as
-//! OpenAI's do, and differ by a header.
+//! The agents as a list of models in Anthropic's format. Its clients use the same address as
+//! OpenAI's clients, and send a header of their own.
 
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
@@ -18,7 +18,7 @@ pub struct ModelInfo<'a> {
     /// Agents are as old as the configuration, which has no date.
     created_at: &'static str,
     lifecycle: &'static str,
-    /// What follows is not known of agents.
+    /// The gateway does not know the following of an agent.
     capabilities: Option<()>,
     deprecated_at: Option<()>,
     retires_at: Option<()>,
@@ -45,7 +45,7 @@ impl<'a> From<&'a str> for ModelInfo<'a> {
     }
 }
 
-/// A page of them.
+/// A page of models.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ModelPage<'a> {
     data: Vec<ModelInfo<'a>>,
@@ -54,7 +54,7 @@ pub struct ModelPage<'a> {
     last_id: Option<&'a str>,
 }
 
-/// Which page. OpenAI's clients get all at once.
+/// The query for a page. OpenAI's clients get all models at once.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct Page {
     /// How many at most, for Anthropic's clients (20).
@@ -65,16 +65,16 @@ pub struct Page {
     before_id: Option<String>,
 }
 
-/// As many as Anthropic gives unless asked otherwise.
+/// Anthropic's default size of a page.
 const USUAL: usize = 20;
 const MOST: usize = 1000;
 
-/// Whether a client of Anthropic's asks.
+/// Whether the request is from a client of Anthropic's API.
 pub fn is_anthropics(headers: &HeaderMap) -> bool {
     headers.contains_key("anthropic-version")
 }
 
-/// A page of these names.
+/// Builds a page of these names.
 pub fn list(names: &[&str], page: &Page) -> Response {
     let place = |id: &Option<String>| {
         id.as_ref().and_then(|id| names.iter().position(|name| *name == id.as_str()))
@@ -95,12 +95,12 @@ pub fn list(names: &[&str], page: &Page) -> Response {
     Json(page).into_response()
 }
 
-/// The agent of a name.
+/// Builds the model of an agent.
 pub fn get(name: &str) -> Response {
     Json(ModelInfo::from(name)).into_response()
 }
 
-/// Nobody has the name.
+/// The error for an unknown model.
 pub fn unknown(message: &str) -> Response {
     let error = json!({ "type": "not_found_error", "message": format!("model: {message}") });
     (StatusCode::NOT_FOUND, Json(json!({ "type": "error", "error": error }))).into_response()

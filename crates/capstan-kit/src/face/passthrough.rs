@@ -1,4 +1,4 @@
-//! Agents whose providers take requests that are no runs.
+//! Agents whose providers accept requests that are no runs.
 
 use std::sync::Arc;
 
@@ -7,25 +7,25 @@ use capstan_agent::async_trait;
 use capstan_engine::Engine;
 use capstan_protocol::{Fault, FaultKind};
 
-/// The groups of routes that an agent can pass on, as they stand in the configuration.
+/// The groups of routes that an agent can forward, as the configuration names them.
 pub const PASSTHROUGH: [&str; 6] =
     ["audio", "completions", "embeddings", "files", "images", "moderations"];
 
-/// The provider of an agent, as far as requests go there that are no runs.
+/// The provider of an agent, for requests that are no runs.
 #[async_trait]
 pub trait Passthrough: Send + Sync + 'static {
-    /// Whether it takes a group of [`PASSTHROUGH`].
+    /// Whether the provider accepts a group of [`PASSTHROUGH`].
     fn takes(&self, group: &str) -> bool;
 
     /// The provider's name of the agent's model.
     fn model(&self) -> &str;
 
-    /// The provider's answer, as soon as its head is there. The request has neither the client's
-    /// credentials nor an address; its path begins with `/v1/`.
+    /// Forwards a request, and returns the response when its head has arrived. The request has
+    /// neither the client's credentials nor a host; its path begins with `/v1/`.
     async fn pass(&self, request: http::Request<Body>) -> Result<http::Response<Body>, Fault>;
 }
 
-/// Agents that pass requests on, by name.
+/// Agents that forward requests, by name.
 #[derive(Clone, Default)]
 pub struct Passthroughs(Arc<[Named]>);
 
@@ -38,12 +38,12 @@ impl From<Vec<Named>> for Passthroughs {
 }
 
 impl Passthroughs {
-    /// Whether an agent takes a group.
+    /// Whether any agent accepts a group.
     pub fn has(&self, group: &str) -> bool {
         self.0.iter().any(|(_, agent)| agent.takes(group))
     }
 
-    /// The agent that takes a group: the one that `model` names, or the only one.
+    /// Chooses the agent for a group: the one that `model` names, or the only one.
     pub fn choose(
         &self,
         engine: &Engine,
@@ -82,10 +82,10 @@ impl Passthroughs {
     }
 }
 
-/// Who gets a request.
+/// The agent that gets a request.
 pub struct Chosen {
     pub name: String,
     pub agent: Arc<dyn Passthrough>,
-    /// What replaces the model that the request names: it names the agent.
+    /// The provider's model, which replaces the agent's name in the request.
     pub model: Option<String>,
 }

@@ -1,5 +1,4 @@
-//! The way in: whatever its face, a POST becomes a question, starts a run or attaches to it, and is
-//! answered.
+//! The request path: decodes a POST of any face, starts its run or attaches to it, and answers.
 
 use std::sync::Arc;
 
@@ -28,12 +27,12 @@ use capstan_engine::resume::ResumePoint;
 use capstan_engine::runs::{self, Start};
 use capstan_engine::settings::Limits;
 
-/// What may have come of bodies on a connection of HTTP/2 before they are read. It is here, not in
-/// the kernel; whoever reads them counts it. Enough for a picture of the largest size in three
-/// seconds from the other side of the world.
+/// The receive window of an HTTP/2 connection. These bytes are in our memory before a body is read,
+/// not in the kernel's, so the reader of a body counts them. It is enough to receive the largest
+/// picture in three seconds from the other side of the world.
 pub const RECEIVE_WINDOW: u32 = 256 * 1024;
 
-/// Answers a POST to a face; `agent` is the one that the path names.
+/// Answers a POST to a face. `agent` is the agent that the path names.
 pub async fn post(
     cx: &FaceContext,
     caller: &Caller,
@@ -46,12 +45,12 @@ pub async fn post(
     answer(cx, caller, face, agent, &parts, posted).await
 }
 
-/// A body that was read, and the memory that it takes.
+/// A body that was read, and its memory reservation.
 pub struct Posted {
     pub body: Bytes,
     pub load: MemoryReservation,
-    /// The hash by which a repeat is known, if it is not the body's: the body has changed since it
-    /// came.
+    /// The hash by which a repeat is known, if it is not the hash of this body: some faces change
+    /// the body, or ignore members of it.
     pub hash: Option<[u8; 32]>,
 }
 
@@ -74,16 +73,15 @@ pub async fn read(
         cpu_offload::run(body.len(), || {
             body_values::check(&body, cx.engine.settings.limits.body_values)
         })?;
-        // What is made of it: text, twice at most.
+        // Decoding copies the text twice at most.
         load.grow(body.len().saturating_mul(2), &cx.engine.settings.limits)?;
         Ok(Posted { body, load, hash: None })
     };
     read.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Undecoded(parts)))
 }
 
-/// Answers a POST whose body is read. A route that serves more than one kind of request looks into
-/// the body first, and hands on what is to be kept of it: what the face decodes, and by which a
-/// repeat is known.
+/// Answers a POST whose body was read. A route may change the body before: `Posted` has the body
+/// that the face decodes and stores, and the hash by which a repeat is known.
 pub async fn answer(
     cx: &FaceContext,
     caller: &Caller,
@@ -136,7 +134,7 @@ async fn start(
         origin: origin_of(request.parts),
         started_by: log_id_of(request.parts),
     };
-    // It is read until the answer is there, or its body begins to read by itself.
+    // The guard counts the request as a reader until the response's own reader begins.
     let (run, _reading) = runs::start_or_attach(&cx.engine, start).await?;
     drop(begun);
     if let Some(mut whole) = face.collected(cx, request, &run).await {
@@ -161,13 +159,13 @@ fn origin_of(parts: &Parts) -> Origin {
     Origin { request_id, trace: trace_context::context_of(&parts.headers) }
 }
 
-/// By what logs know the caller, if it showed anything.
+/// The caller's id in logs, if it sent a key.
 fn log_id_of(parts: &Parts) -> Option<String> {
     let caller = parts.extensions.get::<Caller>();
     caller.map(|caller| caller.log_id.clone()).filter(|id| !id.is_empty())
 }
 
-/// Answers a viewer that only looks.
+/// Answers a viewer that only watches.
 pub async fn watch(
     cx: &FaceContext,
     face: &dyn Face,
@@ -186,11 +184,12 @@ fn check_content_type(face: &dyn Face, headers: &HeaderMap) -> Result<(), Fault>
     is_read.then_some(()).ok_or_else(|| Fault::new(FaultKind::UnsupportedMediaType))
 }
 
-/// How often the limit of a body is taken and thrown away, so that the one who sent it can read
-/// why.
+/// A body that is too large is read and dropped up to this multiple of the limit, so that the
+/// client can read the refusal.
 const SPILL: usize = 4;
 
-/// What may be here of a body before any of it is read: on HTTP/2 it does not stay in the kernel.
+/// How many bytes of a body may be in memory before it is read. On HTTP/1.1 they stay in the
+/// kernel.
 fn unread_bytes(parts: &Parts, body: &Body) -> usize {
     match parts.version {
         http::Version::HTTP_2 => {
@@ -202,7 +201,7 @@ fn unread_bytes(parts: &Parts, body: &Body) -> usize {
 
 const WINDOW: usize = RECEIVE_WINDOW as usize;
 
-/// Reads a body, within the limit of every body and of its tenant's memory.
+/// Reads a body, within the limit for bodies and the tenant's memory limit.
 pub async fn read_body(
     cx: &FaceContext,
     tenant: &str,
@@ -214,7 +213,7 @@ pub async fn read_body(
         Fault::new(FaultKind::PayloadTooLarge)
             .with_message(format!("The request is larger than {limit} bytes."))
     };
-    // Who announces far too much need not send it.
+    // Refuse an announced length that is far too large without reading the body.
     if body.size_hint().lower() > limit.saturating_mul(SPILL) as u64 {
         return Err(too_large());
     }
@@ -231,9 +230,9 @@ pub async fn read_body(
     }
 }
 
-/// The body, or `None` if it is larger than the limit, or why there is no room for it. It is read
-/// on in that case, within reason: whoever still sends when the connection is closed meets a reset
-/// instead of the answer, and a proxy makes a 502 of it.
+/// Returns the body, `None` if it is larger than the limit, or the fault of the memory limit. In
+/// the latter cases it reads on for a while. If the connection closed while the client still sends,
+/// the client would get a reset instead of the answer, and a proxy would answer 502.
 async fn take(
     cx: &FaceContext,
     tenant: &str,
@@ -253,7 +252,7 @@ async fn take(
         if size <= limit && refused.is_none() {
             refused = load.grow(data.len(), &cx.engine.settings.limits).err();
             if refused.is_some() {
-                // What it took is another's from here on.
+                // Give the memory back.
                 kept = BytesMut::new();
                 load.shrink_to(0);
             } else {
@@ -269,7 +268,7 @@ async fn take(
     })
 }
 
-/// Whether a header that is a list has this item, parameters aside.
+/// Whether a header with a list contains this item. Parameters of items do not count.
 pub fn header_lists(headers: &HeaderMap, name: &str, wanted: &str) -> bool {
     let values = headers.get_all(name).into_iter().filter_map(|v| v.to_str().ok());
     let mut items = values
@@ -279,8 +278,7 @@ pub fn header_lists(headers: &HeaderMap, name: &str, wanted: &str) -> bool {
 }
 
 impl Routes<FaceContext> {
-    /// The way in to a face: a POST that starts a run or attaches to it. The path may name the
-    /// agent.
+    /// Adds a POST that starts a run of a face or attaches to it. The path may name the agent.
     pub fn start(self, path: &'static str, face: Arc<dyn Face>, row: &'static Row) -> Self {
         let handler = async move |State(cx): State<FaceContext>,
                                   Extension(caller): Extension<Caller>,

@@ -1,5 +1,5 @@
-//! The reader: whoever looks at a stream, live or replayed, is one of these at a cursor over the
-//! journal.
+//! The response path: streams packets to a viewer. Each viewer, live or resuming, has a reader at a
+//! cursor over the journal.
 
 mod collected;
 mod poll;
@@ -29,7 +29,7 @@ use capstan_engine::relay;
 pub use collected::{Collected, Fold, collect_so_far, collect_to_end};
 pub use poll::poll;
 
-/// Marks a response whose body lasts, as an extension.
+/// Marks a response whose body stays open, as an extension.
 #[derive(Debug, Clone, Copy)]
 pub struct LongLived;
 
@@ -40,32 +40,32 @@ struct Open {
     writer: Box<dyn FaceWriter>,
     view: ViewerKind,
     opening: Option<Bytes>,
-    /// The face has said its last word.
+    /// The face has written the end of the body.
     is_over: bool,
-    /// What follows is damaged, and the viewer has been told.
+    /// The rest of the stream is damaged, and the viewer has received the error.
     is_lost: bool,
-    /// As long as it has not caught up.
+    /// The replay, until the viewer has caught up.
     behind: Option<Box<Behind>>,
-    /// Whoever waits is registered once, not with every packet: a thousand viewers share these
-    /// locks.
+    /// Registered once per viewer, not once per packet: a thousand viewers share its locks.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Not moved with every packet: when it fires, `silent_since` tells whether it was too early.
+    /// The timer is not reset with every packet. When it fires, `silent_since` shows whether it was
+    /// too early.
     heartbeat: Pin<Box<Sleep>>,
     interval: Duration,
     silent_since: Instant,
-    /// Until when the body lasts, if its face says.
+    /// The timer of the face's `max_duration`.
     rest: Option<Pin<Box<Sleep>>>,
     viewing: Viewing,
     _slot: Slot,
     _reading: ReaderGuard,
 }
 
-/// What is asked of the store takes as much as so many packets.
+/// A read of the store costs as much as this many packets.
 const VISIT: usize = 10;
 
-/// What a viewer has missed.
+/// The packets that a viewer has missed.
 struct Behind {
-    /// Packets that were there before it came.
+    /// How many packets existed before the viewer came.
     packets: u64,
     tenant: String,
 }
@@ -76,7 +76,7 @@ impl Behind {
         Some(Box::new(Self { packets, tenant: run.tenant.clone() }))
     }
 
-    /// These were replayed; whether they were all.
+    /// Counts replayed frames. Returns true after the last one.
     fn catch_up(&mut self, cx: &FaceContext, frames: &Frames) -> bool {
         let replayed = self.packets.min(frames.len() as u64);
         cx.engine.viewers.replayed(replayed);
@@ -92,7 +92,7 @@ impl Drop for Open {
     }
 }
 
-/// The response of a viewer: a body that its face writes.
+/// Creates a viewer's response, whose body its face writes.
 pub async fn respond(
     cx: &FaceContext,
     face: &dyn Face,
@@ -134,14 +134,14 @@ pub async fn respond(
     Ok(response)
 }
 
-/// Says which stream an answer is about.
+/// Adds the header that names the stream.
 pub fn name_stream(run: &Run, response: &mut Response) {
     if let Ok(id) = HeaderValue::from_str(&run.stream_id.to_string()) {
         response.headers_mut().insert("x-stream-id", id);
     }
 }
 
-/// A body of server-sent events: never stored, never held back.
+/// A response of server-sent events. Caches must not store it, and proxies must not buffer it.
 pub fn sse_response(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -151,7 +151,8 @@ pub fn sse_response(body: Body) -> Response {
     response
 }
 
-/// The next bytes of a body; `None` ends it cleanly at a frame boundary, an error cuts it.
+/// Returns the next bytes of a body. `None` ends it cleanly at a frame boundary, and an error cuts
+/// it.
 async fn next_chunk(mut open: Box<Open>) -> Option<(io::Result<Bytes>, Box<Open>)> {
     if let Some(opening) = open.opening.take() {
         return Some((Ok(opening), open));
@@ -199,20 +200,21 @@ impl Open {
                 Err(error) if error.kind() == ErrorKind::Corrupt => self.lose(&error).await,
                 Err(_) => BodyStep::Cut,
             };
-            // Not everything that happens is worth a write.
+            // Some frames have no bytes in this protocol.
             if !matches!(&next, BodyStep::Write(bytes) if bytes.is_empty()) {
                 return next;
             }
         }
     }
 
-    /// The server stops, or the journal failed: then the body must not look finished.
+    /// Ends the body because the server stops. If the journal has failed, the body must not look
+    /// complete.
     fn end(&mut self) -> BodyStep {
         if self.cx.engine.broken.is_cancelled() { BodyStep::Cut } else { self.writer.closing() }
     }
 
-    /// What comes next is damaged: the viewer is told so, for good, in packets that stand in no
-    /// journal.
+    /// The next packets are damaged. The viewer gets a final error in packets that the journal does
+    /// not contain.
     async fn lose(&mut self, error: &JournalError) -> BodyStep {
         if self.is_lost {
             return self.writer.caught_up(&self.cx, RunState::Closed, self.view);
@@ -228,7 +230,7 @@ impl Open {
         self.show(frames.into_iter().collect()).await
     }
 
-    /// Sets the timer anew; true if nothing was sent for a whole interval.
+    /// Resets the timer. Returns true if nothing was sent for a whole interval.
     fn beat(&mut self) -> bool {
         let is_due = self.silent_since.elapsed() >= self.interval;
         let from = if is_due { Instant::now() } else { self.silent_since };
@@ -250,7 +252,7 @@ impl Open {
     }
 }
 
-/// Never, if there is no end to it.
+/// Waits for the end of `max_duration`, or forever.
 async fn over(rest: &mut Option<Pin<Box<Sleep>>>) {
     match rest {
         Some(rest) => rest.as_mut().await,

@@ -1,11 +1,10 @@
-//! The audit: who did, or tried, what. Lines of the log under their own target; never a key, never
-//! what was said.
+//! The audit: log lines, under a target of their own, about who did or tried what. No line contains
+//! a key or content.
 
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use capstan_journal::Run;
+use capstan_engine::ports::{Act, Requester};
 use capstan_protocol::Fault;
 use http::Method;
 use uuid::Uuid;
@@ -14,16 +13,17 @@ use crate::identity::caller::Caller;
 use crate::identity::operators::Operator;
 use crate::identity::tenants::KeyHash;
 
-/// The target of its lines.
+/// The target of the audit's log lines.
 pub const AUDIT: &str = "audit";
 
-/// Refusals that are told one by one in a second: anybody can cause them, and must not fill a disk.
-const TOLD: u32 = 100;
+/// How many refusals get a line within a second. Anybody can cause refusals, and must not be able to
+/// fill the disk.
+const REFUSALS_PER_SECOND: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
-/// A path is a stranger's word.
+/// How many characters of a path a line contains. Anybody may send any path.
 const LONGEST_PATH: usize = 256;
 
-/// Whose doing it is.
+/// Who did something: a tenant's key, an operator's key, or an unknown key.
 #[derive(Debug, Clone, Default)]
 pub struct Actor {
     tenant: String,
@@ -32,13 +32,13 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Nobody known, by what was shown.
+    /// A caller with an unknown key, or without one.
     pub fn unknown(presented: Option<&str>) -> Self {
         let key = presented.map(|key| log_id_of(&KeyHash::of(key))).unwrap_or_default();
         Self { key, ..Self::default() }
     }
 
-    /// An operator, by the key that it showed.
+    /// An operator, with the key that it used.
     pub fn operator(operator: &Operator) -> Self {
         let key = operator.keys.first().map(log_id_of).unwrap_or_default();
         Self { operator: operator.name.clone(), key, ..Self::default() }
@@ -51,72 +51,47 @@ impl From<&Caller> for Actor {
     }
 }
 
-/// By what a key is known in logs: too little of its hash to look for the key with.
+/// The name of a key in logs: a part of its hash that is too short to find the key.
 pub fn log_id_of(key: &KeyHash) -> String {
     key.to_hex().chars().take(8).collect()
 }
 
-/// What of a run was done or looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    Stopped,
-    PurgedStream,
-    PurgedSession,
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stopped => "stopped a run that another key started",
-            Self::PurgedStream => "purged a stream",
-            Self::PurgedSession => "purged a session",
-        })
-    }
-}
-
-/// To what it was done.
-#[derive(Debug, Clone, Copy)]
-pub enum Target<'a> {
-    Stream(Uuid),
-    Session(&'a str),
-}
-
-/// Writes the lines.
+/// Writes the audit lines.
 #[derive(Default)]
-pub struct Audit(Mutex<Told>);
+pub struct Audit(Mutex<RefusalCount>);
 
-/// What was told in this second, and what was not.
+/// How many refusals this second has had.
 #[derive(Default)]
-struct Told {
+struct RefusalCount {
     since: Option<Instant>,
     count: u32,
-    untold: u64,
+    suppressed: u64,
 }
 
-impl Told {
-    /// Whether one more may be told, and how many were not told before it.
-    fn take(&mut self, now: Instant) -> (bool, u64) {
+impl RefusalCount {
+    /// Counts a refusal. Returns whether it gets a line, and how many before it got none.
+    fn add(&mut self, now: Instant) -> (bool, u64) {
         let is_over = self.since.is_none_or(|since| now.saturating_duration_since(since) >= SECOND);
-        let untold = if is_over { std::mem::take(&mut self.untold) } else { 0 };
+        let suppressed = if is_over { std::mem::take(&mut self.suppressed) } else { 0 };
         if is_over {
             (self.since, self.count) = (Some(now), 0);
         }
-        let is_told = self.count < TOLD;
-        self.count += u32::from(is_told);
-        self.untold += u64::from(!is_told);
-        (is_told, untold)
+        let has_line = self.count < REFUSALS_PER_SECOND;
+        self.count += u32::from(has_line);
+        self.suppressed += u64::from(!has_line);
+        (has_line, suppressed)
     }
 }
 
 impl Audit {
-    /// Somebody was refused for what they showed, or for what it allows.
+    /// Records a request that was refused because of its key or token.
     pub fn refused(&self, actor: Actor, fault: &Fault, method: &Method, path: &str) {
-        let (is_told, untold) =
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+        let (has_line, untold) =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).add(Instant::now());
         if untold > 0 {
-            tracing::info!(target: AUDIT, untold, "more refusals than are told one by one");
+            tracing::info!(target: AUDIT, untold, "further refusals were only counted");
         }
-        if is_told {
+        if has_line {
             let path: String = path.chars().take(LONGEST_PATH).collect();
             let (code, Actor { tenant, key, operator }) = (fault.code(), actor);
             tracing::info!(target: AUDIT, tenant, key, operator, %method, path, code,
@@ -124,46 +99,46 @@ impl Audit {
         }
     }
 
-    /// Somebody did something to a stream.
-    pub fn did(&self, actor: &Actor, action: Action, owner: &str, stream: Uuid) {
-        let Actor { tenant, key, operator } = actor;
-        let action = action.to_string();
-        tracing::info!(target: AUDIT, tenant, key, operator, owner, %stream, "{action}");
-    }
-
-    /// Somebody erased a session, of so many streams. Its name is a client's word, which may say
-    /// anything: it is not told.
-    pub fn purged_session(&self, actor: &Actor, streams: usize) {
-        let Actor { tenant, key, operator } = actor;
-        let action = Action::PurgedSession.to_string();
-        tracing::info!(target: AUDIT, tenant, key, operator, streams, "{action}");
-    }
-
-    /// Somebody stopped a run: told if it is not the one who started it.
-    pub fn stopped(&self, caller: &Caller, run: &Run) {
-        if run.started_by.as_deref().is_some_and(|starter| starter != caller.log_id) {
-            self.did(&Actor::from(caller), Action::Stopped, &run.tenant, run.stream_id);
-        }
-    }
-
-    /// Somebody looked, in the console, at what was said. A session's name is a client's word: it
-    /// is not told.
+    /// Records that an operator has read content in the console. The line does not contain the
+    /// name of a session, because a client has chosen it.
     pub fn console_looked(&self, actor: &Actor, what: &str, owner: &str, stream: Option<Uuid>) {
         let Actor { tenant, key, operator } = actor;
         let stream = stream.map(tracing::field::display);
         tracing::info!(target: AUDIT, tenant, key, operator, owner, stream, what, "console looked");
     }
 
-    /// Somebody did something, in the console, to a run or a session. A session that is gone can be
-    /// asked for by its name alone, so that it is told, although it is a client's word.
-    pub fn console_did(&self, actor: &Actor, what: &str, owner: &str, to: Target<'_>) {
+    /// Records an act in the console. The line contains the name of an erased session, because
+    /// nothing else identifies it.
+    pub fn console_did(&self, actor: &Actor, what: &str, act: &Act<'_>) {
         let Actor { tenant, key, operator } = actor;
-        let (stream, session) = match to {
-            Target::Stream(stream) => (Some(tracing::field::display(stream)), None),
-            Target::Session(name) => (None, Some(name)),
+        let (owner, stream, session) = match act {
+            Act::Stopped(run) | Act::PurgedStream(run) => (&*run.tenant, Some(run.stream_id), None),
+            Act::PurgedSession { tenant, session, .. } => (*tenant, None, Some(*session)),
         };
+        let stream = stream.map(tracing::field::display);
         tracing::info!(target: AUDIT, tenant, key, operator, owner, stream, session, what,
         "console did");
+    }
+}
+
+/// Records each purge of a caller, and each stop of a run that another key started.
+impl Requester for Caller {
+    fn acted(&self, act: &Act<'_>) {
+        let Actor { tenant, key, operator } = &Actor::from(self);
+        let (run, message) = match act {
+            Act::Stopped(run) if run.started_by.as_ref().is_some_and(|starter| starter != key) => {
+                (run, "stopped a run that another key started")
+            }
+            Act::Stopped(_) => return,
+            Act::PurgedStream(run) => (run, "purged a stream"),
+            // The line does not contain the session's name, because a client has chosen it.
+            Act::PurgedSession { streams, .. } => {
+                tracing::info!(target: AUDIT, tenant, key, operator, streams, "purged a session");
+                return;
+            }
+        };
+        let (owner, stream) = (&*run.tenant, run.stream_id);
+        tracing::info!(target: AUDIT, tenant, key, operator, owner, %stream, "{message}");
     }
 }
 
@@ -172,17 +147,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_counted_and_told_as_a_number() {
-        let (mut told, start) = (Told::default(), Instant::now());
-        let told_at = |told: &mut Told, at| (0..250).filter(|_| told.take(at).0).count();
-        assert_eq!(told_at(&mut told, start), 100);
-        assert_eq!(told.take(start + SECOND / 2), (false, 0));
-        assert_eq!(told.take(start + SECOND), (true, 151));
-        assert_eq!(told.take(start + SECOND), (true, 0), "it is told once");
+    fn a_flood_of_refusals_is_counted() {
+        let (mut refusals, start) = (RefusalCount::default(), Instant::now());
+        let lines = |all: &mut RefusalCount, at| (0..250).filter(|_| all.add(at).0).count();
+        assert_eq!(lines(&mut refusals, start), 100);
+        assert_eq!(refusals.add(start + SECOND / 2), (false, 0));
+        assert_eq!(refusals.add(start + SECOND), (true, 151));
+        assert_eq!(refusals.add(start + SECOND), (true, 0), "the number is reported once");
     }
 
     #[test]
-    fn a_mark_is_a_short_part_of_the_hash_and_nothing_of_the_key() {
+    fn a_log_id_is_a_short_part_of_the_keys_hash() {
         let actor = Actor::unknown(Some("sk_secret"));
         assert!(actor.key.len() == 8 && KeyHash::of("sk_secret").to_hex().starts_with(&actor.key));
         assert_eq!(Actor::unknown(None).key, "");

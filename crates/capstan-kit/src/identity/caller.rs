@@ -1,4 +1,4 @@
-//! Whose request it is, and what it may do.
+//! The caller of a request, and its scopes.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -12,25 +12,25 @@ use crate::refusal::Refusal;
 /// The tenant of a gateway without tenants.
 pub const LOCAL: &str = "local";
 
-/// The tenant that a request belongs to.
+/// The caller of a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub tenant: String,
-    /// What its tickets are bound to: the key that was shown, if one was.
+    /// The key of the request, if it has one. Tickets are bound to it.
     pub key: Option<KeyHash>,
     /// What it may do.
     pub scopes: Scopes,
-    /// By what logs know it.
+    /// The caller's id in logs: a part of the key's hash, never the key.
     pub log_id: String,
 }
 
 impl Caller {
-    /// On a gateway without tenants.
+    /// The caller on a gateway without tenants.
     pub fn local() -> Self {
         Self { tenant: LOCAL.to_owned(), key: None, scopes: Scopes::ALL, log_id: String::new() }
     }
 
-    /// Refuses what its key or token is not for.
+    /// Refuses an operation for which the key or token lacks a scope.
     pub fn check(&self, operation: Operation) -> Result<(), Fault> {
         let Some(scope) = self.scopes.lacks(operation) else { return Ok(()) };
         let message =
@@ -43,8 +43,8 @@ impl Caller {
 /// The detail that names the scope which a known key or token lacks.
 pub const LACKS: &str = "scope";
 
-/// Refuses a request whose key or token lacks a scope of its operation. Routes without a caller are
-/// open to everybody.
+/// A layer that refuses a request whose key or token lacks a scope of the route's operation. Routes
+/// without a caller need no key.
 pub async fn check_scopes(operation: Operation, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Caller>();
     match caller.map_or(Ok(()), |caller| caller.check(operation)) {

@@ -1,6 +1,5 @@
-//! JSON Web Tokens beside keys. Which algorithm checks a token is said by the key that checks it,
-//! never by the token; the keys are public ones alone, read beforehand: no request waits for them
-//! to be fetched.
+//! Checks JSON Web Tokens, which callers may use instead of keys. The public key decides the
+//! algorithm, never the token. Keys are fetched in advance, so no request waits for them.
 
 mod signatures;
 
@@ -21,54 +20,53 @@ use crate::identity::caller::LOCAL;
 use crate::identity::scopes::{Scope, Scopes};
 use crate::identity::tenants::{KeyHash, Tenants};
 
-/// A token that is longer is none.
+/// The longest token.
 const LONGEST_TOKEN: usize = 8 * 1024;
-/// The name of a tenant that only tokens name.
+/// The longest name of a tenant that only tokens name.
 const LONGEST_TENANT: usize = 64;
 /// The most bytes of a set of keys, and the most keys of it.
 pub const MOST_KEY_BYTES: usize = 256 * 1024;
 const MOST_KEYS: usize = 100;
 
-/// Which tenants tokens may name.
+/// The tenants that tokens may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenTenants {
-    /// Those that are configured.
+    /// Configured tenants only.
     Configured,
-    /// Any, up to so many different ones while the process lives.
+    /// Any tenant, up to this many different ones during the life of the process.
     Any(usize),
 }
 
-/// Which tokens are taken.
+/// The rules for tokens.
 #[derive(Debug, Clone)]
 pub struct JwtRules {
-    /// Who must have made them.
+    /// The issuer that tokens must have.
     pub issuer: String,
-    /// For whom: one of these.
+    /// The audiences. A token must have one of them.
     pub audience: Vec<String>,
     /// The claim that names the tenant.
     pub tenant_claim: String,
-    /// How much the clocks may differ; five minutes at most.
+    /// How much the clocks may differ, five minutes at most.
     pub leeway: Duration,
-    /// Which tenants they may name.
+    /// The tenants that tokens may name.
     pub tenants: TokenTenants,
-    /// Whether a token without scopes may do nothing; it may do everything otherwise.
+    /// Whether a token without scopes may do nothing. Otherwise it may do everything.
     pub require_scopes: bool,
 }
 
-/// The most that clocks may differ.
+/// The largest difference between clocks.
 pub const LONGEST_LEEWAY: Duration = Duration::from_secs(300);
 
-/// Checks tokens: a handle, cheap to clone. Whoever holds one can replace the keys while the
-/// gateway serves.
+/// Checks tokens. A handle, cheap to clone. Its holder can replace the keys while the gateway runs.
 #[derive(Clone)]
 pub struct Jwt(Arc<Shared>);
 
 struct Shared {
     rules: JwtRules,
     keys: RwLock<Arc<[CheckingKey]>>,
-    /// A token named a key that is not there.
+    /// Notified when a token names an unknown key.
     wanted: Notify,
-    /// Tenants that only tokens have named.
+    /// The tenants that only tokens have named so far.
     named: Mutex<HashSet<String>>,
 }
 
@@ -78,7 +76,7 @@ impl fmt::Debug for Jwt {
     }
 }
 
-/// A public key, and the one algorithm that it is for.
+/// A public key, and its one algorithm.
 struct CheckingKey {
     id: Option<String>,
     algorithm: Algorithm,
@@ -95,8 +93,8 @@ impl fmt::Debug for KeySet {
 }
 
 impl KeySet {
-    /// Reads a set. Keys that are not for signatures of a known kind are left out; a set without
-    /// any other is refused.
+    /// Parses a key set. It ignores keys that are not for signatures of a known kind, and refuses a
+    /// set without a usable key.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Set {
@@ -118,12 +116,12 @@ impl KeySet {
         Ok(Self(keys))
     }
 
-    /// How many keys can be used.
+    /// How many keys the set has.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Never: a set without keys is refused.
+    /// Always false, because a set without keys is refused.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -136,8 +134,8 @@ fn checking(jwk: &Jwk) -> Option<CheckingKey> {
     Some(CheckingKey { id: jwk.common.key_id.clone(), algorithm, key })
 }
 
-/// The one algorithm of a key: the one that it names, if its kind allows it, else the usual one of
-/// its kind. A shared secret is never one: whoever can check could sign.
+/// The one algorithm of a key: the one that it names, if its kind allows it, else the default of
+/// its kind. Shared secrets are refused, because everybody who can check with them can sign.
 fn algorithm(jwk: &Jwk) -> Option<Algorithm> {
     let named = jwk.common.key_algorithm;
     match (&jwk.algorithm, named) {
@@ -153,35 +151,36 @@ fn algorithm(jwk: &Jwk) -> Option<Algorithm> {
     }
 }
 
-/// What a token says of the one who shows it.
+/// The claims of a valid token.
 #[derive(Debug)]
 pub struct Claims {
     pub tenant: String,
     pub scopes: Scopes,
-    /// By which logs know whose token it is.
+    /// The subject, by which logs identify the holder.
     pub subject: KeyHash,
 }
 
-/// Whether this looks like a token: three parts.
+/// Whether this looks like a token, with three parts.
 pub fn is_token(text: &str) -> bool {
     text.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
 impl Jwt {
-    /// Tokens by these rules, checked with these keys; with none until there are some.
+    /// Creates a checker with these rules and keys. Without keys it refuses all tokens until it
+    /// gets some.
     pub fn new(rules: JwtRules, keys: Option<KeySet>) -> Self {
         signatures::install();
         let keys = RwLock::new(keys.map_or_else(Vec::new, |set| set.0).into());
         Self(Arc::new(Shared { rules, keys, wanted: Notify::new(), named: Mutex::default() }))
     }
 
-    /// From here on these are the keys.
+    /// Replaces the keys.
     pub fn replace(&self, keys: KeySet) {
         *self.0.keys.write().unwrap_or_else(PoisonError::into_inner) = keys.0.into();
     }
 
-    /// Returns when a token has named a key that is not there. How soon it is looked for is for the
-    /// caller to say.
+    /// Returns when a token has named an unknown key. The caller decides how soon to fetch the keys
+    /// again.
     pub async fn wanted(&self) {
         self.0.wanted.notified().await;
     }
@@ -191,21 +190,22 @@ impl Jwt {
         matches!(self.0.rules.tenants, TokenTenants::Any(_))
     }
 
-    /// What tickets are bound to that were given for tokens: they die with the rules.
+    /// The key to which tickets of token holders are bound. They become invalid when the rules
+    /// change.
     pub fn ticket_key(&self) -> KeyHash {
         let JwtRules { issuer, audience, .. } = &self.0.rules;
         KeyHash::of(&format!("jwt {issuer} {}", audience.join(" ")))
     }
 
-    /// Who shows this token at this time, or why it does not count.
+    /// Checks a token at a time. Returns its claims, or why it is refused.
     pub fn check(&self, token: &str, tenants: &Tenants, now: Timestamp) -> Result<Claims, Fault> {
         let unfit = || refused("The token is not one that this server takes.");
         if token.len() > LONGEST_TOKEN {
             return Err(unfit());
         }
         let head = jsonwebtoken::decode_header(token).map_err(|_| unfit())?;
-        // Whoever does not understand what a token says is critical must not take it, and we
-        // understand none of it.
+        // A token with critical extensions must be refused by a server that does not understand
+        // them, and this one understands none.
         if head.crit.is_some() {
             return Err(unfit());
         }
@@ -231,13 +231,13 @@ impl Jwt {
         validation.set_issuer(&[&rules.issuer]);
         validation.set_audience(&rules.audience);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-        // By the gateway's clock, which the crate does not know.
+        // Compare with the gateway's clock, which the JWT crate does not know.
         validation.validate_exp = false;
         validation
     }
 
-    /// Whether its time has come, and is not over. One that is out of time was a good one: its
-    /// holder gets another.
+    /// Checks the validity period. The fault for an expired token says so, because its holder can
+    /// get a new one.
     fn check_time(&self, claims: &Map<String, Value>, now: Timestamp) -> Result<(), Fault> {
         let (now, leeway) =
             (now.as_micros() as f64 / 1e6, self.0.rules.leeway.min(LONGEST_LEEWAY).as_secs_f64());
@@ -268,10 +268,10 @@ impl Jwt {
             .ok_or_else(|| refused("The token's tenant is none of this server's."))
     }
 
-    /// Whether it is a name that tokens alone may bring, and there is room for it.
+    /// Whether tokens may introduce this tenant, and the limit is not reached.
     fn takes(&self, name: &str) -> bool {
         let TokenTenants::Any(most) = self.0.rules.tenants else { return false };
-        // What was written before there were tokens is nobody's who shows one.
+        // Data of a gateway without tenants must not become visible to a token.
         if name == LOCAL {
             return false;
         }
@@ -284,7 +284,8 @@ impl Jwt {
     }
 }
 
-/// A token that names no key is checked with the only one, if there is only one.
+/// Finds the key of a token. A token that names no key is checked with the only key, if there is
+/// just one.
 fn find<'a>(keys: &'a [CheckingKey], named: Option<&str>) -> Option<&'a CheckingKey> {
     match (named, keys) {
         (None, [only]) => Some(only),
@@ -297,8 +298,8 @@ fn refused(why: &str) -> Fault {
     Fault::new(FaultKind::TenantUnauthorized).with_message(why)
 }
 
-/// What is said of a token that does not hold.
-// Whatever else the crate finds wrong with a token, now or later, is a refusal.
+/// The fault for a refused token.
+// Any other error of the crate, also of a later version, is a refusal.
 #[allow(clippy::wildcard_enum_match_arm)]
 fn told(error: &ErrorKind) -> Fault {
     match error {
@@ -309,8 +310,8 @@ fn told(error: &ErrorKind) -> Fault {
     }
 }
 
-/// `scope` as OAuth has it, words in a string, or `scp`, which may be a list. Words that are not
-/// ours are others' own.
+/// Reads `scope`, a string with words as in OAuth, or `scp`, which may be a list. Unknown words
+/// belong to other services and are ignored.
 fn scopes(claims: &Map<String, Value>, is_required: bool) -> Scopes {
     let of_words = |words: &str| words.split(' ').filter_map(Scope::of_word).collect::<Vec<_>>();
     match claims.get("scope").or_else(|| claims.get("scp")) {

@@ -1,5 +1,5 @@
-//! Operators: who looks after the gateway. No tenant's key is an operator's, and no operator starts
-//! a run.
+//! Operators look after the gateway. Their keys are not keys of tenants, and they cannot start
+//! runs.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,23 +8,23 @@ use serde::Serialize;
 
 use crate::identity::tenants::KeyHash;
 
-/// What an operator may do.
+/// A right of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Right {
-    /// See the shape of runs: times, sizes, codes. And the metrics.
+    /// See times, sizes and codes of runs, and the metrics.
     Look,
-    /// See what was said.
+    /// See the content of runs.
     Content,
-    /// Stop and erase.
+    /// Stop and erase runs.
     Act,
 }
 
 impl Right {
-    /// All there are.
+    /// All rights.
     pub const ALL: [Self; 3] = [Self::Look, Self::Content, Self::Act];
 
-    /// Its word in files.
+    /// The right's name in configuration files.
     pub fn word(self) -> &'static str {
         match self {
             Self::Look => "look",
@@ -33,43 +33,42 @@ impl Right {
         }
     }
 
-    /// The right of a word.
+    /// Finds a right by its name.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|right| right.word() == word)
     }
 }
 
-/// Stands for every tenant.
+/// Means every tenant.
 pub const EVERY_TENANT: &str = "*";
 
-/// An operator. Routes that are for operators take it as an argument: whoever has shown no
-/// operator's key is refused.
+/// An operator.
 #[derive(Debug, Clone)]
 pub struct Operator {
-    /// By which the audit knows it.
+    /// The operator's name in the audit.
     pub name: String,
     /// Its keys.
     pub keys: Vec<KeyHash>,
-    /// The tenants that it looks after; [`EVERY_TENANT`] for all.
+    /// The tenants that the operator looks after, or [`EVERY_TENANT`].
     pub tenants: Vec<String>,
     /// What it may do.
     pub may: Vec<Right>,
 }
 
 impl Operator {
-    /// Whether it may do this at all.
+    /// Whether the operator has this right.
     pub fn may(&self, right: Right) -> bool {
         self.may.contains(&right)
     }
 
-    /// Whether it may do this to what is this tenant's.
+    /// Whether the operator has this right for a tenant.
     pub fn may_to(&self, right: Right, tenant: &str) -> bool {
         self.may(right) && self.tenants.iter().any(|known| known == tenant || known == EVERY_TENANT)
     }
 }
 
-/// The operators of a gateway: a handle, cheap to clone. Whoever holds one can replace them while
-/// it serves.
+/// The operators of a gateway. A handle, cheap to clone. Its holder can replace them while the
+/// gateway runs.
 #[derive(Debug, Clone, Default)]
 pub struct Operators(Arc<RwLock<Arc<[Operator]>>>);
 
@@ -80,18 +79,18 @@ impl From<Vec<Operator>> for Operators {
 }
 
 impl Operators {
-    /// From here on these are the operators.
+    /// Replaces the operators.
     pub fn replace(&self, operators: Vec<Operator>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = operators.into();
     }
 
-    /// The operators of this moment.
+    /// The present operators.
     pub fn current(&self) -> Arc<[Operator]> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whose key this is: the operator, with this of its keys alone, so that the audit can tell by
-    /// which. Every key is compared, found or not, so that the time tells nothing.
+    /// Finds the operator of a key. The result has only this key, so that the audit can name it.
+    /// All keys are compared, so that the time reveals nothing.
     pub fn holder_of(&self, key: &str) -> Option<Operator> {
         let (presented, operators) = (KeyHash::of(key), self.current());
         let mut found = None;

@@ -1,4 +1,4 @@
-//! Where a URL leads: its scheme, host and port.
+//! The origin of a URL: scheme, host and port.
 
 use http::Uri;
 
@@ -11,7 +11,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Reads an origin that stands alone: `http://10.0.0.7:8080`, without a path.
+    /// Parses an origin without a path, such as `http://10.0.0.7:8080`.
     pub fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let is_bare = matches!(uri.path(), "" | "/") && uri.query().is_none();

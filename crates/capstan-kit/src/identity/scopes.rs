@@ -1,8 +1,8 @@
-//! What a key or a token may do. A key that may only read starts, arms and stops nothing.
+//! The scopes of keys and tokens. A key with `read` alone can start, arm and stop nothing.
 
 use std::fmt;
 
-/// A kind of thing that a caller does.
+/// A scope of a key or token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Start a run, attach to it with its request, arm it.
@@ -11,16 +11,15 @@ pub enum Scope {
     Read,
     /// Stop a run.
     Stop,
-    /// Erase streams and sessions. What is under way is stopped first, so that it takes `stop` as
-    /// well.
+    /// Erase streams and sessions. Open runs are stopped first, so this needs `stop` as well.
     Purge,
 }
 
 impl Scope {
-    /// All there are.
+    /// All scopes.
     pub const ALL: [Self; 4] = [Self::Run, Self::Read, Self::Stop, Self::Purge];
 
-    /// Its word in files and tokens.
+    /// The scope's name in configuration files and tokens.
     pub fn word(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -30,7 +29,7 @@ impl Scope {
         }
     }
 
-    /// The scope of a word.
+    /// Finds a scope by its name.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.word() == word)
     }
@@ -40,28 +39,28 @@ impl Scope {
     }
 }
 
-/// What a request does, whichever protocol it speaks. Routes and methods of protocols name their
-/// operation; only this table says which scopes that needs.
+/// What a request does, in any protocol. Routes name their operation. Only this table says which
+/// scopes an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Start a run, or attach to it with its request.
     Start,
-    /// Read streams, sessions, agents, or what a client asked to be notified of.
+    /// Read streams, sessions, agents, or configs of notifications.
     Read,
-    /// Stop a run; the answer shows nothing of what it said.
+    /// Stop a run. The answer contains no content.
     Stop,
-    /// Stop a run, and answer with all that it said.
+    /// Stop a run, and answer with its content.
     StopAndRead,
-    /// Erase a stream or a session. What is under way is stopped first.
+    /// Erase a stream or a session. Open runs are stopped first.
     Purge,
-    /// Send what a run says to an address that the caller names.
+    /// Send notifications of a run to an address that the caller names.
     Notify,
-    /// Send no more.
+    /// Stop such notifications.
     StopNotifying,
 }
 
 impl Operation {
-    /// The scopes that a key or token needs for it, all of them.
+    /// The scopes that the operation needs, all of them.
     pub fn scopes(self) -> &'static [Scope] {
         match self {
             Self::Start | Self::StopNotifying => &[Scope::Run],
@@ -74,22 +73,22 @@ impl Operation {
     }
 }
 
-/// Some of them.
+/// A set of scopes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Scopes(u8);
 
 impl Scopes {
-    /// None of them.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// All of them.
+    /// All scopes.
     pub const ALL: Self = Self(0b1111);
 
-    /// Whether this one is among them.
+    /// Whether the set has this scope.
     pub fn has(self, scope: Scope) -> bool {
         self.0 & scope.bit() != 0
     }
 
-    /// The first scope that an operation needs and that is not among them.
+    /// The first scope that the operation needs and the set does not have.
     pub fn lacks(self, operation: Operation) -> Option<Scope> {
         operation.scopes().iter().copied().find(|scope| !self.has(*scope))
     }

@@ -1,5 +1,4 @@
-//! Tenants and their keys. They can be replaced while the gateway runs; it keeps hashes, never a
-//! key.
+//! Tenants and the hashes of their keys. They can be replaced while the gateway runs.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -69,7 +68,7 @@ pub struct TenantKey {
 }
 
 impl From<KeyHash> for TenantKey {
-    /// It may do everything.
+    /// A key with all scopes.
     fn from(hash: KeyHash) -> Self {
         Self { hash, scopes: Scopes::ALL }
     }
@@ -82,32 +81,30 @@ pub struct Tenant {
     pub name: String,
     /// Its keys.
     pub keys: Vec<TenantKey>,
-    /// Nothing of its streams and sessions may be stored: they live in memory, and end with the
+    /// Nothing of its streams and sessions may be stored. They live in memory, and end with the
     /// process.
     pub no_store: bool,
-    /// How long its streams and sessions are kept, if not as long as everybody's.
+    /// How long its streams and sessions are stored, if not by the general rule.
     pub max_age: Option<Duration>,
-    /// How many bytes of its streams are kept.
+    /// How many bytes of its streams are stored.
     pub max_bytes: Option<u64>,
-    /// Tokens per minute, if not as many as everybody; as many as it takes if zero.
+    /// Tokens per minute, if not the general limit. Zero means no limit.
     pub tokens_per_minute: Option<u64>,
-    /// Tokens per day, if not as many as everybody; as many as it takes if zero.
+    /// Tokens per day, if not the general limit. Zero means no limit.
     pub tokens_per_day: Option<u64>,
-    /// Operators may be shown what was said, as far as their own rights go.
+    /// Operators with the right `content` may see its content.
     pub console_content: bool,
-    /// Whom to tell when a response in the background has ended.
+    /// The receiver of its webhooks.
     pub webhook: Option<Webhook>,
-    /// Receivers of push notifications that its A2A clients may name although they are on a network
-    /// that is not public.
+    /// Receivers on private networks that its A2A clients may name for push notifications.
     pub push_origins: Vec<Origin>,
 }
 
-/// What is not stored takes memory: it is kept long enough to come back to an answer, unless its
-/// tenant says how long.
+/// How long streams that are not stored stay in memory, unless the tenant has a rule of its own.
 const UNSTORED_AGE: Duration = Duration::from_secs(15 * 60);
 
 impl Tenant {
-    /// A tenant with everything optional left as it is for all; each of its keys may do everything.
+    /// Creates a tenant with the general rules. Each of its keys may do everything.
     pub fn new(name: impl Into<String>, keys: Vec<KeyHash>) -> Self {
         let keys = keys.into_iter().map(TenantKey::from).collect();
         Self {
@@ -126,12 +123,11 @@ impl Tenant {
 }
 
 impl Tenant {
-    /// What is kept of this tenant in place of what is kept of all; nothing in particular if there
-    /// is no rule.
+    /// The tenant's own retention rule, if it differs from the general one.
     fn retention(&self, for_all: &Retention, unstored_bytes: u64) -> Option<TenantRetention> {
         let usual = if self.no_store { for_all.max_age.min(UNSTORED_AGE) } else { for_all.max_age };
         let max_age = self.max_age.unwrap_or(usual);
-        // The oldest go while there still is room for new ones.
+        // Drop the oldest streams before the limit is reached, so that there is room for new ones.
         let room = Some(unstored_bytes / 2).filter(|_| self.no_store);
         let max_bytes = self.max_bytes.into_iter().chain(room).min();
         let is_own = max_age != for_all.max_age || max_bytes.is_some();
@@ -139,21 +135,21 @@ impl Tenant {
     }
 }
 
-/// What is added to a tenant's name for its deliveries: runs, but none of its own.
+/// The suffix of the name under which a tenant's deliveries are stored.
 const DELIVERIES: &str = "\u{b7}deliveries";
 
-/// Under which name the deliveries of a tenant are kept.
+/// The name under which a tenant's deliveries are stored.
 pub fn deliveries_of(tenant: &str) -> String {
     format!("{tenant}{DELIVERIES}")
 }
 
-/// The tenant to whom something belongs that is kept under this name.
+/// The tenant that owns the records under this name.
 pub fn owner_of(name: &str) -> &str {
     name.strip_suffix(DELIVERIES).unwrap_or(name)
 }
 
-/// Who may use a gateway: a handle, cheap to clone. Whoever holds one can replace the tenants while
-/// it serves.
+/// The tenants of a gateway. A handle, cheap to clone. Its holder can replace the tenants while the
+/// gateway runs.
 #[derive(Debug, Clone, Default)]
 pub struct Tenants(Arc<RwLock<Arc<[Tenant]>>>);
 
@@ -164,22 +160,23 @@ impl From<Vec<Tenant>> for Tenants {
 }
 
 impl Tenants {
-    /// From here on these are the tenants. Requests under way keep what they were admitted with.
+    /// Replaces the tenants. Present requests keep the rules with which they were admitted.
     pub fn replace(&self, tenants: Vec<Tenant>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = tenants.into();
     }
 
-    /// The tenants of this moment.
+    /// The present tenants.
     pub fn current(&self) -> Arc<[Tenant]> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether there is none: then everything belongs to one, and only this machine may ask.
+    /// Whether there are no tenants. Then everything belongs to one tenant, and only this machine
+    /// may send requests.
     pub fn is_empty(&self) -> bool {
         self.current().is_empty()
     }
 
-    /// The tenant of a name; one that only tokens know of has no rules of its own.
+    /// Finds a tenant by its name. A tenant that only tokens name has no rules of its own.
     pub fn named(&self, name: &str) -> Tenant {
         let (tenants, name) = (self.current(), owner_of(name));
         let known = tenants.iter().find(|tenant| tenant.name == name);
@@ -192,7 +189,7 @@ impl Tenants {
         self.current().iter().any(|tenant| tenant.no_store && tenant.name == name)
     }
 
-    /// What is kept, with what holds for single tenants.
+    /// The retention rules, with those of single tenants.
     pub fn retention(&self, for_all: &Retention, unstored_bytes: u64) -> Retention {
         let tenants = self.current();
         let own =
@@ -201,8 +198,7 @@ impl Tenants {
         Retention { tenants: own.collect(), ..for_all.clone() }
     }
 
-    /// The name of the tenant whose key this is, and the key. Every key is compared, found or not,
-    /// so that the time tells nothing.
+    /// Finds the tenant of a key. All keys are compared, so that the time reveals nothing.
     pub fn holder_of(&self, key: &str) -> Option<(String, TenantKey)> {
         let (presented, tenants) = (KeyHash::of(key), self.current());
         let mut found = None;
@@ -216,23 +212,22 @@ impl Tenants {
         found.map(|(tenant, key)| (tenant.name.clone(), key.clone()))
     }
 
-    /// Whether there is one of this name.
+    /// Whether a tenant of this name exists.
     pub fn has(&self, name: &str) -> bool {
         self.current().iter().any(|tenant| tenant.name == name)
     }
 
-    /// Whom to tell of a tenant's runs.
+    /// The receiver of a tenant's webhooks.
     pub fn webhook_of(&self, name: &str) -> Option<Webhook> {
         self.current().iter().find(|tenant| tenant.name == name)?.webhook.clone()
     }
 
-    /// Whether clients of a tenant may have this URL notified even if it is on a network that is
-    /// not public.
+    /// Whether clients of a tenant may send push notifications to this URL on a private network.
     pub fn allows_push_to(&self, name: &str, url: &str) -> bool {
         Origin::of_url(url).is_some_and(|origin| self.named(name).push_origins.contains(&origin))
     }
 
-    /// The keys of a tenant that may read.
+    /// The keys of a tenant that have the scope `read`.
     pub fn reading_keys_of(&self, name: &str) -> Vec<KeyHash> {
         let tenants = self.current();
         let keys =
@@ -251,7 +246,7 @@ impl TenantRules for Tenants {
     }
 }
 
-/// What a tenant may have, as the journal checks it. Where zero is "no limit" it is none.
+/// The quota of a tenant, which the journal checks. Where the settings say zero, there is no limit.
 fn quota(limits: &Limits, tenant: &Tenant) -> Quota {
     let some = |most: u64| Some(most).filter(|most| *most > 0);
     let bytes = some(limits.bytes_per_tenant);
@@ -307,7 +302,7 @@ mod tests {
         let found = tenants.retention(&Retention::default(), 100);
         let rules: Vec<_> =
             found.tenants.iter().map(|(n, r)| (n.as_str(), r.max_age, r.max_bytes)).collect();
-        // What is still to be delivered for a tenant goes by its rule.
+        // Deliveries have the rule of their tenant.
         let expected = [
             ("brief", minutes(15), Some(50)),
             ("brief·deliveries", minutes(15), Some(50)),

@@ -1,9 +1,9 @@
-//! Tickets: what an EventSource shows, since it cannot send a key. Read-only, for one stream, for
+//! Tickets for an EventSource, which cannot send a key. A ticket allows to read one stream for some
 //! minutes.
 //!
-//! A ticket is `<end of validity>.<tenant in hex>.<HMAC-SHA256 in hex>`. It is signed with the
-//! store's own secret, so it outlives a restart and every process that shares the store can check
-//! it. Signed with it is the hash of the key that it stands in for: with that key it dies.
+//! A ticket is `<end of validity>.<tenant in hex>.<HMAC-SHA256 in hex>`. The store's secret signs
+//! it, so it survives a restart, and each process that shares the store can check it. The signature
+//! covers the hash of the key for which it was issued. Without that key the ticket is invalid.
 
 use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind, Timestamp};
@@ -16,12 +16,12 @@ use crate::identity::tenants::KeyHash;
 use capstan_engine::Engine;
 use capstan_engine::faults::journal_fault;
 
-/// Long enough to open a page and to come back after a restart; what leaks with a URL is soon worth
-/// nothing.
+/// How long a ticket is valid: long enough to open a page and to come back after a restart. A
+/// ticket that leaks with a URL is soon worthless.
 const VALID_SECONDS: i64 = 300;
 /// How much the clocks of two processes, or of one before and after a restart, may differ.
 const CLOCKS_APART: i64 = 60;
-/// The header in which a response brings one.
+/// The response header with a ticket.
 const HEADER: &str = "x-stream-ticket";
 
 /// The route of a stream.
@@ -33,27 +33,27 @@ pub const DURABLE_STREAM: &str = "/v1/durable/{id}";
 /// The routes that a ticket opens.
 pub const OPENS: [&str; 2] = [STREAM, DURABLE_STREAM];
 
-/// Keeps this signature apart from anything else that the secret may ever sign.
+/// Separates these signatures from any other use of the secret.
 const PURPOSE: &[u8] = b"capstan stream ticket 2";
 
-/// Signs and checks.
+/// Issues and checks tickets.
 pub struct Tickets(Hmac<Sha256>);
 
-/// Whose ticket it is to be, and for which of its keys.
+/// The tenant and key for which a ticket is issued.
 #[derive(Clone, Copy)]
 pub struct Holder<'a> {
     pub tenant: &'a str,
     pub key: &'a KeyHash,
 }
 
-/// A ticket, and until when it is valid.
+/// A ticket, and when it expires.
 pub struct Ticket {
     pub text: String,
     pub expires_at: Timestamp,
 }
 
 impl Tickets {
-    /// Those of the store that the gateway uses.
+    /// Loads the secret of the gateway's store.
     pub async fn load(engine: &Engine) -> Result<Self, Fault> {
         let secret = engine.journal.store().secret().await.map_err(journal_fault)?;
         Self::new(secret.as_bytes())
@@ -65,9 +65,10 @@ impl Tickets {
         Ok(Self(mac))
     }
 
-    /// A ticket for a tenant's stream, valid from now on.
+    /// Issues a ticket for a tenant's stream, valid from `now`.
     ///
-    /// By a clock that nobody sets while the process lives: set back, it would prolong what leaked.
+    /// `now` is of a clock that cannot be set while the process runs. If it were set back, leaked
+    /// tickets would stay valid for longer.
     pub fn issue(&self, holder: Holder<'_>, stream: Uuid, now: Timestamp) -> Ticket {
         let end = now.as_micros() / 1_000_000 + VALID_SECONDS;
         let signature = self.signed(holder, stream, end).finalize().into_bytes();
@@ -75,8 +76,8 @@ impl Tickets {
         Ticket { text, expires_at: Timestamp::from_micros(end * 1_000_000) }
     }
 
-    /// Whose ticket this is, if it is one for this stream, still valid, and of a key that its
-    /// tenant has. Signatures are compared in constant time.
+    /// Returns the tenant of a ticket, if it is for this stream, still valid, and issued for a key
+    /// that the tenant has. Signatures are compared in constant time.
     pub fn check(
         &self,
         text: &str,
@@ -93,13 +94,12 @@ impl Tickets {
             self.signed(holder, stream, end).verify_slice(&signature).is_ok()
         };
         keys_of(&tenant).iter().find(|key| signed_by(key))?;
-        // No ticket is valid for longer: one that seems to be is of a clock that was set back
-        // since.
+        // A longer rest means that the clock was set back since the ticket was issued.
         let left = end.saturating_sub(now.as_micros() / 1_000_000);
         (1..=VALID_SECONDS + CLOCKS_APART).contains(&left).then_some(tenant)
     }
 
-    /// Only the last part is of any length, so no two tickets are signed as the same bytes.
+    /// Only the last part has a variable length, so no two tickets sign the same bytes.
     fn signed(&self, holder: Holder<'_>, stream: Uuid, end: i64) -> Hmac<Sha256> {
         let mac = self.0.clone().chain_update(PURPOSE).chain_update(stream.as_bytes());
         let mac = mac.chain_update(end.to_be_bytes()).chain_update(holder.key.as_bytes());
@@ -107,8 +107,8 @@ impl Tickets {
     }
 }
 
-/// Adds a ticket for its stream to the answer of one who has shown a key. Without tenants nobody
-/// needs one.
+/// Adds a ticket for the stream to the response, if the caller has sent a key. Without tenants no
+/// ticket is needed.
 pub async fn attach(
     engine: &Engine,
     run: &Run,

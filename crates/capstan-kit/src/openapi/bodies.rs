@@ -1,11 +1,11 @@
-//! What is posted, and examples of it that work.
+//! Request bodies, with working examples.
 
 use schemars::Schema;
 use serde_json::{Value, json};
 
 use super::Model;
 
-/// What is posted, always as JSON.
+/// A request body in JSON.
 pub struct Body {
     pub says: &'static str,
     pub model: Model,
@@ -16,7 +16,7 @@ pub struct Body {
 /// A name and a body.
 pub(super) type Example = (&'static str, fn() -> Value);
 
-/// Messages of which one is a user's.
+/// A schema of messages with at least one user message.
 pub fn of_user(mut messages: Schema) -> Schema {
     let user = json!({ "required": ["role"], "properties": { "role": { "const": "user" } } });
     messages.insert("contains".into(), user);

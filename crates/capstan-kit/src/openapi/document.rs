@@ -1,4 +1,5 @@
-//! Rows become an OpenAPI 3.1 document. Statuses and codes of refusals come from the catalogue.
+//! Writes an OpenAPI 3.1 document from the rows. Statuses and codes of refusals come from the
+//! catalogue.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub fn document(routes: &[Described]) -> Value {
     let mut models = Models::new();
     let mut paths = Map::new();
     for route in routes {
-        // What may hold slashes is a parameter as any other.
+        // OpenAPI has no wildcards, so one becomes an ordinary parameter.
         let path = paths.entry(route.path.replace("{*", "{")).or_insert_with(|| json!({}));
         if let Value::Object(methods) = path {
             methods.insert(route.method.to_owned(), operation(route, &mut models));
@@ -49,7 +50,7 @@ pub fn document(routes: &[Described]) -> Value {
             "title": "Capstan", "version": env!("CARGO_PKG_VERSION"), "description": ABOUT,
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
-        // Relative to where the document is: the routes may be mounted below others.
+        // The address is relative to the document, because the routes may be mounted below others.
         "servers": [{ "url": "." }],
         "tags": tags,
         "paths": paths,
@@ -246,7 +247,7 @@ fn reference(group: &str, header: &Header) -> Value {
     json!({ "$ref": format!("#/components/{group}/{}", header.name) })
 }
 
-/// What many routes share.
+/// Components that many routes share.
 fn components(routes: &[Described], schemas: Value) -> Value {
     let of_request = |header: &Header| {
         json!({ "name": header.name, "in": "header",
@@ -269,10 +270,9 @@ fn components(routes: &[Described], schemas: Value) -> Value {
     })
 }
 
-/// All that a route may be refused with, by status: its own faults, and what stands before every
-/// route of its kind.
+/// All faults of a route by status: its own, and those of the layers before it.
 fn faults(route: &Described) -> BTreeMap<u16, Vec<&'static Entry>> {
-    // The guard of a server without tenants stands before all routes.
+    // The guard of a gateway without tenants may refuse any route.
     let mut kinds = vec![FaultKind::TenantUnauthorized];
     if route.needs_key {
         kinds.extend([FaultKind::TenantRequired, FaultKind::InvalidRequest]);
@@ -290,7 +290,7 @@ fn faults(route: &Described) -> BTreeMap<u16, Vec<&'static Entry>> {
     by_status
 }
 
-/// A problem with one of these codes.
+/// Problem details with one of these codes.
 fn refusal(route: &Described, status: u16, entries: &[&Entry], models: &mut Models) -> Value {
     let lines: Vec<String> =
         entries.iter().map(|entry| format!("- `{}`: {}", entry.code, entry.meaning)).collect();
@@ -302,7 +302,7 @@ fn refusal(route: &Described, status: u16, entries: &[&Entry], models: &mut Mode
         return told([content(&refusals.content, models)].into_iter().collect());
     }
     let codes: Vec<&str> = entries.iter().map(|entry| entry.code).collect();
-    // An agent's own words for its failure are kept, under the status of what is not classified.
+    // An agent may report a code of its own, with the status of an unclassified failure.
     let is_open =
         route.row.tells_of_run && entries.iter().any(|e| e.kind == FaultKind::AgentExecutionError);
     let code = if is_open { json!({ "examples": codes }) } else { json!({ "enum": codes }) };

@@ -9,7 +9,7 @@ pub struct Header {
     pub schema: fn() -> Value,
 }
 
-/// Where the client stood.
+/// The last event that the client received.
 pub const CURSOR: Header = Header {
     name: "Last-Event-ID",
     says: "Read on after this place: the last `id:` that was received, `<stream_id>:<seq>`. A \
@@ -22,7 +22,7 @@ pub const CURSOR: Header = Header {
     },
 };
 
-/// The trace id, both ways.
+/// The trace id of requests and responses.
 pub const REQUEST_ID: Header = Header {
     name: "X-Request-ID",
     says: "The id of this request in the logs: the one that was sent if it is plain and short, \

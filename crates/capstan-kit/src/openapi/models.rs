@@ -36,12 +36,12 @@ impl Models {
         }
     }
 
-    /// What requests may say.
+    /// A model in a request.
     pub(super) fn read(&mut self, model: Model) -> Value {
         model(&mut self.read).to_value()
     }
 
-    /// What responses say.
+    /// A model in a response.
     pub(super) fn written(&mut self, model: Model) -> Value {
         model(&mut self.written).to_value()
     }
@@ -76,7 +76,7 @@ fn plain(name: &str) -> String {
     name.strip_suffix('2').map_or_else(|| name.to_owned(), |name| format!("{name}V2"))
 }
 
-/// The names under which something else is read than written, be it in a model that they hold.
+/// The names of models whose request form differs from their response form, also in a nested model.
 fn split(read: &Map<String, Value>, written: &Map<String, Value>) -> BTreeSet<String> {
     let text = |models: &Map<String, Value>, name: &str| {
         models.get(name).map(|schema| schema.to_string().replace(READ, "#/").replace(WRITTEN, "#/"))

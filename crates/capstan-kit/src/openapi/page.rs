@@ -27,7 +27,7 @@ impl<'a> Operation<'a> {
         self.told[name].as_str().unwrap_or_default()
     }
 
-    /// Its parameters, those that it shares with others in their full length.
+    /// The parameters, with references resolved.
     fn parameters(self) -> impl Iterator<Item = &'a Value> {
         array(&self.told["parameters"]).map(move |parameter| {
             let shared = parameter["$ref"]
@@ -75,7 +75,7 @@ fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-/// The routes of a part. Those that differ in their path alone are told together.
+/// The routes of a section. Routes that differ only in their path share an article.
 fn grouped<'a>(document: &'a Value, tag: &Value) -> Vec<Vec<Operation<'a>>> {
     let all = members(&document["paths"]).flat_map(|(path, methods)| {
         members(methods).map(move |(method, told)| Operation { document, method, path, told })
@@ -115,7 +115,7 @@ fn section(tag: &Value, groups: &[Vec<Operation<'_>>]) -> String {
 }
 
 fn article(group: &[Operation<'_>]) -> String {
-    // The path with a name in it has the most to say.
+    // Use the route with the most parameters.
     let fullest = |operation: &&Operation<'_>| operation.parameters().count();
     let (Some(first), Some(full)) = (group.first(), group.iter().max_by_key(fullest)) else {
         return String::new();

@@ -1,13 +1,13 @@
-//! What stands in the braces of a path, each described once.
+//! The parameters of paths, each described once.
 
 use capstan_protocol::CATALOGUE;
 use serde_json::{Value, json};
 
-/// What stands in the braces of a path.
+/// A parameter of a path.
 pub struct PathParameter {
     pub says: &'static str,
     pub schema: fn() -> Value,
-    /// For the example.
+    /// The value in examples.
     pub example: &'static str,
 }
 

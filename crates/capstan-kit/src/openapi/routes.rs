@@ -1,4 +1,4 @@
-//! Routes and what they say of themselves, added together: neither can lack what the other has.
+//! Adds routes together with their rows, so that none of the two can be missing.
 
 use axum::Router;
 use axum::handler::Handler;
@@ -20,7 +20,7 @@ pub struct Described {
     pub method: &'static str,
     pub path: &'static str,
     pub row: &'static Row,
-    /// Only a tenant may ask.
+    /// The route needs a tenant's key.
     pub needs_key: bool,
 }
 
@@ -65,7 +65,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         Self { described, ..self.post(path, handler, row) }
     }
 
-    /// These, and those.
+    /// Adds all routes of another set.
     pub fn merge(mut self, other: Self) -> Self {
         self.described.extend(other.described);
         Self { router: self.router.merge(other.router), ..self }
@@ -93,17 +93,17 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         Self { router: self.router.route(path, to), ..self }
     }
 
-    /// The same for a router of another state, with this one in it.
+    /// Converts the routes to another state that contains this one.
     pub fn with_state<T: Clone + Send + Sync + 'static>(self, state: S) -> Routes<T> {
         Routes { router: self.router.with_state(state), described: self.described }
     }
 
-    /// What serves.
+    /// The router.
     pub fn into_router(self) -> Router<S> {
         self.router
     }
 
-    /// What describes; `needs_key` if only tenants may ask.
+    /// The rows. `needs_key` if the routes need a tenant's key.
     pub fn described(self, needs_key: bool) -> impl Iterator<Item = Described> {
         self.described.into_iter().map(move |described| Described { needs_key, ..described })
     }

@@ -1,4 +1,4 @@
-//! What several routes answer with, and where to go from there.
+//! Answers that several routes share, and links to further routes.
 
 use super::Link;
 

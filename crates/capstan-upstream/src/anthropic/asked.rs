@@ -1,4 +1,4 @@
-//! The request's tools and parameters in the words of Messages.
+//! Translates the request's tools and parameters to Messages.
 
 use capstan_agent::{Tool, Turn};
 use capstan_protocol::{Effort, Fault, RawJson, ResponseFormat, ToolChoice};
@@ -37,7 +37,7 @@ fn tool(tool: &Tool) -> Value {
     members.into()
 }
 
-/// One call at a time is asked for as part of the choice.
+/// Returns the tool choice. It includes whether the model may make several calls at once.
 fn tool_choice(turn: &Turn) -> Option<Value> {
     let asked = &turn.parameters;
     let is_one = asked.parallel_tool_calls == Some(false) && !turn.tools.is_empty();

@@ -6,18 +6,20 @@ use serde_json::{Map, Value, json};
 
 use crate::native::without;
 
-/// What must be known of a block until its end.
+/// An open block.
 #[derive(Debug)]
 pub(super) enum Block {
     /// Reasoning: its members but for the text, its signature among them.
     Thinking(Map<String, Value>),
-    /// CAP says all of it.
+    /// A call, with the input that its beginning already has.
+    Call(Value),
+    /// CAP has all of it.
     Known,
-    /// Of a type that CAP has no word for.
+    /// A block of a type that CAP does not have.
     Unknown(String),
 }
 
-/// The blocks that are open, and what came last.
+/// The open blocks, and whether the last one was a text.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     open: BTreeMap<u64, Block>,
@@ -25,15 +27,16 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// A block begins. True if it is a text that follows a text: two blocks, not one.
+    /// Begins a block. Returns true for a text after a text: these are two blocks.
     pub(super) fn begin(&mut self, index: u64, kind: &str, block: &Value) -> bool {
         let follows_text = self.was_text && kind == "text";
         self.was_text = kind == "text";
         let open = match kind {
             "thinking" => Block::Thinking(without(block, &["thinking"])),
-            "text" | "redacted_thinking" | "tool_use" | "server_tool_use" | "mcp_tool_use" => {
-                Block::Known
+            "tool_use" | "server_tool_use" | "mcp_tool_use" => {
+                Block::Call(block.get("input").cloned().unwrap_or_default())
             }
+            "text" | "redacted_thinking" => Block::Known,
             kind if kind.ends_with("tool_result") => Block::Known,
             kind => Block::Unknown(kind.to_owned()),
         };
@@ -41,7 +44,7 @@ impl Blocks {
         follows_text
     }
 
-    /// A signature may come in pieces.
+    /// Adds a piece of a signature.
     pub(super) fn sign(&mut self, index: u64, piece: &str) {
         if let Some(Block::Thinking(block)) = self.open.get_mut(&index) {
             let known = block.get("signature").and_then(Value::as_str).unwrap_or_default();
@@ -50,11 +53,11 @@ impl Blocks {
         }
     }
 
-    /// The type of a block that CAP has no word for.
+    /// Returns the type of an open block that CAP does not have.
     pub(super) fn unknown(&self, index: u64) -> Option<&str> {
         match self.open.get(&index)? {
             Block::Unknown(kind) => Some(kind),
-            Block::Thinking(_) | Block::Known => None,
+            Block::Thinking(_) | Block::Call(_) | Block::Known => None,
         }
     }
 
@@ -63,7 +66,7 @@ impl Blocks {
     }
 }
 
-/// The event that begins a block.
+/// Returns the event that begins a block.
 pub(super) fn start_of(index: u64, block: &impl serde::Serialize) -> Value {
     json!({ "type": "content_block_start", "index": index, "content_block": block })
 }

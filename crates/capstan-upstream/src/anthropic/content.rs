@@ -12,7 +12,7 @@ use crate::request_body::{Raw, RequestBody, raw};
 const PICTURES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 const PDF: &str = "application/pdf";
 
-/// The system prompt and the messages.
+/// Returns the system prompt and the messages.
 pub(super) fn messages(
     turn: &Turn,
     system: Option<&str>,
@@ -25,7 +25,7 @@ pub(super) fn messages(
     Ok((system, messages))
 }
 
-/// The system prompt of a request in Messages' own words, with the configured one before it.
+/// Returns the system prompt of a request of Messages, after the configured one.
 pub(super) fn system(configured: Option<&str>, request: &RequestBody) -> Option<Raw> {
     let asked = request.get("system").filter(|system| system.get() != "null");
     let Some(configured) = configured else { return asked.map(ToOwned::to_owned) };
@@ -38,30 +38,8 @@ pub(super) fn system(configured: Option<&str>, request: &RequestBody) -> Option<
     Some(raw(&blocks))
 }
 
-/// A client's message without thinking that nobody signed: another agent of this gateway thought
-/// it, and the provider would refuse it. Nothing if nothing else was said.
-pub(super) fn own_thinking(message: Raw) -> Option<Raw> {
-    let has_thinking = message.get().contains("\"thinking\"");
-    let Some(mut read) = has_thinking.then(|| serde_json::from_str::<Value>(message.get()).ok())
-    else {
-        return Some(message);
-    };
-    let content = read.as_mut().and_then(|read| read.get_mut("content")?.as_array_mut());
-    let Some(content) = content else { return Some(message) };
-    let before = content.len();
-    content.retain(|block| {
-        let is_signed =
-            block.get("signature").and_then(Value::as_str).is_some_and(|s| !s.is_empty());
-        is_signed || block.get("type").is_none_or(|kind| kind != "thinking")
-    });
-    match (content.len(), before) {
-        (0, 1..) => None,
-        (after, before) if after == before => Some(message),
-        _ => Some(raw(&read)),
-    }
-}
-
-/// What the system says, and what the others do, of some messages with their places.
+/// Returns the text of the system messages, and the other messages. Each message comes with its
+/// place.
 pub(super) fn told<'a>(
     conversation: impl Iterator<Item = (usize, &'a ChatMessage)>,
     origin: &NativeOrigin,
@@ -89,7 +67,7 @@ pub(super) fn told<'a>(
     Ok((instructions, messages))
 }
 
-/// The blocks of one message. Reasoning goes back only to whoever signed it.
+/// Returns the blocks of one message. Reasoning goes back only to the model that made it.
 pub(crate) fn blocks(
     index: usize,
     message: &ChatMessage,
@@ -100,7 +78,7 @@ pub(crate) fn blocks(
         match part {
             Part::Native(part) => blocks.extend(native::own(part, origin)),
             Part::Reasoning { .. } => {}
-            // The provider refuses an empty text, which says nothing.
+            // The provider refuses an empty text.
             Part::Text { content } if content.is_empty() => {}
             Part::Text { .. }
             | Part::Blob { .. }
@@ -155,7 +133,7 @@ fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
         Part::ToolCall { name, arguments, id } => {
             let input = match arguments {
                 Arguments::Object(object) => Value::Object(object.to_map()),
-                // A call without arguments has no text at all.
+                // The arguments of a call may be empty.
                 Arguments::Text(text) if text.trim().is_empty() => json!({}),
                 Arguments::Text(text) => serde_json::from_str(text).unwrap_or_default(),
             };
@@ -217,21 +195,6 @@ mod tests {
         assert_eq!((&own[0], own.len()), (&thinking, 2));
         assert_eq!(blocks(0, &message, Some(&origin("n"))).unwrap().len(), 1);
         assert_eq!(blocks(0, &message, None).unwrap().len(), 1);
-    }
-
-    #[test]
-    fn thinking_that_nobody_signed_is_left_out_of_a_clients_message() {
-        let message = |content: Value| raw(&json!({ "role": "assistant", "content": content }));
-        let thought = |signature: &str| {
-            let kind = "thinking";
-            json!({ "type": kind, "thinking": "Hm.", "signature": signature })
-        };
-        let text = json!({ "type": "text", "text": "a" });
-        let signed = message(json!([thought("s"), text]));
-        assert_eq!(own_thinking(signed.clone()).unwrap().get(), signed.get());
-        let kept = own_thinking(message(json!([thought(""), text]))).unwrap();
-        assert_eq!(kept.get(), message(json!([text])).get());
-        assert!(own_thinking(message(json!([thought("")]))).is_none());
     }
 
     fn turn(parts: Vec<Part>) -> Turn {

@@ -1,4 +1,4 @@
-//! Events of a Messages stream.
+//! Decodes the events of a Messages stream.
 
 use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
@@ -31,12 +31,12 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder at the beginning of an answer; the key is taken out of what it reports.
+    /// Creates a decoder. It removes the key from the errors that it reports.
     pub fn new(secret: ApiKey) -> Self {
         Self { secret, ..Self::default() }
     }
 
-    /// Says in the native lane what CAP has no word for.
+    /// Sends through this native lane what CAP does not have.
     pub(crate) fn in_lane(self, lane: Lane) -> Self {
         Self { lane, ..self }
     }
@@ -109,16 +109,23 @@ impl Decoder {
         Step::Heard
     }
 
-    /// What the next CAP event is in the provider's own words.
+    /// Sends the provider's form of the next CAP event.
     fn template(&self, index: u64, block: &Value, out: &mut Vec<Output>) {
         self.lane.event(&start_of(index, block), out);
     }
 
-    /// The end of a block. Reasoning is sent with what proves it.
+    /// Ends a block. Reasoning is sent with its signature.
     fn stop(&mut self, index: u64, out: &mut Vec<Output>) {
         self.thoughts.flush(out);
+        let block = self.blocks.end(index);
+        // Some servers send the whole input with the beginning, and no pieces of it.
+        if let Some(Block::Call(Value::Object(input))) = &block
+            && !(input.is_empty() || self.tools.has_arguments(index))
+        {
+            self.tools.arguments(index, &Value::Object(input.clone()).to_string(), out);
+        }
         self.tools.end(index, out);
-        match self.blocks.end(index) {
+        match block {
             Some(Block::Thinking(mut block)) => {
                 block.insert("thinking".into(), Value::Null);
                 self.lane.part(&block, Some("/thinking"), out);
@@ -127,11 +134,11 @@ impl Decoder {
                 let stop = json!({ "type": "content_block_stop", "index": index });
                 self.lane.unknown(&kind, &stop, out);
             }
-            Some(Block::Known) | None => {}
+            Some(Block::Call(_) | Block::Known) | None => {}
         }
     }
 
-    /// An empty piece is none: whoever sends nothing else is silent.
+    /// Sends a text. An empty piece does not count as a sign of life.
     fn say(&mut self, text: &str, out: &mut Vec<Output>) -> Step {
         if text.is_empty() {
             return Step::Quiet;
@@ -178,7 +185,7 @@ impl Decoder {
         }
     }
 
-    /// The answer is complete; `event` is the one that says so.
+    /// Ends the answer. `event` is the provider's event that ends it.
     fn finish(
         &mut self,
         reason: &str,
@@ -230,7 +237,7 @@ impl Decoder {
                 self.count(Some(&value(event.usage)), out);
                 let reason =
                     event.delta.as_ref().and_then(|delta| json_text::text(delta.stop_reason));
-                // The reason comes with the last usage: nothing is left to wait for.
+                // The reason comes with the last usage, so nothing else follows.
                 if let Some(reason) = reason {
                     self.finish(&reason, Some(&event_of(data)), out)?;
                     return Ok(Step::Done);
@@ -299,7 +306,7 @@ impl Decode for Decoder {
     }
 }
 
-/// The event that a streamed answer would have ended with.
+/// Returns the event that would have ended a streamed answer.
 fn end_of(message: &Value) -> Value {
     let delta = json!({ "stop_reason": member(message, "stop_reason"),
         "stop_sequence": member(message, "stop_sequence") });

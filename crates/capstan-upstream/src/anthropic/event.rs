@@ -1,4 +1,4 @@
-//! An event of Messages as it stands on the wire, without a tree.
+//! An event of Messages on the wire, read without a tree of values.
 
 use serde::Deserialize;
 

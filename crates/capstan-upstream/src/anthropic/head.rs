@@ -1,4 +1,5 @@
-//! The head of the client's request. It stands in the body, which alone is stored with a run.
+//! The headers of the client's request. They are in the body, because only the body is stored with
+//! a run.
 
 use capstan_agent::Turn;
 use reqwest::header::{HeaderMap, HeaderValue};
@@ -6,7 +7,7 @@ use serde::Deserialize;
 
 use super::{DIALECT, FILES_BETA, VERSION, content};
 
-/// The members that stand for headers, by the names that other hosts of the protocol have for them.
+/// The members that replace headers, under the names that other hosts of the protocol use.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Head {
@@ -16,8 +17,7 @@ struct Head {
 
 const BETA: &str = "anthropic-beta";
 
-/// The headers of a call: a version that is configured counts before the client's, and switches add
-/// up.
+/// Returns the headers of a call. A configured version beats the client's. Betas add up.
 pub(super) fn headers(turn: &Turn, configured: &HeaderMap) -> HeaderMap {
     let is_own = turn.dialect == Some(DIALECT);
     let head: Head = is_own.then(|| turn.payload.decode().ok()).flatten().unwrap_or_default();

@@ -27,10 +27,9 @@ pub(super) fn of(turn: &Turn) -> Asked {
     set("reasoning_effort", asked.effort.map(|effort| effort_word(effort).into()));
     Asked {
         tools: turn.tools.iter().map(tool).map(|tool| raw(&tool)).collect(),
-        // Newer models refuse the older name. It can be configured for servers that know no other.
-        max_tokens: asked
-            .max_tokens
-            .map(|value| TokenLimit { name: "max_completion_tokens", value }),
+        // Every server of this protocol reads the older name, but for OpenAI's newer models. Ollama
+        // and others ignore the newer one, so that nothing limits the answer. Presets rename it.
+        max_tokens: asked.max_tokens.map(|value| TokenLimit { name: "max_tokens", value }),
         members: Value::Object(members).into(),
     }
 }

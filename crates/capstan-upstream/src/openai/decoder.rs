@@ -36,7 +36,6 @@ pub struct Decoder {
     halves: Halves,
     thoughts: Thoughts,
     tools: Tools,
-    has_calls: bool,
     extras: Extras,
     kept: Kept,
     lane: Lane,
@@ -212,7 +211,6 @@ impl Decoder {
                 return false;
             }
         };
-        self.has_calls = true;
         let (name, before) = (json_text::text(*name), out.len());
         let piece = CallPiece { name: name.as_deref(), arguments: &arguments, ..place };
         let sent_id = self.tools.piece(&piece, out).map(str::to_owned);
@@ -261,7 +259,6 @@ impl Decoder {
     fn function_call(&mut self, call: &RawValue, out: &mut Vec<Output>) -> bool {
         let Ok(function) = serde_json::from_str::<Function<'_>>(call.get()) else { return false };
         self.thoughts.flush(out);
-        self.has_calls = true;
         let (name, arguments, before) =
             (json_text::text(function.name), function.arguments(), out.len());
         let (name, arguments) = (name.as_deref(), arguments.as_ref());
@@ -281,7 +278,7 @@ impl Decoder {
             Finish::Refused => {}
             Finish::Complete | Finish::ToolCalls | Finish::Other(_) => self.tools.end_all(out),
         }
-        self.kept.send(self.has_calls, &self.lane, out);
+        self.kept.send(&self.lane, out);
         if !self.refusal.is_empty() {
             let fault = Fault::new(FaultKind::ContentRefused);
             return Err(fault.with_detail("refusal", self.secret.scrub(&self.refusal)));

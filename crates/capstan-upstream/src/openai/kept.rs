@@ -11,7 +11,7 @@ pub(super) const CALLS: &str = "calls";
 /// The names under which servers send thoughts.
 pub(super) const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
 /// A list whose pieces belong together by their index.
-const DETAILS: &str = "reasoning_details";
+pub(super) const DETAILS: &str = "reasoning_details";
 
 /// The members that were collected from the pieces of an answer.
 #[derive(Debug, Default)]
@@ -48,12 +48,13 @@ impl Kept {
     }
 
     /// Sends the collected members at the end of the answer.
-    pub(super) fn send(&mut self, has_calls: bool, lane: &Lane, out: &mut Vec<Output>) {
+    pub(super) fn send(&mut self, lane: &Lane, out: &mut Vec<Output>) {
         let mut part = std::mem::take(&mut self.members);
         if !self.calls.is_empty() {
             part.insert(CALLS.into(), std::mem::take(&mut self.calls).into());
         }
-        let thoughts = self.thoughts.filter(|_| has_calls);
+        // A client that carries them learns whose they are.
+        let thoughts = self.thoughts;
         if let Some(name) = thoughts {
             part.insert(name.into(), Value::Null);
         }

@@ -106,7 +106,7 @@ impl call::Dialect for Responses {
         };
         let earlier = input::items(turn.remembered(), &self.origin())?;
         let mut items: Vec<Raw> = earlier.iter().map(raw).collect();
-        items.extend(input::of_request(&request));
+        items.extend(input::of_request(&request, &self.origin()));
         body.set("input", &items);
         self.0.body(body, Asked::native(request, turn, OURS)).map(with_reasoning)
     }
@@ -138,6 +138,10 @@ impl call::Dialect for Responses {
 
     fn models(&self) -> Option<Url> {
         Some(self.0.models.clone())
+    }
+
+    fn maker(&self) -> Option<NativeOrigin> {
+        Some(self.origin())
     }
 
     fn about(&self) -> About {

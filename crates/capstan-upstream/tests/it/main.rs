@@ -4,6 +4,8 @@
 
 mod a2a;
 mod awkward;
+mod awkward_calls;
+mod carried;
 mod chat_answers;
 mod chat_requests;
 mod command;

@@ -22,9 +22,12 @@ fn chat() -> Value {
             { "role": "user", "content": [{ "type": "text", "text": "Hi",
                 "cache_control": { "type": "ephemeral" } }], "name": "ann" },
         ],
-        "metadata": { "team": "a" }, "modalities": ["text", "audio"], "model": "a", "n": 1,
+        "metadata": { "team": "a" }, "modalities": ["text", "audio"], "model": "a",
+        "moderation": { "mode": "auto" }, "n": 1,
         "parallel_tool_calls": false, "prediction": { "type": "content", "content": "Hi" },
-        "presence_penalty": -0.5, "prompt_cache_key": "k", "prompt_cache_retention": "24h",
+        "presence_penalty": -0.5, "prompt_cache_key": "k",
+        "prompt_cache_options": { "mode": "auto" },
+        "prompt_cache_retention": "24h",
         "reasoning_effort": "low", "response_format": { "type": "json_object" },
         "safety_identifier": "s", "seed": 7, "service_tier": "flex", "stop": ["END"],
         "store": false, "stream": true, "stream_options": { "include_obfuscation": false },
@@ -41,8 +44,9 @@ fn chat() -> Value {
 /// The same of Responses.
 fn responses() -> Value {
     json!({
-        "background": false, "context_management": [{ "type": "compaction" }],
-        "conversation": null, "include": ["reasoning.encrypted_content"],
+        "access_programs": ["p"], "background": false, "context_management": [{ "type": "compaction" }],
+        "conversation": null, "image": { "size": "auto" },
+        "include": ["reasoning.encrypted_content"],
         "input": [
             { "type": "message", "role": "user", "content": "Hi" },
             { "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x" },
@@ -51,8 +55,9 @@ fn responses() -> Value {
             { "type": "custom_tool_call_output", "call_id": "c", "output": "Done." },
         ],
         "instructions": "Be brief.", "max_output_tokens": 77, "max_tool_calls": 3,
-        "metadata": { "team": "a" }, "model": "a", "n": null, "parallel_tool_calls": false,
+        "metadata": { "team": "a" }, "model": "a", "moderation": { "mode": "auto" }, "n": null, "parallel_tool_calls": false,
         "previous_response_id": null, "prompt": null, "prompt_cache_key": "k",
+        "prompt_cache_options": { "mode": "auto" },
         "prompt_cache_retention": "24h", "reasoning": { "effort": "low", "summary": "auto" },
         "safety_identifier": "s", "service_tier": "flex", "store": false, "stream": true,
         "stream_options": { "include_obfuscation": false }, "temperature": 0.25,
@@ -73,8 +78,10 @@ fn responses() -> Value {
 /// The same of Messages.
 fn messages() -> Value {
     json!({
-        "cache_control": { "type": "ephemeral" }, "container": "c",
-        "context_management": { "edits": [] }, "inference_geo": "eu", "max_tokens": 77,
+        "billing_policy": "p", "cache_control": { "type": "ephemeral" },
+        "compaction": { "type": "auto" }, "container": "c",
+        "context_management": { "edits": [] }, "diagnostics": { "x": 1 },
+        "fallback_credit_token": "t", "fallbacks": ["n"], "inference_geo": "eu", "max_tokens": 77,
         "mcp_servers": [{ "type": "url", "url": "https://a.example", "name": "a" }],
         "messages": [
             { "role": "user", "content": [{ "type": "text", "text": "Hi",
@@ -92,13 +99,13 @@ fn messages() -> Value {
         "system": [{ "type": "text", "text": "Be brief.",
             "cache_control": { "type": "ephemeral" } }],
         "temperature": 0.25, "thinking": { "type": "adaptive" },
-        "tool_choice": { "type": "auto" },
+        "thread": { "id": "t" }, "tool_choice": { "type": "auto" },
         "tools": [
             { "name": "f", "input_schema": { "type": "object", "properties": { "z": {} } },
                 "strict": true, "defer_loading": true },
             { "type": "web_search_20250305", "name": "web_search", "max_uses": 2 },
         ],
-        "top_k": 5, "top_p": 0.9,
+        "top_k": 5, "top_p": 0.9, "user_profile_id": "u", "workspace_id": "w",
     })
 }
 

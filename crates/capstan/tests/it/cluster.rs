@@ -316,7 +316,7 @@ async fn a_claim_and_an_end_whose_answers_are_lost_are_made_once() {
     let posting = tokio::spawn(http().post(url).json(&request).send());
     let is_claimed =
         format!("select exists (select from capstan.claims where key = '{}')", request.request_id);
-    lose_answer(&database, &network, held, "claim_1", &is_claimed);
+    lose_answer(&database, &network, held, "claim_runs", &is_claimed);
     let mut response = posting.await.unwrap().unwrap();
     let stream = stream_of(&response);
     // Its end is a second away.
@@ -327,7 +327,7 @@ async fn a_claim_and_an_end_whose_answers_are_lost_are_made_once() {
         &database,
         &network,
         held,
-        "change_1",
+        "change_runs",
         &format!("select exists ({run} and state = 3)"),
     );
     seen.extend(read_until(&mut response, |_| false).await);

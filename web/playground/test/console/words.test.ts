@@ -16,7 +16,8 @@ import {
   span,
   tokens,
 } from "../../src/console/format.js";
-import type { Marks, Part } from "../../src/console/generated/answers.js";
+import type { Part } from "../../../packages/capstan/src/generated/wire.js";
+import type { Marks } from "../../src/console/generated/answers.js";
 import { presets } from "../../src/console/list/presets.js";
 import { historyOf } from "../../src/console/run/AsAsked.js";
 import {

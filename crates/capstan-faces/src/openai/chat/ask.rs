@@ -9,10 +9,11 @@ use capstan_protocol::{
 use serde::Deserialize;
 use serde_json::Number;
 
-use super::super::content::Contents;
+use super::super::content::{Contents, pictures_behind_results};
 use super::super::foreign::Foreign;
 use super::super::members::{self, Metadata, Object, Text};
 use super::super::parameters::{self, Format, Function, ToolSpec, refuse};
+use super::carried;
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, Extras, Wants, invalid};
 
@@ -65,6 +66,8 @@ struct Message {
     tool_calls: Option<Vec<Call>>,
     tool_call_id: Option<String>,
     function_call: Option<RawJson>,
+    reasoning_details: Option<RawJson>,
+    refusal: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +77,7 @@ struct Call {
     kind: Option<String>,
     function: Option<FunctionCall>,
     custom: Option<FreeText>,
+    extra_content: Option<RawJson>,
 }
 
 /// A call of a tool that takes a free text.
@@ -151,7 +155,7 @@ impl ChatRequest {
             agent,
             wants,
             extras,
-            ..Ask::new(String::new(), String::new(), messages)
+            ..Ask::new(String::new(), String::new(), pictures_behind_results(messages))
         })
     }
 
@@ -225,7 +229,7 @@ impl Message {
             "tool" => {
                 let missing = || DecodeError::value(format!("{place}.tool_call_id"), "is missing");
                 let id = self.tool_call_id.ok_or_else(missing)?;
-                return Ok(ChatMessage::tool(id, self.content.into_text()));
+                return self.content.into_result(id, &format!("{place}.content"), foreign);
             }
             other => {
                 let what = format!("{other:?} is none: system, developer, user, assistant, tool");
@@ -240,9 +244,13 @@ impl Message {
             foreign
                 .add(refuse(&format!("{place}.function_call"), "what `tool_calls` has replaced"));
         }
-        let mut parts = self.content.into_parts(&format!("{place}.content"), foreign)?;
+        let mut parts = carried::of_message(self.reasoning_details.as_ref());
+        parts.extend(self.content.into_parts(&format!("{place}.content"), foreign)?);
+        let refusal = self.refusal.filter(|text| !text.is_empty());
+        parts.extend(refusal.map(|content| Part::Text { content }));
         for (nth, call) in self.tool_calls.into_iter().flatten().enumerate() {
             let place = format!("{place}.tool_calls[{nth}]");
+            parts.extend(carried::of_call(call.extra_content.as_ref()));
             parts.extend(call.into_part(&place, foreign));
         }
         Ok(ChatMessage { role, parts, name: self.name })

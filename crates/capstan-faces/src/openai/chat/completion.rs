@@ -2,14 +2,15 @@
 
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
+use capstan_agent::sealed::Sealer;
 use capstan_journal::Run;
 use capstan_protocol::{Close, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::super::native::Native;
 use super::super::output::{Call, Output, Usage};
+use super::carried::Carried;
 use crate::face::reader::Collected;
 
 /// A collected answer.
@@ -86,9 +87,9 @@ struct Custom<'a> {
 }
 
 impl<'a> ToolCall<'a> {
-    fn of(call: &'a Call, native: &Native, is_custom: bool) -> Self {
+    fn of(call: &'a Call, carried: &Carried<'_>, is_custom: bool) -> Self {
         let (name, said) = (call.name.as_str(), call.arguments.as_str());
-        let more = native.of_call(&call.id);
+        let more = carried.of_call(&call.id);
         let function = (!is_custom).then_some(Function { name, arguments: said });
         let custom = is_custom.then_some(Custom { name, input: said });
         Self { id: &call.id, kind: kind_of(is_custom), function, custom, more }
@@ -217,21 +218,22 @@ impl TokenUsage {
 }
 
 impl<'a> Completion<'a> {
-    pub(super) fn of(whole: &'a Collected<Output>) -> Self {
+    pub(super) fn of(whole: &'a Collected<Output>, sealer: Sealer) -> Self {
         let (run, output) = (&whole.run, &whole.transcript);
+        let carried = Carried::of(output, sealer);
         let mut native = output.native.joined();
         let (custom, is_legacy) = (native.take_custom_calls(), native.take_legacy_call());
         let own_finish = native.take_finish();
         let has_calls = output.calls().next().is_some();
         let finish = finish_reason(output.close.as_ref(), has_calls);
-        let call = |call: &'a Call| ToolCall::of(call, &output.native, custom.contains(&call.id));
+        let call = |call: &'a Call| ToolCall::of(call, &carried, custom.contains(&call.id));
         let mut tool_calls: Vec<_> = output.calls().map(call).collect();
         let function_call = is_legacy.then(|| tool_calls.pop()).flatten();
         let annotations = match native.delta.remove("annotations") {
             Some(Value::Array(own)) => own,
             Some(_) | None => output.annotations(),
         };
-        let mut more = output.native.of_message();
+        let mut more = carried.of_message();
         more.extend(native.delta);
         let message = Message {
             role: "assistant",

@@ -2,6 +2,7 @@
 //! that comes back gets all chunks again.
 
 use bytes::Bytes;
+use capstan_agent::sealed::Sealer;
 use capstan_journal::{Frames, JournalError, Run, RunState};
 use capstan_protocol::{
     Close, ErrorSeverity, Exposure, Fault, FaultKind, Payload, StreamError, sse,
@@ -11,6 +12,7 @@ use serde_json::{Map, Value};
 use super::super::errors::{ApiError, ErrorBody};
 use super::super::native::Piece;
 use super::super::output::{Offered, Output, Said, Source, block};
+use super::carried::Carried;
 use super::completion::{
     CallPiece, Chunk, ChunkChoice, Delta, FunctionPiece, TokenUsage, finish_reason, id_of, seconds,
 };
@@ -36,6 +38,7 @@ pub(super) struct ChatWriter {
     calls: Vec<StreamedCall>,
     text_chars: usize,
     native: NativeState,
+    sealer: Sealer,
 }
 
 /// A streamed call.
@@ -70,6 +73,7 @@ impl ChatWriter {
         taken_back: TakenBack,
         offered: Offered,
         exposure: Exposure,
+        sealer: Sealer,
     ) -> Self {
         Self {
             id: id_of(run),
@@ -81,6 +85,7 @@ impl ChatWriter {
             calls: Vec::new(),
             text_chars: 0,
             native: NativeState::default(),
+            sealer,
         }
     }
 
@@ -277,17 +282,18 @@ impl ChatWriter {
 
     /// Writes the calls of tools that were not offered, and what the client has to bring back.
     fn write_late(&mut self, output: &Output, out: &mut Vec<u8>) {
-        let native = &output.native;
-        let brought = self.calls.iter().enumerate().map(|(n, call)| (n, native.of_call(&call.id)));
+        let carried = Carried::of(output, self.sealer.clone());
+        let brought = self.calls.iter().enumerate();
+        let brought = brought.map(|(n, call)| (n, carried.of_call(&call.id)));
         let brought = brought.filter(|(_, members)| !members.is_empty());
         let mut tool_calls: Vec<_> =
             brought.map(|(n, members)| CallPiece::native(n, members)).collect();
         for (n, call) in (self.calls.len()..).zip(output.late(&self.offered)) {
             let is_custom = self.native.custom.contains(&call.id);
             let piece = CallPiece::first(n, &call.id, &call.name, &call.arguments, is_custom);
-            tool_calls.push(piece.with(native.of_call(&call.id)));
+            tool_calls.push(piece.with(carried.of_call(&call.id)));
         }
-        let more = native.of_message();
+        let more = carried.of_message();
         if !(tool_calls.is_empty() && more.is_empty()) {
             self.chunk(Delta { tool_calls, more, ..Delta::default() }, None, out);
         }

@@ -7,18 +7,24 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use capstan_agent::sealed::Sealer;
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    Close, Dialect, Event, NATIVE, NativeEvent, Payload, RawObject, StreamError, StreamPacket,
+    Close, Dialect, Event, NATIVE, NativeEvent, NativeOrigin, Payload, RawObject, StreamError,
+    StreamPacket,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::super::native::ends_attempt;
 use super::super::output::{INTERRUPT, Offered, Said, Source, block};
 use super::thought_part::{ThoughtPart, ThoughtParts};
 use crate::face::reader::Fold;
 
+/// The protocol of these answers.
+const DIALECT: Dialect = Dialect::OpenaiResponses;
+
 /// The items of a response, and how it ended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Answer {
     pub(super) items: Vec<Entry>,
     /// The tools that the request offers.
@@ -37,6 +43,29 @@ pub(super) struct Answer {
     pub(super) more: Map<String, Value>,
     pub(super) error: Option<Box<StreamError>>,
     pub(super) close: Option<Close>,
+    sealer: Sealer,
+    /// Another attempt has begun, and nothing new came of it yet.
+    is_repeating: bool,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            message: None,
+            reasoning: None,
+            template: Template::default(),
+            has_text: false,
+            more: Map::new(),
+            error: None,
+            close: None,
+            offered: Arc::default(),
+            delta_members: Map::new(),
+            raw_sources: VecDeque::new(),
+            sealer: Sealer::new(DIALECT, []),
+            is_repeating: false,
+        }
+    }
 }
 
 /// An item.
@@ -85,6 +114,8 @@ pub(super) struct Template {
     pub(super) text_at: Option<String>,
     /// Whether these are the members of the complete item.
     pub(super) is_whole: bool,
+    /// Who made it.
+    pub(super) origin: Option<NativeOrigin>,
 }
 
 impl Template {
@@ -179,7 +210,10 @@ impl Answer {
         match &packet.payload {
             Payload::Delta(text) => self.say(seq, text, changes),
             Payload::Event(raw) => self.event(seq, raw, changes),
-            Payload::Error(error) => self.error = Some(error.clone()),
+            Payload::Error(error) => {
+                self.error = Some(error.clone());
+                self.is_repeating |= !self.items.is_empty() && ends_attempt(error);
+            }
             Payload::Close(close) => self.close = Some(close.clone()),
         }
     }
@@ -188,6 +222,7 @@ impl Answer {
         match Said::of(raw) {
             Said::Block(content) => self.say(seq, &block(&content, self.has_text), changes),
             Said::Thought(text) => {
+                self.sealer.thought(&text);
                 let at =
                     self.reasoning.unwrap_or_else(|| self.begin(seq, What::Reasoning, changes));
                 self.reasoning = Some(at);
@@ -265,6 +300,7 @@ impl Answer {
     }
 
     fn push(&mut self, seq: u64, what: What, native: Template, changes: &mut Vec<Change>) -> usize {
+        self.is_repeating = false;
         if !matches!(what, What::Reasoning) {
             self.end_reasoning(seq, changes);
         }
@@ -276,6 +312,7 @@ impl Answer {
 
     fn add(&mut self, at: usize, seq: u64, text: &str, changes: &mut Vec<Change>) {
         let Some(entry) = self.items.get_mut(at).filter(|_| !text.is_empty()) else { return };
+        self.is_repeating = false;
         if matches!(entry.what, What::Reasoning) && entry.thoughts.is_empty() {
             entry.thoughts.begin(seq, 0, ThoughtPart::default());
             changes.push(Change::Part(at));
@@ -343,16 +380,32 @@ impl Answer {
     /// Applies an event of the native lane.
     fn native(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
         let Ok(said) = serde_json::from_value::<NativeEvent>(Event::of(raw).data) else { return };
-        if said.origin.dialect != Dialect::OpenaiResponses {
-            return;
+        if said.origin.dialect != DIALECT {
+            return self.foreign(seq, said, changes);
         }
-        if let Some(Value::Object(part)) = said.part.map(|part| part.to_value()) {
-            let part = Template { members: part, text_at: said.text_at, is_whole: true };
-            self.part(seq, part, changes);
+        if let Some(Value::Object(members)) = said.part.map(|part| part.to_value()) {
+            let (text_at, origin) = (said.text_at, Some(said.origin));
+            self.part(seq, Template { members, text_at, origin, is_whole: true }, changes);
         }
         if let Some(Value::Object(event)) = said.event.map(|event| event.to_value()) {
             self.native_event(seq, event, changes);
         }
+    }
+
+    /// A part of another protocol: reasoning that the client carries, sealed. A later attempt may
+    /// bring it again.
+    fn foreign(&mut self, seq: u64, said: NativeEvent, changes: &mut Vec<Change>) {
+        let Some(sealed) = self.sealer.seal(said).filter(|_| !self.is_repeating) else { return };
+        let has_text = self.reasoning.is_some();
+        let summary = match has_text {
+            true => json!([{ "type": "summary_text", "text": null }]),
+            false => json!([]),
+        };
+        let item = json!({ "type": "reasoning", "summary": summary, "encrypted_content": sealed });
+        let Value::Object(members) = item else { return };
+        let text_at = has_text.then(|| "/summary/0/text".to_owned());
+        let part = Template { members, text_at, origin: None, is_whole: true };
+        self.part(seq, part, changes);
     }
 
     fn part(&mut self, seq: u64, part: Template, changes: &mut Vec<Change>) {
@@ -464,7 +517,6 @@ impl Fold for Answer {
 #[cfg(test)]
 mod tests {
     use capstan_protocol::{Timestamp, event};
-    use serde_json::json;
     use uuid::Uuid;
 
     use super::*;

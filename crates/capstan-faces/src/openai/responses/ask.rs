@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::content::Contents;
+use super::super::content::{Contents, opened, pictures_behind_results};
 use super::super::foreign::Foreign;
 use super::super::members::{self, Metadata, Object, Text as AnyText};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
@@ -85,6 +85,7 @@ struct Item {
     input: Option<String>,
     /// Whose tool is called.
     namespace: Option<String>,
+    encrypted_content: Option<String>,
     #[serde(default)]
     output: Contents,
     tools: Option<Vec<ToolSpec>>,
@@ -265,7 +266,7 @@ fn messages(
             _ => messages.push(message),
         }
     }
-    Ok((messages, answers))
+    Ok((pictures_behind_results(messages), answers))
 }
 
 impl Item {
@@ -334,14 +335,20 @@ impl Item {
             }
             "function_call_output" | "custom_tool_call_output" => {
                 let id = self.call_id.ok_or_else(|| missing("call_id"))?;
-                ChatMessage::tool(id, self.output.into_text())
+                self.output.into_result(id, &place("output"), foreign)?
             }
             "item_reference" => {
                 // Those that were found stand in the request by now.
                 return Err(DecodeError::value(place("id"), "names no item that is kept"));
             }
             // What only a model of OpenAI understands: it reaches one as it came.
-            _ => return Ok(None),
+            _ => {
+                let parts = opened(self.encrypted_content.as_deref());
+                if parts.is_empty() {
+                    return Ok(None);
+                }
+                ChatMessage { role: Role::Assistant, parts, name: None }
+            }
         };
         Ok(Some(message))
     }

@@ -24,7 +24,6 @@ use super::references::items_of_run;
 use super::{NAME, Responses, conversation_id};
 use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget, post};
-use crate::identity::audit::Actor;
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
 use crate::openapi::{Answer, Body, Content, Does, PathParameter, Routes, Row, model};
@@ -239,8 +238,7 @@ async fn look(about: &About) -> Result<Response, Fault> {
 
 async fn erase(about: &About) -> Result<Response, Fault> {
     about.began().await?;
-    let streams = purge::session(&about.cx.engine, &about.caller.tenant, &about.id).await?;
-    about.cx.audit.purged_session(&Actor::from(&about.caller), streams);
+    purge::session(&about.cx.engine, &about.caller.tenant, &about.id, &about.caller).await?;
     let erased = Erased { id: &about.id, object: "conversation.deleted", deleted: true };
     Ok(Json(erased).into_response())
 }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use capstan_agent::sealed::{self, Sealer};
+use capstan_protocol::NativePart;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -11,6 +13,7 @@ use uuid::Uuid;
 use super::super::output::Offered;
 use super::super::parameters::INPUT;
 use super::answer::{Answer, Entry, What};
+use super::object::Echo;
 
 /// An item of a response.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -114,11 +117,16 @@ impl<'a> Summary<'a> {
 
 /// All items in the order of their indices: first the ones in a stream, as they began. Then the
 /// calls of other tools, because only the end shows that the agent has not answered them.
-pub(super) fn items<'a>(stream: Uuid, answer: &'a Answer, status: &'static str) -> Vec<Item<'a>> {
-    let (all, offered) = (answer.items.iter(), &*answer.offered);
-    let early = all.clone().filter(|entry| is_streamed(entry, offered));
-    let late = all.filter(|entry| is_late(entry, offered));
-    early.chain(late).map(|entry| item(stream, entry, offered, status)).collect()
+pub(super) fn items<'a>(
+    stream: Uuid,
+    answer: &'a Answer,
+    echo: &'a Echo,
+    status: &'static str,
+) -> Vec<Item<'a>> {
+    let all = answer.items.iter();
+    let early = all.clone().filter(|entry| is_streamed(entry, &echo.offered));
+    let late = all.filter(|entry| is_late(entry, &echo.offered));
+    early.chain(late).map(|entry| item(stream, entry, echo, status)).collect()
 }
 
 /// Whether the stream has an item from its beginning. A call is such an item if the request offers
@@ -143,14 +151,16 @@ pub(super) fn is_late(entry: &Entry, offered: &Offered) -> bool {
 pub(super) fn item<'a>(
     stream: Uuid,
     entry: &'a Entry,
-    offered: &'a Offered,
+    echo: &'a Echo,
     status: &'static str,
 ) -> Item<'a> {
     let status = status_of(entry, status);
     match &entry.what {
         What::Message => message(stream, entry, status),
-        What::Reasoning => reasoning(stream, entry),
-        What::Call { id, name, .. } => call(Place { stream, entry, status }, id, name, offered),
+        What::Reasoning => reasoning(stream, entry, echo.sealer.as_ref()),
+        What::Call { id, name, .. } => {
+            call(Place { stream, entry, status }, id, name, &echo.offered)
+        }
         What::Native => Item::Native(entry.native.members.clone()),
     }
 }
@@ -180,7 +190,7 @@ fn message<'a>(stream: Uuid, entry: &'a Entry, status: &'static str) -> Item<'a>
     Item::Native(members)
 }
 
-fn reasoning(stream: Uuid, entry: &Entry) -> Item<'_> {
+fn reasoning<'a>(stream: Uuid, entry: &'a Entry, sealer: Option<&Sealer>) -> Item<'a> {
     if entry.native.is_empty() {
         let parts = entry.thoughts.texts(&entry.text);
         let summary = parts.map(|(_, text)| Summary::new(text)).collect();
@@ -191,11 +201,26 @@ fn reasoning(stream: Uuid, entry: &Entry) -> Item<'_> {
     if let Some(place) = place {
         *place = entry.text.as_str().into();
     }
+    if let Some(sealed) = sealer.and_then(|sealer| sealed_by_maker(entry, &members, sealer)) {
+        members = sealed;
+    }
     let Value::Object(mut members) = members else { return Item::Native(Map::new()) };
+    members.insert("id".into(), id_of_entry("rs", stream, entry).into());
     if !entry.native.is_whole {
         add_thoughts(entry, &mut members);
     }
     Item::Native(members)
+}
+
+/// A reasoning item of OpenAI's that another agent could get in the next turn. Its id would mean
+/// nothing there either.
+fn sealed_by_maker(entry: &Entry, item: &Value, sealer: &Sealer) -> Option<Value> {
+    let origin = entry.native.origin.clone().filter(|origin| sealer.seals(origin))?;
+    let (part, text_at, text) = (item.clone().into(), None, String::new());
+    let sealed = sealed::seal(&NativePart { origin, part, text_at, text });
+    let mut item = item.clone();
+    item.as_object_mut()?.insert("encrypted_content".into(), sealed.into());
+    Some(item)
 }
 
 /// The thoughts of an item whose complete form has not come.

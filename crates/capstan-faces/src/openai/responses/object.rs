@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use capstan_agent::sealed::Sealer;
 use capstan_journal::{Run, RunState};
-use capstan_protocol::{Close, Exposure, Fault, FaultKind, RawJson, Timestamp, decode};
+use capstan_protocol::{Close, Dialect, Exposure, Fault, FaultKind, RawJson, Timestamp, decode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -17,6 +18,7 @@ use super::answer::Answer;
 use super::id_of;
 use super::item::{Item, items};
 use super::seen::Seen;
+use crate::face::FaceContext;
 use crate::face::reader::Collected;
 
 /// Members of a request that its response repeats.
@@ -50,12 +52,15 @@ pub(super) struct Echo {
     input: Option<RawJson>,
     #[serde(skip)]
     pub(super) offered: Arc<Offered>,
+    #[serde(skip)]
+    pub(super) sealer: Option<Sealer>,
 }
 
 impl Echo {
     /// Reads a body. The body of another face has none of these members.
-    pub(super) fn of(body: &str) -> Self {
+    pub(super) fn of(cx: &FaceContext, body: &str) -> Self {
         let mut echo: Self = decode::from_str(body).unwrap_or_default();
+        echo.sealer = Some(cx.sealer(Dialect::OpenaiResponses));
         echo.find_offered();
         echo.tools = echo.tools.map(complete);
         echo
@@ -294,7 +299,7 @@ impl<'a> ResponseObject<'a> {
         let status = Status::of(whole);
         let mut response = Self::begun(run, echo);
         response.status = status;
-        response.output = items(run.stream_id, answer, status.of_items());
+        response.output = items(run.stream_id, answer, echo, status.of_items());
         response.more = others(Some(&answer.more), KNOWN);
         response.take_from_provider(&answer.more);
         if status == Status::Failed {

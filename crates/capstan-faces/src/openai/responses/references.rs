@@ -130,9 +130,9 @@ pub(super) async fn items_of_run(
     let stream = run.stream_id;
     let body =
         cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
-    let offered = Echo::of(&String::from_utf8_lossy(&body)).offered;
-    let whole = fold::so_far(cx, run, &offered).await?;
-    let output = items(stream, &whole.transcript, "completed");
+    let echo = Echo::of(cx, &String::from_utf8_lossy(&body));
+    let whole = fold::so_far(cx, run, &echo.offered).await?;
+    let output = items(stream, &whole.transcript, &echo, "completed");
     let output = output
         .iter()
         .filter_map(|item| Some((item.id().to_owned(), serde_json::to_string(item).ok()?)));

@@ -145,14 +145,14 @@ async fn sent_ids(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
         return Some(Seen::default());
     }
     let body = cx.engine.journal.store().body(run.stream_id).await.ok()??;
-    let offered = Echo::of(std::str::from_utf8(&body).ok()?).offered;
-    let so_far = fold::so_far(cx, run, &offered).await.ok()?;
+    let echo = Echo::of(cx, std::str::from_utf8(&body).ok()?);
+    let so_far = fold::so_far(cx, run, &echo.offered).await.ok()?;
     so_far.encode(|it| {
         // Such an answer is complete, and its client has to send the next request.
         if it.transcript.more.get("end_turn").is_some_and(|ends| *ends == false) {
             return None;
         }
-        let sent = items(run.stream_id, &it.transcript, "completed");
+        let sent = items(run.stream_id, &it.transcript, &echo, "completed");
         let sent: Vec<Value> =
             sent.iter().filter_map(|item| serde_json::to_value(item).ok()).collect();
         let is_sent = |seen: &Value| sent.iter().any(|sent| is_same(sent, seen));

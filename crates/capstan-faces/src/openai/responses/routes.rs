@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Request as HttpRequest, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use capstan_journal::{Run, RunState};
+use capstan_journal::Run;
 use capstan_protocol::{DecodeError, Fault, FaultKind};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
@@ -29,7 +29,6 @@ use crate::face::post;
 use crate::face::reader::{self, ViewerKind};
 use crate::face::repeats::KEY;
 use crate::face::{self, RefusalTarget, ViewRequest};
-use crate::identity::audit::{Action, Actor};
 use crate::identity::caller::Caller;
 use crate::identity::scopes::Operation;
 use crate::openapi::{self, Answer, Content, Does, PathParameter, Routes, Row, model};
@@ -172,11 +171,7 @@ async fn look(mut about: About) -> Result<Response, Refusal> {
 async fn cancel(about: About) -> Result<Response, Refusal> {
     let stopped = async {
         let run = about.run().await?;
-        let was_open = run.state != RunState::Closed;
-        let run = stopping::stop(&about.cx.engine, run).await?;
-        if was_open {
-            about.cx.audit.stopped(&about.caller, &run);
-        }
+        let run = stopping::stop(&about.cx.engine, run, &about.caller).await?;
         about.present(&run).await
     };
     stopped.await.map_err(|fault| about.refusal(fault))
@@ -192,13 +187,8 @@ struct Deleted {
 
 async fn erase(about: About) -> Result<Response, Refusal> {
     let erased = async {
-        let run = purge::stream(&about.cx.engine, about.run().await?).await?;
-        about.cx.audit.did(
-            &Actor::from(&about.caller),
-            Action::PurgedStream,
-            &run.tenant,
-            run.stream_id,
-        );
+        let run = about.run().await?;
+        let run = purge::stream(&about.cx.engine, run, &about.caller).await?;
         Ok(Json(Deleted { id: id_of(run.stream_id), object: "response", deleted: true })
             .into_response())
     };

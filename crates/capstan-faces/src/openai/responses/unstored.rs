@@ -11,6 +11,7 @@ use capstan_protocol::Fault;
 use crate::face::FaceContext;
 use crate::identity::caller::LOCAL;
 use capstan_engine::faults::journal_fault;
+use capstan_engine::ports::ByGateway;
 use capstan_engine::purge;
 use capstan_engine::wall_clock::between;
 
@@ -74,7 +75,7 @@ async fn erase_of(cx: &FaceContext, tenant: &str) -> Result<(), Fault> {
         let Some(oldest) = found.last() else { return Ok(()) };
         before = Some(oldest.stream_id);
         for run in found.into_iter().filter(|run| is_due(cx, run)) {
-            purge::stream(&cx.engine, run).await?;
+            purge::stream(&cx.engine, run, &ByGateway).await?;
         }
     }
 }

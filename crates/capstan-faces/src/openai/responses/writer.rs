@@ -224,8 +224,8 @@ impl ResponsesWriter {
             *place = Some(index);
         }
         let Some(entry) = self.answer.items.get(at).map(Entry::begun) else { return };
-        let offered = self.offered.clone();
-        let item = item(self.run.stream_id, &entry, &offered, "in_progress");
+        let echo = self.echo.clone();
+        let item = item(self.run.stream_id, &entry, &echo, "in_progress");
         let body = OfItem { output_index: index, item: &item };
         self.write("response.output_item.added", &body, out);
         if matches!(entry.what, What::Message) {
@@ -252,9 +252,9 @@ impl ResponsesWriter {
         status: &'static str,
         write: impl FnOnce(&mut Self, &Entry, &Item<'_>),
     ) {
-        let answer = std::mem::take(&mut self.answer);
+        let (answer, echo) = (std::mem::take(&mut self.answer), self.echo.clone());
         if let Some(entry) = answer.items.get(at) {
-            write(self, entry, &item(self.run.stream_id, entry, &answer.offered, status));
+            write(self, entry, &item(self.run.stream_id, entry, &echo, status));
         }
         self.answer = answer;
     }

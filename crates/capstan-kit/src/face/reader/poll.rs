@@ -1,4 +1,4 @@
-//! A long poll: one answer with what there is, or with what comes within a time.
+//! A long poll: one answer with the frames that exist, or that come within a timeout.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use crate::face::FaceContext;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::readers::ReaderGuard;
 
-/// How much one answer holds, in packets and bytes.
+/// The limit of one answer, in packets and bytes.
 const MOST: (usize, usize) = (1024, 1024 * 1024);
 
-/// One answer.
+/// The answer to a long poll.
 pub struct Batch {
-    /// Frames in order; none if nothing came.
+    /// The frames in order. Empty if none came.
     pub frames: Frames,
     /// The packet after which the next answer begins.
     pub last: u64,
-    /// There is nothing beyond `last` for now.
+    /// No packet follows `last` yet.
     pub is_up_to_date: bool,
-    /// There never will be.
+    /// No packet will ever follow `last`.
     pub is_over: bool,
 }
 
-/// The frames after a packet; if there are none yet, those that come within `wait`. Who waits takes
-/// a reader's place.
+/// Returns the frames after a packet. If there are none, it waits up to `wait` for some. A waiting
+/// request takes a reader's slot.
 pub async fn poll(cx: &FaceContext, run: &Run, after: u64, wait: Duration) -> Result<Batch, Fault> {
     let _slot = cx.engine.limiter.take_reader(&run.tenant, &cx.engine.settings.limits)?;
     let _reading = ReaderGuard::new(&cx.engine, run);
@@ -40,7 +40,7 @@ pub async fn poll(cx: &FaceContext, run: &Run, after: u64, wait: Duration) -> Re
             () = tokio::time::sleep(wait) => (frames, last),
         };
     }
-    // Looked at after the frames: what it says to be over is in them.
+    // Read the record after the frames, so that they include the end of a closed run.
     let run = cx
         .engine
         .journal
@@ -53,7 +53,7 @@ pub async fn poll(cx: &FaceContext, run: &Run, after: u64, wait: Duration) -> Re
     Ok(Batch { frames, last, is_up_to_date, is_over: is_up_to_date && !run.is_open() })
 }
 
-/// What comes next; nothing if the run is over.
+/// Waits for the next frames. Returns none if the run has ended.
 async fn news(cx: &FaceContext, run: &Run, after: u64) -> Result<(Frames, u64), Fault> {
     let mut reader = cx.engine.journal.reader_of(run, after);
     loop {

@@ -1,5 +1,4 @@
-//! How signatures of tokens are checked: with the library that TLS uses already. Tokens are checked
-//! here and never made.
+//! Checks signatures of tokens, with the library that TLS uses as well. Nothing here signs tokens.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -22,7 +21,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     },
 };
 
-/// From here on, in this process. Whoever embeds the gateway may have chosen otherwise before: that
+/// Installs the provider for this process. If the embedding program has installed one, that one
 /// stays.
 pub(super) fn install() {
     let _chosen_before = PROVIDER.install_default();

@@ -1,11 +1,11 @@
-//! A route as a line for the shell that works.
+//! Writes a route as a working command line.
 
 use serde_json::Value;
 
 use super::{Operation, array, members};
 use crate::html::escape;
 
-/// Where a gateway listens unless told otherwise.
+/// The default address of a gateway.
 const BASE: &str = "http://127.0.0.1:8787";
 
 pub(super) fn curl(operation: Operation<'_>) -> String {
@@ -34,7 +34,7 @@ pub(super) fn curl(operation: Operation<'_>) -> String {
     format!("<h4>Example</h4><pre tabindex=0><code>{}</code></pre>", escape(&lines.join(" \\\n")))
 }
 
-/// The path with examples in its braces, and the parameters of the query that must be there.
+/// The path with examples for its parameters, and the required parameters of the query.
 fn target(operation: Operation<'_>) -> String {
     let mut path = operation.path.to_owned();
     let mut query = Vec::new();

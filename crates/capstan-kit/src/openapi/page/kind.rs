@@ -1,4 +1,4 @@
-//! Schemas in a few words: a type, a choice, a link to a model.
+//! Describes schemas in a few words: a type, a choice, a link to a model.
 
 use serde_json::Value;
 

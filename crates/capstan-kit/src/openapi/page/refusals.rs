@@ -33,7 +33,7 @@ fn shapes(response: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// A line of the description tells a code.
+/// One line of the description explains a code.
 fn rows(status: &str, response: &Value) -> String {
     let lines = response["description"].as_str().unwrap_or_default().lines();
     let codes =

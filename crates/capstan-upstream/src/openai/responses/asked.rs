@@ -4,6 +4,7 @@ use capstan_agent::{Tool, Turn};
 use capstan_protocol::{RawJson, ResponseFormat, ToolChoice};
 use serde_json::{Map, Value, json};
 
+use crate::fates;
 use crate::openai::asked::effort_word;
 use crate::provider::{Asked, TokenLimit};
 use crate::request_body::raw;
@@ -18,7 +19,7 @@ pub(super) fn of(turn: &Turn) -> Asked {
     set("top_p", asked.top_p.map(Value::from));
     set("parallel_tool_calls", asked.parallel_tool_calls.map(Value::from));
     set("tool_choice", asked.tool_choice.as_ref().map(choice));
-    set("text", asked.response_format.as_ref().map(|form| json!({ "format": format(form) })));
+    set("text", text(asked.response_format.as_ref(), fates::verbosity_of(turn)));
     set("reasoning", asked.effort.map(|effort| json!({ "effort": effort_word(effort) })));
     Asked {
         tools: turn.tools.iter().map(tool).map(|tool| raw(&tool)).collect(),
@@ -42,6 +43,14 @@ fn choice(choice: &ToolChoice) -> Value {
         ToolChoice::Required => "required".into(),
         ToolChoice::Tool(name) => json!({ "type": "function", "name": name }),
     }
+}
+
+/// What the answer looks like, and how long it is.
+fn text(form: Option<&ResponseFormat>, verbosity: Option<String>) -> Option<Value> {
+    let mut text = Map::new();
+    text.extend(form.map(|form| ("format".to_owned(), format(form))));
+    text.extend(verbosity.map(|word| ("verbosity".to_owned(), word.into())));
+    (!text.is_empty()).then(|| text.into())
 }
 
 fn format(format: &ResponseFormat) -> Value {

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::mem::take;
 
-use capstan_agent::Turn;
+use capstan_agent::{Turn, sealed};
 use capstan_protocol::{
     Arguments, ChatMessage, Fault, Modality, NativeOrigin, Part, RawJson, Role,
 };
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::native;
@@ -30,11 +31,32 @@ pub(super) fn instructions_before(
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
-/// The items of a request in Responses' form. A text becomes an item.
-pub(super) fn of_request(request: &RequestBody) -> Vec<Raw> {
+/// The items of a request in Responses' form. A text becomes an item. Sealed items are opened, and
+/// those of other makers are left out.
+pub(super) fn of_request(request: &RequestBody, origin: &NativeOrigin) -> Vec<Raw> {
     match request.read::<String>("input") {
         Some(text) => vec![raw(&json!({ "role": "user", "content": text }))],
-        None => request.list("input"),
+        None => request.list("input").into_iter().flat_map(|item| own_item(item, origin)).collect(),
+    }
+}
+
+fn own_item(item: Raw, origin: &NativeOrigin) -> Vec<Raw> {
+    #[derive(Deserialize)]
+    struct Reasoning {
+        #[serde(rename = "type")]
+        kind: String,
+        id: Option<String>,
+        encrypted_content: Option<String>,
+    }
+    let Ok(read) = serde_json::from_str::<Reasoning>(item.get()) else { return vec![item] };
+    let is_ours = |id: String| id.strip_prefix("rs_").is_some_and(|rest| rest.contains('_'));
+    match read.encrypted_content {
+        Some(sealed) if sealed::is_sealed(&sealed) => {
+            native::unsealed(&sealed, origin).iter().map(raw).collect()
+        }
+        // Another agent of the gateway thought it: the provider does not know its id.
+        None if read.kind == "reasoning" && read.id.is_some_and(is_ours) => Vec::new(),
+        Some(_) | None => vec![item],
     }
 }
 
@@ -84,6 +106,9 @@ impl Items<'_> {
                     }
                 }
                 Part::Reasoning { .. } => {}
+                // Clients of chats collect an empty text before calls.
+                Part::Text { content: text }
+                    if text.is_empty() && message.role == Role::Assistant => {}
                 Part::Text { .. } | Part::Blob { .. } | Part::File { .. } | Part::Uri { .. } => {
                     content.push(piece(place, message.role, part)?);
                 }

@@ -73,7 +73,7 @@ impl Client {
         let claim = Claim::new(&self.caller.tenant, "", Uuid::now_v7(), engine.wall.now());
         let mut run = claim.to_run();
         run.agent = create.model.unwrap_or_default();
-        let echo = Echo::of(std::str::from_utf8(&create.body).unwrap_or_default());
+        let echo = Echo::of(&self.cx, std::str::from_utf8(&create.body).unwrap_or_default());
         let id = id_of(run.stream_id);
         let frames = ResponseObject::begun(&run, &echo).warm_up();
         Ok(Started::WarmedUp(Memory { id, items, is_stored: false, _load: load }, frames))
