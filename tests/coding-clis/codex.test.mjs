@@ -33,7 +33,8 @@ function body({ row, each, play, endures }) {
     row(`the provider ${name}`, { faults: [`status-${status}@1`] }, { without, with: 3 });
   }
   const overloaded = ["overloaded-in-stream:mid-text@1"];
-  row("the provider says overloaded, mid-text", { faults: overloaded }, { without: 3, with: 3 });
+  const calls = { without: 3, with: 3, isLong: true };
+  row("the provider says overloaded, mid-text", { faults: overloaded }, calls);
 
   each("`apply_patch` changes a file", async (t, way) => {
     holds(await play(t, { ...way, tool: "patch" }), 2);

@@ -39,7 +39,8 @@ export async function play(t, options) {
   assert.deepEqual(complaints, [], "thinking came back unchanged");
   if (cutter) assert.ok(proxy.wasCut(), "the connection was cut");
   if (hasSocket) assert.ok(proxy.upgrades() > 0, "there was a WebSocket");
-  return { ...result, calls: calls.length, bodies: calls.map((call) => call.body), written: here.written() };
+  const bodies = calls.map((call) => call.body);
+  return { ...result, calls: calls.length, bodies, written: here.written() };
 }
 
 /** Waits until the model has written a part of an answer. */

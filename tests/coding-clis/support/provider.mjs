@@ -40,8 +40,14 @@ signed = true
 text = "I write the file that you asked for."
 [[replies.answer.tool_calls]]
 name = "${tool.offers}"
-${tool.input ? `input = ${JSON.stringify(tool.input(file))}` : `arguments = ${inline(tool.arguments(file))}`}
+${written(tool, file)}
 `;
+
+/** What the model writes for a tool: a text, or an object. */
+const written = (tool, file) =>
+  tool.input
+    ? `input = ${JSON.stringify(tool.input(file))}`
+    : `arguments = ${inline(tool.arguments(file))}`;
 
 /** An inline table: its strings are JSON's. */
 const inline = (object) =>

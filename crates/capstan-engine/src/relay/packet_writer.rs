@@ -10,7 +10,7 @@ use capstan_journal::{Frame, JournalError, Run};
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
     ChatMessage, Close, Event, EventView, Fault, FaultKind, NATIVE, Payload, PresentationEventType,
-    RawObject, StreamReset, Timestamp, event, sse,
+    RawObject, StreamError, StreamReset, Timestamp, event, sse,
 };
 
 use self::thoughts::is_thought;
@@ -291,7 +291,10 @@ impl PacketWriter {
                 self.attempt.native.record(&kind, place, &payload);
                 self.event(&kind, payload)?;
             }
-            Some(Output::Warning(error)) => self.write(Payload::Error(error)),
+            Some(Output::Warning(error)) => {
+                self.log_left_out(&error);
+                self.write(Payload::Error(error));
+            }
             Some(Output::Interrupt(interrupt)) => self.ask(*interrupt),
             Some(_) | None => {}
         }
@@ -300,6 +303,17 @@ impl PacketWriter {
             return Err(Fault::new(FaultKind::StreamTooLong));
         }
         Ok(())
+    }
+
+    /// Logs what the agent left out of the request or of the answer: many clients do not show
+    /// warnings.
+    fn log_left_out(&self, error: &StreamError) {
+        if error.code != FaultKind::NotTranslated.entry().code {
+            return;
+        }
+        let names = error.details.as_ref().and_then(|details| details.get("left_out"));
+        let (stream, left_out) = (self.frames.stream_id(), names.map(tracing::field::display));
+        tracing::warn!(%stream, left_out, "the agent's protocol has no word for these: left out");
     }
 
     fn delta(&mut self, text: String) -> Result<(), Fault> {

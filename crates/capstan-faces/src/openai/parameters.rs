@@ -209,12 +209,19 @@ pub(super) fn tool_choice(
         #[serde(rename = "type")]
         kind: String,
         name: Option<String>,
+        namespace: Option<String>,
         function: Option<Inside>,
         custom: Option<Inside>,
+        mode: Option<String>,
+        allowed_tools: Option<Allowed>,
     }
     #[derive(Deserialize)]
     struct Inside {
         name: String,
+    }
+    #[derive(Deserialize)]
+    struct Allowed {
+        mode: Option<String>,
     }
     let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
     let wrong = || {
@@ -236,9 +243,14 @@ pub(super) fn tool_choice(
     match named.kind.as_str() {
         "function" | "custom" => {
             let name = name.filter(|name| !name.is_empty());
+            let name = name.map(|name| name_within(named.namespace.as_deref(), &name));
             name.map(ToolChoice::Tool).map(Some).ok_or_else(wrong)
         }
-        // A provider's own tool, or a choice of several, for agents of the request's protocol.
+        "allowed_tools" => {
+            let mode = named.allowed_tools.and_then(|allowed| allowed.mode).or(named.mode);
+            Ok((mode.as_deref() == Some("required")).then_some(ToolChoice::Required))
+        }
+        // A provider's own tool: for agents of the same protocol.
         _ => Ok(None),
     }
 }
@@ -332,4 +344,37 @@ pub(super) fn check_agent(cx: &FaceContext, ask: &mut Ask, place: &str) -> Resul
         return Ok(());
     }
     Err(invalid(&refuse(place, "an answer of a given form, since this agent is no model; it")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn choices_keep_their_mode_and_their_namespace() {
+        let tool = |name: &str| Some(ToolChoice::Tool(name.into()));
+        let allowed = json!([{ "type": "function", "name": "f" }]);
+        for (choice, expected) in [
+            (json!("required"), Some(ToolChoice::Required)),
+            (json!({ "type": "function", "name": "f" }), tool("f")),
+            (json!({ "type": "function", "function": { "name": "f" } }), tool("f")),
+            (json!({ "type": "function", "namespace": "ns", "name": "g" }), tool("ns__g")),
+            (
+                json!({ "type": "allowed_tools", "mode": "required", "tools": allowed }),
+                Some(ToolChoice::Required),
+            ),
+            (
+                json!({ "type": "allowed_tools", "allowed_tools": { "mode": "required" } }),
+                Some(ToolChoice::Required),
+            ),
+            (json!({ "type": "allowed_tools", "mode": "auto", "tools": allowed }), None),
+            (json!({ "type": "web_search" }), None),
+            (Value::Null, None),
+        ] {
+            let read = tool_choice(Some(choice.clone().into()), &mut Foreign::default());
+            assert_eq!(read.unwrap(), expected, "{choice}");
+        }
+    }
 }

@@ -1,11 +1,13 @@
-//! Responses: answers that can be read again, read on, stopped and erased by their id, and that
-//! form a tree.
+//! Responses: answers that clients can read again, resume, stop and erase by their ids. Answers form
+//! a tree.
 
 mod answer;
 mod ask;
 mod compact;
+mod conversation_id;
 mod conversations;
 mod create;
+mod fold;
 mod input_tokens;
 mod item;
 mod items;
@@ -15,6 +17,7 @@ mod repeat_hash;
 mod resume;
 mod routes;
 mod seen;
+mod thought_part;
 mod unstored;
 mod websocket;
 mod writer;
@@ -29,14 +32,12 @@ use capstan_protocol::{DecodeError, Fault};
 use http::request::Parts;
 use uuid::Uuid;
 
-use self::answer::Answer;
 use self::object::{Echo, ResponseObject};
 use self::resume::Place;
-use self::writer::{Manner, ResponseEvent, ResponsesWriter, StartingAfter};
+use self::writer::{ResponseEvent, ResponsesWriter, StartingAfter, ViewOptions};
 use super::request;
 use super::{errors, parameters};
 use crate::face::FaceContext;
-use crate::face::reader;
 use crate::face::repeats;
 use crate::face::sent_answers::SentAnswers;
 use crate::face::taken_back::TakenBack;
@@ -47,10 +48,10 @@ use capstan_engine::faults::journal_fault;
 use capstan_engine::resume::ResumePoint;
 use capstan_engine::{interrupts, lookup};
 
-/// The name under which runs of this face are kept.
+/// The name of this face in the records of runs.
 const NAME: &str = "openai-responses";
 
-/// Responses.
+/// The face of Responses.
 pub(crate) struct Responses {
     attaches_repeats: bool,
     has_websocket: bool,
@@ -59,8 +60,8 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
-    /// Whether a repeat without a key attaches to the run that it repeats, and whether requests may
-    /// come over a WebSocket.
+    /// Creates the face. `attaches_repeats`: a repeat without a key attaches to the run that it
+    /// repeats. `has_websocket`: requests may come over a WebSocket.
     pub(crate) fn new(attaches_repeats: bool, has_websocket: bool) -> Self {
         let (unstored, sent_answers) = (unstored::Tenants::default(), SentAnswers::default());
         Self { attaches_repeats, has_websocket, unstored, sent_answers }
@@ -85,7 +86,7 @@ impl Face for Responses {
         ask::from_response(body)
     }
 
-    /// An answer that goes on from another one stays in its conversation.
+    /// An answer that continues another one stays in the same conversation.
     async fn complete(
         &self,
         cx: &FaceContext,
@@ -101,7 +102,7 @@ impl Face for Responses {
         if let Some(asker) =
             interrupts::asker_of(ask).filter(|_| ask.session.is_empty() && ask.previous.is_none())
         {
-            // Whoever answers need not say where it was asked.
+            // The answer to an interrupt need not name the conversation.
             ask.session = lookup::by_stream(&cx.engine, tenant, &asker.to_string())
                 .await
                 .map(|run| run.session)
@@ -132,7 +133,7 @@ impl Face for Responses {
         repeats::key(cx, request, NAME, attaches.then_some(&may_repeat)).await
     }
 
-    /// Whoever reads on does so by GET, with a number.
+    /// Clients resume by GET with `starting_after`, never by POST.
     fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
         Ok(ResumePoint::default())
     }
@@ -149,7 +150,7 @@ impl Face for Responses {
         repeats::is_keyless(run)
     }
 
-    /// Whoever does not wait for it may want to be told.
+    /// The end of a background response is reported to the tenant's webhook.
     fn sends_webhook(&self, ask: &Ask) -> bool {
         ask.wants.background
     }
@@ -166,12 +167,12 @@ impl Face for Responses {
         }
         let told = async {
             let echo = Echo::of(cx, request.ask.extras.payload.get());
-            // Whoever does not wait is told how it stands, be it failed; else a failure is a
-            // status.
+            // A background request gets the present state, also of a failed run. For other requests
+            // a failure becomes the status.
             let whole = if wants.background {
-                reader::collect_so_far::<Answer>(cx, run).await?
+                fold::so_far(cx, run, &echo.offered).await?
             } else {
-                let whole = reader::collect_to_end::<Answer>(cx, run).await?;
+                let whole = fold::follow(cx, run, &echo.offered).await?;
                 let whole = whole.fault().map_or(Ok(whole), Err)?;
                 self.sent_answers.answer(run.stream_id, request.parts).record();
                 whole
@@ -215,7 +216,7 @@ impl Face for Responses {
             Some(ask) => Echo::of(cx, ask.extras.payload.get()),
             None => echo_of(cx, opening.run).await?,
         };
-        let manner = Manner {
+        let options = ViewOptions {
             after: opening
                 .parts
                 .extensions
@@ -226,11 +227,11 @@ impl Face for Responses {
             taken_back: TakenBack::read_if_unseen(cx, opening.run).await?,
             sent_answer: Some(self.sent_answers.answer(opening.run.stream_id, opening.parts)),
         };
-        Ok(Box::new(ResponsesWriter::new(opening.run, echo, manner, cx.engine.settings.exposure)))
+        Ok(Box::new(ResponsesWriter::new(opening.run, echo, options, cx.engine.settings.exposure)))
     }
 }
 
-/// Where a request names the answer that it goes on from.
+/// The member that names the answer that a request continues.
 const PREVIOUS: &str = "previous_response_id";
 
 fn unknown_previous(id: &str) -> Fault {
@@ -238,17 +239,17 @@ fn unknown_previous(id: &str) -> Fault {
     invalid(&wrong).with_detail(errors::CODE, "previous_response_not_found")
 }
 
-/// The id of an answer.
+/// The id of the answer of a stream.
 fn id_of(stream: Uuid) -> String {
     format!("resp_{}", stream.simple())
 }
 
-/// The stream of an answer; `None` if it is no id of ours.
+/// The stream of an answer; `None` if the id is not of this form.
 fn stream_of(id: &str) -> Option<Uuid> {
     id.strip_prefix("resp_")?.parse().ok()
 }
 
-/// What a request said that its answer repeats.
+/// The members of a run's request that its answer repeats.
 async fn echo_of(cx: &FaceContext, run: &Run) -> Result<Echo, Fault> {
     let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
     let echo = |body: &[u8]| std::str::from_utf8(body).map(|body| Echo::of(cx, body)).ok();

@@ -79,13 +79,33 @@ async fn what_a_conversation_cannot_have_is_refused_by_name() {
         ("POST", &path, json!({ "metadata": { "a": "b" } }), "metadata"),
         ("POST", &items, json!({ "items": message }), "items"),
         ("DELETE", &item, json!({}), "item"),
-        ("GET", &item, json!({}), "item"),
     ] {
         let (status, told) = call(&server, method, path, Some(body)).await;
         assert_eq!((status, &told["error"]["param"]), (400, &json!(param)), "{method} {path}");
     }
-    let unknown = "/v1/conversations/nobody-knows";
-    assert_eq!(call(&server, "GET", unknown, None).await.0, 404);
+}
+
+#[tokio::test]
+async fn unknown_conversations_and_items_are_not_found() {
+    let server = serve().await;
+    let made = ok(&server, "POST", "/v1/conversations", Some(json!({}))).await;
+    let path = format!("/v1/conversations/{}", made["id"].as_str().unwrap());
+    let invented = uuid::Uuid::now_v7().simple();
+    let (_, proof) = path.split_at(path.len() - 16);
+    for unknown in [
+        "/v1/conversations/nobody-knows".to_owned(),
+        format!("/v1/conversations/conv_{invented}"),
+        format!("/v1/conversations/conv_{invented}{proof}"),
+        format!("{path}0"),
+        format!("{path}/items/msg_1"),
+    ] {
+        let (status, told) = call(&server, "GET", &unknown, None).await;
+        assert_eq!(
+            (status, &told["error"]["code"]),
+            (404, &json!("session_not_found")),
+            "{unknown}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant, Timeouts};
 use capstan_protocol::Role;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -341,6 +342,33 @@ async fn who_was_cut_and_comes_back_reads_the_same_answer() {
     assert_ne!(post("z").await["response"]["id"], first, "another session is another asker");
 }
 
+/// A connection composes a request from the items that it sent. A client that connects again sends
+/// the same items without members that say nothing.
+#[tokio::test]
+async fn a_client_that_was_cut_in_a_later_answer_reads_the_same_answer() {
+    let (server, goes_on) = serve(Settings::default()).await;
+    let session = [("session-id", "s")];
+    let mut socket = try_connect(&server, &session).await.unwrap();
+    let first = asked(&mut socket, &create(json!([user("Hi")]))).await;
+    let slow = |input: Value| {
+        let mut frame = create(input);
+        frame["model"] = "slow".into();
+        frame
+    };
+    send(&mut socket, &after(slow(json!([user("And?")])), &first)).await;
+    let second = event(&mut socket).await["response"]["id"].clone();
+    drop(socket);
+    nobody_reads(&server).await;
+
+    let message = &last(&first)["output"][0];
+    let back = json!({ "type": "message", "id": message["id"], "role": "assistant",
+        "phase": null, "content": [{ "type": "output_text", "text": text_of(last(&first)) }] });
+    let mut socket = try_connect(&server, &session).await.unwrap();
+    send(&mut socket, &slow(json!([user("Hi"), back, user("And?")]))).await;
+    assert_eq!(event(&mut socket).await["response"]["id"], second);
+    goes_on.add_permits(1);
+}
+
 async fn nobody_reads(server: &Server) {
     let metrics = || async { server.get("/metrics").await.text().await.unwrap() };
     let left = async { while !metrics().await.contains("capstan_active_readers 0\n") {} };
@@ -358,6 +386,16 @@ async fn switched_off_it_sends_clients_to_post_at_once() {
     );
     let (server, _) = serve(Settings::default()).await;
     assert_eq!(server.get("/v1/responses").await.status(), 405);
+}
+
+/// A proxy that forwards no upgrades forwards the rest of the handshake.
+#[tokio::test]
+async fn a_handshake_without_its_upgrade_sends_clients_to_post_at_once() {
+    let (server, _) = serve(Settings::default()).await;
+    let handshake = client()
+        .get(format!("{}/v1/responses", server.url))
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+    assert_eq!(handshake.send().await.unwrap().status(), 426);
 }
 
 #[tokio::test]
@@ -475,6 +513,50 @@ async fn a_connection_that_idles_is_closed() {
     assert_eq!(close_code(&mut connect(&server).await).await, 1000);
 }
 
+/// A peer that asks for much and reads nothing of it.
+#[tokio::test]
+async fn a_peer_that_takes_nothing_is_cut_and_its_run_goes_on() {
+    let timeouts = Timeouts { stalled_reader: Duration::from_millis(30), ..Timeouts::default() };
+    let gateway = Gateway::new(journal()).agent("demo", crate::common::demo());
+    let server =
+        serve_gateway(gateway.settings(Settings { timeouts, ..Settings::default() })).await;
+    let host = server.url.strip_prefix("http://").unwrap();
+    let mut socket = TcpStream::connect(host).await.unwrap();
+    SockRef::from(&socket).set_recv_buffer_size(16 * 1024).unwrap();
+    socket.write_all(handshake(host).as_bytes()).await.unwrap();
+    // Some 5 MB: more than the kernel holds for a connection.
+    let frame = json!({ "type": "response.create", "model": "demo", "input": "/tokens 25000" });
+    let frame = frame.to_string();
+    let head = [0x81, 0x80 | u8::try_from(frame.len()).unwrap(), 0, 0, 0, 0];
+    socket.write_all(&head).await.unwrap();
+    socket.write_all(frame.as_bytes()).await.unwrap();
+
+    let metrics = || async { server.get("/metrics").await.text().await.unwrap() };
+    let cut = async { while metrics().await.contains("capstan_stalled_readers_total 0\n") {} };
+    tokio::time::timeout(GUARD, cut).await.expect("the reader is cut");
+    nobody_reads(&server).await;
+    let ended = async {
+        loop {
+            let runs: Value = server.get("/v1/streams").await.json().await.unwrap();
+            if runs["streams"][0]["state"] == "closed" {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(GUARD, ended).await.expect("its run is completed");
+    let mut read = Vec::new();
+    let end = socket.read_to_end(&mut read).await;
+    assert!(end.is_err(), "the connection is reset after {} bytes", read.len());
+}
+
+fn handshake(host: &str) -> String {
+    format!(
+        "GET /v1/responses HTTP/1.1\r\nhost: {host}\r\nconnection: upgrade\r\n\
+         upgrade: websocket\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+}
+
 /// A peer that answers no ping, though it takes all that is sent.
 #[tokio::test]
 async fn a_peer_that_is_not_there_is_given_up() {
@@ -482,12 +564,7 @@ async fn a_peer_that_is_not_there_is_given_up() {
     let (server, _) = serve(Settings { timeouts, ..Settings::default() }).await;
     let host = server.url.strip_prefix("http://").unwrap();
     let mut socket = TcpStream::connect(host).await.unwrap();
-    let handshake = format!(
-        "GET /v1/responses HTTP/1.1\r\nhost: {host}\r\nconnection: upgrade\r\n\
-         upgrade: websocket\r\nsec-websocket-version: 13\r\n\
-         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    );
-    socket.write_all(handshake.as_bytes()).await.unwrap();
+    socket.write_all(handshake(host).as_bytes()).await.unwrap();
     let mut read = Vec::new();
     tokio::time::timeout(GUARD, socket.read_to_end(&mut read)).await.expect("it ends").unwrap();
     assert!(read.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&read));

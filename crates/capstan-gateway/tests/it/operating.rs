@@ -110,6 +110,32 @@ async fn the_line_of_a_failed_attempt_says_which_agent_where_and_why_and_no_call
     }
 }
 
+/// An agent whose protocol has no word for a tool.
+struct LeavesOut;
+
+#[async_trait]
+impl Agent for LeavesOut {
+    async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
+        let names = serde_json::json!(["tools[3] (web_search)"]);
+        out.warning(&Fault::new(FaultKind::NotTranslated).with_detail("left_out", names)).await?;
+        Ok(out.delta("Hello.").await?)
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_left_out_is_in_the_log() {
+    let (log, _guard) = Log::start();
+    let server = serve_gateway(Gateway::new(journal()).agent("a", LeavesOut)).await;
+    all(post_to(&server, "a", "Hi").await).await;
+    let lines = log.lines("the agent's protocol has no word for these: left out");
+    let [line] = &lines[..] else { panic!("{}", log.text()) };
+    assert_eq!(
+        (&line["level"], &line["left_out"]),
+        (&"WARN".into(), &r#"["tools[3] (web_search)"]"#.into())
+    );
+    assert!(line["stream"].is_string(), "{line}");
+}
+
 #[tokio::test]
 async fn metrics_name_the_agent_of_a_run_and_of_a_fault() {
     let gateway =

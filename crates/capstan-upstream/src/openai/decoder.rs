@@ -244,10 +244,7 @@ impl Decoder {
 
     /// Inserts the kind of a call before its beginning, if the call began in the last outputs.
     fn mark(&self, delta: &Value, before: usize, out: &mut Vec<Output>) {
-        let begins = |output: &Output| match output {
-            Output::Event { kind, .. } => kind == "TOOL_CALL_START",
-            _ => false,
-        };
+        let begins = |output: &Output| matches!(output, Output::Event { kind, .. } if kind == "TOOL_CALL_START");
         if out.get(before..).is_some_and(|sent| sent.iter().any(begins)) {
             let mut mark = Vec::new();
             self.lane.event(&json!({ "choices": [{ "delta": delta }] }), &mut mark);

@@ -1,8 +1,9 @@
-//! `api = "responses"`: OpenAI's Responses streaming. An answer that breaks off is read on where it
-//! was, if the server keeps it.
+//! `api = "responses"`: OpenAI's Responses, streamed. A broken answer is resumed if the server
+//! stores it.
 
 mod asked;
 mod decoder;
+mod event;
 mod input;
 
 use capstan_agent::{About, Output, Turn};
@@ -30,7 +31,7 @@ const DEFAULTS: Defaults = Defaults {
 };
 
 const DIALECT: Dialect = Dialect::OpenaiResponses;
-/// What the gateway decides of a request in these words.
+/// The members of a request that the gateway decides.
 const OURS: &[&str] = &[
     "model",
     "input",
@@ -41,7 +42,7 @@ const OURS: &[&str] = &[
     "background",
     "n",
 ];
-/// What a request includes to get its reasoning.
+/// The word in `include` by which a request gets encrypted reasoning.
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 
 struct Responses(Provider);
@@ -53,18 +54,19 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, 
 }
 
 impl Responses {
-    /// Whose reasoning comes back.
+    /// The provider and model whose reasoning can come back.
     fn origin(&self) -> NativeOrigin {
         native::origin(DIALECT, &self.0.url, &self.0.model)
     }
 }
 
-/// Whether the provider keeps the answer to a request.
+/// Whether the provider stores the answer to a request.
 fn is_stored(request: &RequestBody) -> bool {
     request.read::<bool>("store") != Some(false)
 }
 
-/// The provider forgets the reasoning of an answer that it does not keep, unless it hands it out.
+/// Asks for encrypted reasoning if the provider does not store the answer: otherwise the reasoning
+/// would be lost.
 fn with_reasoning(mut body: RequestBody) -> RequestBody {
     let mut include: Vec<String> = body.read("include").unwrap_or_default();
     if !is_stored(&body) && !include.iter().any(|name| name == ENCRYPTED) {
@@ -104,7 +106,7 @@ impl call::Dialect for Responses {
         };
         let earlier = input::items(turn.remembered(), &self.origin())?;
         let mut items: Vec<Raw> = earlier.iter().map(raw).collect();
-        items.extend(input::told(&request, &self.origin()));
+        items.extend(input::of_request(&request, &self.origin()));
         body.set("input", &items);
         self.0.body(body, Asked::native(request, turn, OURS)).map(with_reasoning)
     }
@@ -124,7 +126,7 @@ impl call::Dialect for Responses {
         Decoder::new(self.0.secret.clone()).in_lane(lane).of_stored(is_stored)
     }
 
-    /// What is not stored cannot be asked for again.
+    /// Resumes an answer that the provider stores.
     fn resume(&self, decoder: &mut Decoder, resumed: u32) -> Option<Resume> {
         let (id, after) = decoder.place().filter(|_| resumed < RESUMES)?;
         let mut url = crate::http::join(&self.0.url, id);

@@ -22,6 +22,7 @@ mod presets;
 mod providers;
 mod refused_requests;
 mod repeated_chunks;
+mod responses;
 mod routes;
 mod stop;
 mod turns;

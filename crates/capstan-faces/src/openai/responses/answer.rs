@@ -1,8 +1,11 @@
-//! What a run amounts to as a response: items in the order in which they began.
+//! The items of a response, folded from the packets of its run, in the order in which they began.
 //!
-//! The events of a stream and the object at its end are told from the same items, so that they say
-//! the same. What only OpenAI's models know (ids, encrypted reasoning, calls of built-in tools)
-//! comes in the native lane and is told as it came.
+//! The events of a stream and the object at its end are made from the same items, so that they
+//! agree. What only OpenAI's models know (ids, encrypted reasoning, calls of built-in tools)
+//! comes in the native lane and is sent unchanged.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use capstan_agent::sealed::Sealer;
 use capstan_protocol::agui::Interrupt;
@@ -13,7 +16,8 @@ use capstan_protocol::{
 use serde_json::{Map, Value, json};
 
 use super::super::native::ends_attempt;
-use super::super::output::{INTERRUPT, Said, Source, block};
+use super::super::output::{INTERRUPT, Offered, Said, Source, block};
+use super::thought_part::{ThoughtPart, ThoughtParts};
 use crate::face::reader::Fold;
 
 /// The protocol of these answers.
@@ -23,11 +27,17 @@ const DIALECT: Dialect = Dialect::OpenaiResponses;
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) items: Vec<Entry>,
-    /// The text and the thoughts that are being said.
+    /// The tools that the request offers.
+    pub(super) offered: Arc<Offered>,
+    /// The open message and the open reasoning item.
     message: Option<usize>,
     reasoning: Option<usize>,
-    /// What the provider says of the next item, beside what it says.
+    /// The provider's members of the next item, without its text.
     template: Template,
+    /// The provider's members of the next piece of text.
+    pub(super) delta_members: Map<String, Value>,
+    /// Sources in the provider's form. Each is followed by its citation, which it replaces.
+    raw_sources: VecDeque<Value>,
     has_text: bool,
     /// Members of the response that only the provider knows.
     pub(super) more: Map<String, Value>,
@@ -49,6 +59,9 @@ impl Default for Answer {
             more: Map::new(),
             error: None,
             close: None,
+            offered: Arc::default(),
+            delta_members: Map::new(),
+            raw_sources: VecDeque::new(),
             sealer: Sealer::new(DIALECT, []),
             is_repeating: false,
         }
@@ -61,14 +74,18 @@ pub(super) struct Entry {
     /// The packet that began it.
     pub(super) seq: u64,
     pub(super) what: What,
-    /// What it says: a text, thoughts, arguments.
+    /// The text, the thoughts or the arguments.
     pub(super) text: String,
-    /// For each packet with text: its seq, and where its text ends.
+    /// For each packet with text: its seq, and the end of its text.
     marks: Vec<(u64, usize)>,
     /// Sources of a text, each with its packet.
     sources: Vec<(u64, Value)>,
-    /// Its members in the provider's own words, but for what it says.
+    /// The parts of a reasoning item.
+    pub(super) thoughts: ThoughtParts,
+    /// The provider's members, without the text.
     pub(super) native: Template,
+    /// The provider's members of the text part.
+    pub(super) part_members: Map<String, Value>,
     /// The packet that ended it.
     done: Option<u64>,
 }
@@ -80,21 +97,23 @@ pub(super) enum What {
     Call {
         id: String,
         name: String,
-        /// The agent itself brought the result.
+        /// The agent itself answered the call.
         is_answered: bool,
-        /// The run asks a person.
+        /// The call is an interrupt: a question of the run to a person.
         is_question: bool,
     },
-    /// CAP has no word for it.
+    /// An item that only OpenAI's models make.
     Native,
 }
 
-/// An item in the provider's own words.
+/// The provider's members of an item.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Template {
     pub(super) members: Map<String, Value>,
-    /// Where its text belongs.
+    /// The JSON pointer of its text.
     pub(super) text_at: Option<String>,
+    /// Whether these are the members of the complete item.
+    pub(super) is_whole: bool,
     /// Who made it.
     pub(super) origin: Option<NativeOrigin>,
 }
@@ -117,17 +136,19 @@ impl Template {
     }
 }
 
-/// What a packet changed, by the place of the item.
+/// A change by a packet. Items are named by their position.
 #[derive(Debug)]
 pub(super) enum Change {
     Begun(usize),
-    /// Its text from here on is new.
+    /// The text from this offset on is new.
     Text(usize, usize),
-    /// Its source at this place is new.
+    /// The source at this position is new.
     Source(usize, usize),
     Done(usize),
-    /// An event of the provider's about an item.
-    Event(usize, Map<String, Value>),
+    /// A part of a reasoning item began.
+    Part(usize),
+    /// An event of the provider, about this item if it names a known one.
+    Event(Option<usize>, Map<String, Value>),
 }
 
 impl Entry {
@@ -143,26 +164,33 @@ impl Entry {
         self.sources.get(at).map(|(_, source)| source)
     }
 
-    /// Whether a call can be acted upon. Some agents tell no end.
+    /// Whether a client can execute a call. Some agents send no end of calls.
     pub(super) fn is_complete(&self) -> bool {
         self.is_done() || serde_json::from_str::<serde::de::IgnoredAny>(&self.text).is_ok()
     }
 
-    /// The same, of which nothing was said yet.
-    pub(super) fn begun(&self) -> Self {
+    fn new(seq: u64, what: What, native: Template) -> Self {
         Self {
-            seq: self.seq,
-            what: self.what.clone(),
+            seq,
+            what,
             text: String::new(),
             marks: Vec::new(),
             sources: Vec::new(),
-            native: self.native.clone(),
+            thoughts: ThoughtParts::default(),
+            native,
+            part_members: Map::new(),
             done: None,
         }
     }
 
+    /// The same item at its beginning, without text.
+    pub(super) fn begun(&self) -> Self {
+        Self::new(self.seq, self.what.clone(), self.native.clone())
+    }
+
     /// Drops what came after a packet.
     fn reset(&mut self, after: u64) {
+        self.thoughts.reset(after);
         self.marks.retain(|(seq, _)| *seq <= after);
         self.sources.retain(|(seq, _)| *seq <= after);
         self.text.truncate(self.marks.last().map_or(0, |(_, end)| *end));
@@ -171,8 +199,13 @@ impl Entry {
 }
 
 impl Answer {
-    /// Takes a packet, and says what it changed.
-    pub(super) fn take(&mut self, packet: &StreamPacket, changes: &mut Vec<Change>) {
+    /// An answer without items yet, to a request that offers these tools.
+    pub(super) fn new(offered: Arc<Offered>) -> Self {
+        Self { offered, ..Self::default() }
+    }
+
+    /// Applies a packet, and appends its changes.
+    pub(super) fn apply(&mut self, packet: &StreamPacket, changes: &mut Vec<Change>) {
         let seq = packet.seq;
         match &packet.payload {
             Payload::Delta(text) => self.say(seq, text, changes),
@@ -239,24 +272,28 @@ impl Answer {
         let Some(entry) = self.items.get_mut(at) else { return };
         let chars = entry.text.chars().count();
         for source in sources {
+            let raw = self.raw_sources.pop_front();
             changes.push(Change::Source(at, entry.sources.len()));
-            entry.sources.push((seq, source.annotation(chars)));
+            entry.sources.push((seq, raw.unwrap_or_else(|| source.annotation(chars))));
         }
     }
 
+    /// Begins an item. A message ends before a call that the client answers: clients order items by
+    /// their ends.
     fn begin(&mut self, seq: u64, what: What, changes: &mut Vec<Change>) -> usize {
-        let is_call = matches!(what, What::Call { .. });
-        let wanted: &[&str] = match &what {
+        let kinds: &[&str] = match &what {
             What::Message => &["message"],
             What::Reasoning => &["reasoning"],
             What::Call { .. } => &["function_call", "custom_tool_call"],
             What::Native => &[],
         };
-        let native = match wanted.contains(&self.template.kind()) {
+        let native = match kinds.contains(&self.template.kind()) {
             true => std::mem::take(&mut self.template),
             false => Template::default(),
         };
-        if is_call && !native.is_empty() {
+        if let What::Call { name, .. } = &what
+            && (self.offered.has(name) || !native.is_empty())
+        {
             self.end_message(seq, changes);
         }
         self.push(seq, what, native, changes)
@@ -268,8 +305,7 @@ impl Answer {
             self.end_reasoning(seq, changes);
         }
         let at = self.items.len();
-        let (text, marks, sources, done) = (String::new(), Vec::new(), Vec::new(), None);
-        self.items.push(Entry { seq, what, text, marks, sources, native, done });
+        self.items.push(Entry::new(seq, what, native));
         changes.push(Change::Begun(at));
         at
     }
@@ -277,6 +313,10 @@ impl Answer {
     fn add(&mut self, at: usize, seq: u64, text: &str, changes: &mut Vec<Change>) {
         let Some(entry) = self.items.get_mut(at).filter(|_| !text.is_empty()) else { return };
         self.is_repeating = false;
+        if matches!(entry.what, What::Reasoning) && entry.thoughts.is_empty() {
+            entry.thoughts.begin(seq, 0, ThoughtPart::default());
+            changes.push(Change::Part(at));
+        }
         changes.push(Change::Text(at, entry.text.len()));
         entry.text.push_str(text);
         entry.marks.push((seq, entry.text.len()));
@@ -315,8 +355,8 @@ impl Answer {
         }
     }
 
-    /// A question to a person is a call whose output is the answer. One about a call of the agent's
-    /// own stands for it.
+    /// Adds an interrupt as a call, whose output will be the answer. If the interrupt is about a call
+    /// of the agent, it replaces that call.
     fn ask(&mut self, seq: u64, interrupt: &Interrupt, changes: &mut Vec<Change>) {
         if let Some(id) = &interrupt.tool_call_id {
             self.answered(id);
@@ -337,7 +377,7 @@ impl Answer {
         self.has_text = self.items.iter().any(|e| matches!(e.what, What::Message));
     }
 
-    /// What comes in the native lane.
+    /// Applies an event of the native lane.
     fn native(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
         let Ok(said) = serde_json::from_value::<NativeEvent>(Event::of(raw).data) else { return };
         if said.origin.dialect != DIALECT {
@@ -345,7 +385,7 @@ impl Answer {
         }
         if let Some(Value::Object(members)) = said.part.map(|part| part.to_value()) {
             let (text_at, origin) = (said.text_at, Some(said.origin));
-            self.part(seq, Template { members, text_at, origin }, changes);
+            self.part(seq, Template { members, text_at, origin, is_whole: true }, changes);
         }
         if let Some(Value::Object(event)) = said.event.map(|event| event.to_value()) {
             self.native_event(seq, event, changes);
@@ -364,7 +404,8 @@ impl Answer {
         let item = json!({ "type": "reasoning", "summary": summary, "encrypted_content": sealed });
         let Value::Object(members) = item else { return };
         let text_at = has_text.then(|| "/summary/0/text".to_owned());
-        self.part(seq, Template { members, text_at, origin: None }, changes);
+        let part = Template { members, text_at, origin: None, is_whole: true };
+        self.part(seq, part, changes);
     }
 
     fn part(&mut self, seq: u64, part: Template, changes: &mut Vec<Change>) {
@@ -397,37 +438,75 @@ impl Answer {
     }
 
     fn native_event(&mut self, seq: u64, mut event: Map<String, Value>, changes: &mut Vec<Change>) {
-        if let Some(Value::Object(response)) = event.remove("response") {
-            self.more = response;
-            return;
-        }
-        if let Some(Value::Object(item)) = event.remove("item") {
-            let item = Template::new(item);
-            if item.kind() == "reasoning" {
-                self.template = item;
-            } else {
-                self.end_message(seq, changes);
-                self.push(seq, What::Native, item, changes);
+        let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
+        match kind {
+            "" => {
+                if let Some(Value::Object(response)) = event.remove("response") {
+                    self.more = response;
+                }
             }
-            return;
-        }
-        let id = event.get("item_id").and_then(Value::as_str).unwrap_or_default();
-        if let Some(at) = self.by_id(id) {
-            changes.push(Change::Event(at, event));
+            "response.output_item.added" => {
+                if let Some(Value::Object(item)) = event.remove("item") {
+                    self.native_begun(seq, Template::new(item), changes);
+                }
+            }
+            "response.output_text.delta" => {
+                event.remove("type");
+                self.delta_members = event;
+            }
+            "response.output_text.annotation.added" => {
+                self.raw_sources.extend(event.remove("annotation"));
+            }
+            "response.content_part.done" => {
+                let entry = self.message.and_then(|at| self.items.get_mut(at));
+                if let (Some(entry), Some(Value::Object(part))) = (entry, event.remove("part")) {
+                    entry.part_members = part;
+                }
+            }
+            _ => match ThoughtPart::of(kind, &event) {
+                Some(part) => self.thought_part(seq, part, changes),
+                None => self.unknown_event(event, changes),
+            },
         }
     }
 
-    /// The item that is being made under an id of the provider's.
+    /// An item began of which CAP says nothing, or reasoning, whose id is known before its end.
+    fn native_begun(&mut self, seq: u64, item: Template, changes: &mut Vec<Change>) {
+        if item.kind() != "reasoning" {
+            self.end_message(seq, changes);
+            self.push(seq, What::Native, item, changes);
+        } else if self.reasoning.is_none() {
+            self.reasoning = Some(self.push(seq, What::Reasoning, item, changes));
+        }
+    }
+
+    fn thought_part(&mut self, seq: u64, part: ThoughtPart, changes: &mut Vec<Change>) {
+        let at = self.reasoning.unwrap_or_else(|| self.begin(seq, What::Reasoning, changes));
+        self.reasoning = Some(at);
+        if let Some(entry) = self.items.get_mut(at) {
+            entry.thoughts.begin(seq, entry.text.len(), part);
+            changes.push(Change::Part(at));
+        }
+    }
+
+    /// An event of a kind that this gateway does not know. If it names an item by an id that was
+    /// never sent, it means the last item, which has an id of ours.
+    fn unknown_event(&self, event: Map<String, Value>, changes: &mut Vec<Change>) {
+        let id = event.get("item_id").and_then(Value::as_str);
+        let at = id.and_then(|id| self.by_id(id).or(self.items.len().checked_sub(1)));
+        changes.push(Change::Event(at, event));
+    }
+
+    /// The last item with this id of the provider.
     fn by_id(&self, id: &str) -> Option<usize> {
-        let is_it =
-            |entry: &Entry| matches!(entry.what, What::Native) && entry.native.word("id") == id;
-        self.items.iter().rposition(is_it).filter(|_| !id.is_empty())
+        let has_id = |entry: &Entry| entry.native.word("id") == id;
+        self.items.iter().rposition(has_id).filter(|_| !id.is_empty())
     }
 }
 
 impl Fold for Answer {
     fn add(&mut self, packet: &StreamPacket) {
-        self.take(packet, &mut Vec::new());
+        self.apply(packet, &mut Vec::new());
     }
 
     fn error(&self) -> Option<&StreamError> {

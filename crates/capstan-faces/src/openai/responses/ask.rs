@@ -108,9 +108,10 @@ impl ResponseRequest {
     }
 
     fn into_ask(self, payload: RawObject) -> Result<Ask, DecodeError> {
-        self.check_shape()?;
-        let wants = self.wants();
         let mut foreign = Foreign::default();
+        self.check_shape()?;
+        self.check_foreign(&mut foreign);
+        let wants = self.wants();
         let session = conversation(self.conversation)?;
         let mut input = self.input;
         let more_tools = tools_among(&mut input);
@@ -131,9 +132,6 @@ impl ResponseRequest {
                 &mut foreign,
             ),
         };
-        if let Some(error) = foreign.into_first() {
-            return Err(error);
-        }
         let specs = self.tools.into_iter().chain(more_tools).flatten().collect();
         let extras = Extras {
             tools: parameters::tools(specs)?.into(),
@@ -142,6 +140,7 @@ impl ResponseRequest {
             answers,
             payload: Arc::new(payload),
             dialect: Some(Dialect::OpenaiResponses),
+            untranslatable: foreign.into_first(),
             ..Extras::default()
         };
         let agent = self.model.filter(|model| !model.is_empty());
@@ -158,17 +157,6 @@ impl ResponseRequest {
     fn check_shape(&self) -> Result<(), DecodeError> {
         if self.n.is_some_and(|n| n > 1) {
             return Err(refuse("n", "more than one answer"));
-        }
-        let logprobs = |name: &String| name.ends_with(".logprobs");
-        if self.top_logprobs.is_some_and(|n| n > 0) {
-            return Err(refuse("top_logprobs", "the likelihood of words"));
-        }
-        if self.include.iter().flatten().any(logprobs) {
-            return Err(refuse("include", "the likelihood of words"));
-        }
-        self.check_inner()?;
-        if self.prompt.as_ref().is_some_and(|prompt| prompt.get() != "null") {
-            return Err(refuse("prompt", "a prompt that is kept elsewhere"));
         }
         if self.background == Some(true) && self.store == Some(false) {
             return Err(DecodeError::value(
@@ -189,17 +177,35 @@ impl ResponseRequest {
 }
 
 impl ResponseRequest {
-    /// Checks the bounds and the words of members.
-    fn check_inner(&self) -> Result<(), DecodeError> {
+    /// Adds what only an agent of Responses can judge: the bounds and words of members, and what
+    /// other agents cannot honour.
+    fn check_foreign(&self, foreign: &mut Foreign) {
+        if self.top_logprobs.is_some_and(|n| n > 0) {
+            foreign.add(refuse("top_logprobs", "the likelihood of words"));
+        }
+        if self.include.iter().flatten().any(|name| name.ends_with(".logprobs")) {
+            foreign.add(refuse("include", "the likelihood of words"));
+        }
+        if self.prompt.as_ref().is_some_and(|prompt| prompt.get() != "null") {
+            foreign.add(refuse("prompt", "a prompt that is stored elsewhere"));
+        }
         let verbosity = self.text.as_ref().and_then(|text| text.verbosity.as_deref());
         let summary = self.reasoning.as_ref().and_then(|reasoning| reasoning.summary.as_deref());
-        members::check_word("text.verbosity", verbosity, members::VERBOSITY)?;
-        members::check_word("reasoning.summary", summary, SUMMARY)?;
-        members::check_word("truncation", self.truncation.as_deref(), TRUNCATION)?;
-        members::check_range("temperature", self.temperature, members::TEMPERATURE)?;
-        members::check_range("top_p", self.top_p, members::TOP_P)?;
-        members::check_limit("max_output_tokens", self.max_output_tokens)?;
-        members::check_limit("max_tool_calls", self.max_tool_calls)
+        for (place, word, known) in [
+            ("text.verbosity", verbosity, members::VERBOSITY),
+            ("reasoning.summary", summary, SUMMARY),
+            ("truncation", self.truncation.as_deref(), TRUNCATION),
+        ] {
+            foreign.add_from(members::check_word(place, word, known));
+        }
+        for (place, number, range) in [
+            ("temperature", self.temperature, members::TEMPERATURE),
+            ("top_p", self.top_p, members::TOP_P),
+        ] {
+            foreign.add_from(members::check_range(place, number, range));
+        }
+        foreign.add_from(members::check_limit("max_output_tokens", self.max_output_tokens));
+        foreign.add_from(members::check_limit("max_tool_calls", self.max_tool_calls));
     }
 
     fn wants(&self) -> Wants {
@@ -297,15 +303,19 @@ impl Item {
                     Some("system" | "developer") => Role::System,
                     Some("user") => Role::User,
                     Some("assistant") => Role::Assistant,
-                    _ => {
-                        return Err(DecodeError::value(
-                            place("role"),
-                            "must be system, developer, user or assistant",
-                        ));
+                    role => {
+                        let what = "must be system, developer, user or assistant";
+                        let wrong = DecodeError::value(place("role"), what);
+                        if role.is_none() {
+                            return Err(wrong);
+                        }
+                        foreign.add(wrong);
+                        Role::User
                     }
                 };
+                let is_empty = self.content.is_empty();
                 let parts = self.content.into_parts(&place("content"), foreign)?;
-                if parts.is_empty() && role == Role::User {
+                if is_empty && self.role.as_deref() == Some("user") {
                     return Err(DecodeError::value(place("content"), "is empty"));
                 }
                 ChatMessage { role, parts, name: None }
@@ -386,7 +396,6 @@ mod tests {
         for (body, place) in [
             (json!({}), "input"),
             (with("input", json!([])), "input"),
-            (with("input", json!([{ "role": "bard", "content": "x" }])), "input[0].role"),
             (with("input", json!([{ "role": "user", "content": [] }])), "input[0].content"),
             (with("input", json!([{ "type": "item_reference", "id": "msg_1" }])), "input[0].id"),
             (
@@ -394,16 +403,32 @@ mod tests {
                 "input[0].call_id",
             ),
             (with("n", json!(2)), "n"),
-            (with("include", json!(["message.output_text.logprobs"])), "include"),
-            (with("top_logprobs", json!(3)), "top_logprobs"),
-            (with("prompt", json!({ "id": "p" })), "prompt"),
             (with("conversation", json!(5)), "conversation"),
             (with("previous_response_id", json!("resp_x")), "previous_response_id"),
-            (with("text", json!({ "format": { "type": "xml" } })), "text.format.type"),
         ] {
             let fault = ask(&body).unwrap_err();
             assert_eq!(fault.details()["path"], place, "{fault}");
         }
+        for (body, place) in [
+            (with("input", json!([{ "role": "bard", "content": "x" }])), "input[0].role"),
+            (
+                with("input", json!([{ "role": "user", "content": [{ "type": "song" }] }])),
+                "input[0].content[0].type",
+            ),
+            (with("include", json!(["message.output_text.logprobs"])), "include"),
+            (with("top_logprobs", json!(3)), "top_logprobs"),
+            (with("prompt", json!({ "id": "p" })), "prompt"),
+            (with("text", json!({ "format": { "type": "xml" } })), "text.format.type"),
+            (with("text", json!({ "verbosity": "huge" })), "text.verbosity"),
+            (with("reasoning", json!({ "effort": "gigantic" })), "reasoning.effort"),
+            (with("tool_choice", json!("sometimes")), "tool_choice"),
+            (with("truncation", json!("some")), "truncation"),
+            (with("temperature", json!(3)), "temperature"),
+        ] {
+            let error = ask(&body).unwrap().extras.untranslatable.unwrap();
+            assert_eq!(error.path(), place, "{error}");
+        }
+        assert!(ask(&json!({ "input": "Hi" })).unwrap().extras.untranslatable.is_none());
         let both = json!({ "input": "Hi", "background": true, "store": false });
         assert_eq!(ask(&both).unwrap_err().details()["path"], "background");
     }

@@ -1,4 +1,4 @@
-//! `POST /v1/responses/compact`: a provider's own way to make a conversation shorter.
+//! `POST /v1/responses/compact`: refused, because no agent has a compaction of its own.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::openapi::{Answer, Body, Content, Row, model};
 use crate::refusal::Refusal;
 use capstan_engine::ask::invalid;
 
-/// No agent can be asked for it. Clients that are told so make a summary by an answer of its own.
+/// Refuses a compaction. Clients then ask the agent for a summary.
 pub(super) async fn refuse(
     face: Arc<Responses>,
     cx: FaceContext,

@@ -1,5 +1,5 @@
-//! Conversations: sessions, under the names that OpenAI's SDKs have for them. A conversation is
-//! there as soon as its id is; its items are those of its responses.
+//! Conversations: sessions with the routes and names of OpenAI's SDKs. A conversation exists as soon
+//! as its id does. Its items are those of its responses.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use axum::extract::{Path, Request as HttpRequest, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use capstan_journal::TurnRange;
-use capstan_protocol::{ChatMessage, DecodeError, Fault, FaultKind, Role, decode};
+use capstan_protocol::{ChatMessage, Fault, FaultKind, Role, decode};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -21,7 +21,7 @@ use super::super::models::TAG;
 use super::super::parameters::refuse;
 use super::items::{ItemPage, PageParams};
 use super::references::items_of_run;
-use super::{NAME, Responses};
+use super::{NAME, Responses, conversation_id};
 use crate::face::FaceContext;
 use crate::face::{self, RefusalTarget, post};
 use crate::identity::caller::Caller;
@@ -34,9 +34,7 @@ use capstan_engine::conversation::TurnRecord;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::purge;
 
-/// What the ids begin with that are given out here. A client may as well make up its own.
-const PREFIX: &str = "conv_";
-/// Turns that are read at once.
+/// The limits of one read from the journal, in turns and bytes.
 const PAGE: usize = 100;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -79,16 +77,16 @@ pub(super) fn routes(face: &Arc<Responses>) -> Routes<FaceContext> {
     Routes::default()
         .post("/v1/conversations", create, &CREATE)
         .get(ONE, about(|about| Box::pin(async move { look(&about).await })), &GET)
-        .post(ONE, about(|_| Box::pin(async { Err(not_kept("metadata")) })), &UPDATE)
+        .post(ONE, about(|_| Box::pin(async { Err(unsupported("metadata")) })), &UPDATE)
         .delete(ONE, about(|about| Box::pin(async move { erase(&about).await })), &DELETE)
         .get(ITEMS, about(|about| Box::pin(async move { list(&about).await })), &LIST)
-        .post(ITEMS, about(|_| Box::pin(async { Err(not_kept("items")) })), &ADD)
+        .post(ITEMS, about(|_| Box::pin(async { Err(unsupported("items")) })), &ADD)
         .get(ITEM, about(|about| Box::pin(async move { item(&about).await })), &ITEM_ROW)
-        .delete(ITEM, about(|_| Box::pin(async { Err(not_kept("item")) })), &REMOVE)
+        .delete(ITEM, about(|_| Box::pin(async { Err(unsupported("item")) })), &REMOVE)
 }
 
-/// What a conversation cannot have here is refused with its name.
-fn not_kept(name: &str) -> Fault {
+/// The refusal of a feature that conversations do not have here.
+fn unsupported(name: &str) -> Fault {
     let what = match name {
         "metadata" => "metadata of a conversation: give it to its responses, it",
         "items" => "an item without a response: send it as the input of one, it",
@@ -112,7 +110,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// What is left of one that was erased.
+/// The answer to an erasure.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Erased<'a> {
     id: &'a str,
@@ -134,22 +132,24 @@ async fn create(
     }
     let (parts, body) = request.into_parts();
     let posted = post::read(&cx, &caller, &*face, &parts, body).await?;
-    let created = || {
+    let created = async {
         let wanted: Wanted = decode::from_slice(&posted.body).map_err(|error| invalid(&error))?;
         if wanted.items.is_some_and(|items| !items.is_empty()) {
-            return Err(not_kept("items"));
+            return Err(unsupported("items"));
         }
         if wanted.metadata.is_some_and(|metadata| !metadata.is_empty()) {
-            return Err(not_kept("metadata"));
+            return Err(unsupported("metadata"));
         }
         let stream = Uuid::now_v7();
-        let id = format!("{PREFIX}{}", stream.simple());
+        let id = conversation_id::issue(&cx.engine, &caller.tenant, stream).await?;
         Ok(Json(Conversation::new(&id, began(stream))).into_response())
     };
-    created().map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))
+    created
+        .await
+        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))
 }
 
-/// When an id was made, in seconds.
+/// The time at which an id was made, in seconds.
 fn began(id: Uuid) -> i64 {
     id.get_timestamp().map_or(0, |at| i64::try_from(at.to_unix().0).unwrap_or_default())
 }
@@ -159,20 +159,21 @@ impl About {
         TurnRange::all(&self.caller.tenant, &self.id)
     }
 
-    /// When it began. One that was given out is there before anything is said in it.
+    /// The time at which the conversation began. One whose id a gateway gave out exists before its
+    /// first response.
     async fn began(&self) -> Result<i64, Fault> {
         let unknown = || {
-            let message = format!("No conversation {:?} is kept.", self.id);
+            let message = format!("There is no conversation {:?}.", self.id);
             Fault::new(FaultKind::SessionNotFound).with_message(message)
         };
         check_id("the conversation's id", &self.id)?;
         let (store, tenant) = (self.cx.engine.journal.store(), &self.caller.tenant);
-        let given = self.id.strip_prefix(PREFIX).and_then(|id| id.parse::<Uuid>().ok());
         if self.cx.engine.erased.has(tenant, &self.id) {
             return Err(unknown());
         }
-        if let Some(given) = given.filter(|id| id.get_version_num() == 7) {
-            return Ok(began(given));
+        let issued = conversation_id::issued(&self.cx.engine, tenant, &self.id).await?;
+        if let Some(issued) = issued {
+            return Ok(began(issued));
         }
         let is_known = store.has_session(tenant, &self.id).await.map_err(journal_fault)?;
         if !is_known {
@@ -183,7 +184,7 @@ impl About {
         Ok(first.first().map_or(0, |turn| began(turn.stream_id)))
     }
 
-    /// All that was said in it, oldest first, with ids.
+    /// All items with their ids, oldest first.
     async fn items(&self) -> Result<Vec<(String, String)>, Fault> {
         self.began().await?;
         let engine = &self.cx.engine;
@@ -198,14 +199,14 @@ impl About {
             for turn in turns {
                 let stream = turn.stream_id;
                 load.grow(turn.said_bytes().saturating_mul(3), &engine.settings.limits)?;
-                let said = TurnRecord::of(turn);
+                let record = TurnRecord::of(turn);
                 let run = engine.journal.store().run(stream).await.map_err(journal_fault)?;
-                match run.filter(|_| !said.is_partial) {
+                match run.filter(|_| !record.is_partial) {
                     Some(run) if run.face == NAME => {
                         items.extend(items_of_run(&self.cx, &run).await?);
                     }
-                    // What was said in another protocol.
-                    Some(_) => items.extend(messages(stream, said)),
+                    // A turn of another protocol.
+                    Some(_) => items.extend(messages(stream, record)),
                     None => {}
                 }
             }
@@ -214,8 +215,9 @@ impl About {
 }
 
 /// The texts of a turn of another face.
-fn messages(stream: Uuid, said: TurnRecord) -> Vec<(String, String)> {
-    let all = (0_u64..).zip(said.into_messages()).filter(|(_, message)| !message.text().is_empty());
+fn messages(stream: Uuid, record: TurnRecord) -> Vec<(String, String)> {
+    let all =
+        (0_u64..).zip(record.into_messages()).filter(|(_, message)| !message.text().is_empty());
     let item = |(n, message): (u64, ChatMessage)| {
         let id = super::item::item_id("msg", stream, n);
         let is_answer = message.role == Role::Assistant;
@@ -254,8 +256,8 @@ async fn item(about: &About) -> Result<Response, Fault> {
     let items = about.items().await?;
     let found = items.into_iter().find(|(id, _)| *id == about.item);
     let unknown = || {
-        let wrong = DecodeError::value("item", "is no item of this conversation");
-        invalid(&wrong)
+        let message = format!("The conversation {:?} has no item {:?}.", about.id, about.item);
+        Fault::new(FaultKind::SessionNotFound).with_message(message)
     };
     let (_, item) = found.ok_or_else(unknown)?;
     let item: Box<RawValue> = RawValue::from_string(item).map_err(Fault::from_error)?;
@@ -265,7 +267,7 @@ async fn item(about: &About) -> Result<Response, Fault> {
 const ID: PathParameter = PathParameter {
     says: "The id of a conversation, which is that of its session.",
     schema: || json!({ "type": "string" }),
-    example: "conv_0193a8f2c4d57b6e9a1b2c3d4e5f6a7b",
+    example: "conv_0193a8f2c4d57b6e9a1b2c3d4e5f6a7b0011223344556677",
 };
 
 const ITEM_ID: PathParameter = PathParameter {

@@ -1,4 +1,4 @@
-//! A request for a response: how it is begun, and what it may hold.
+//! `POST /v1/responses`: starts a response, and describes the request.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::super::request;
-use super::{Responses, references, repeat_hash, resume};
+use super::resume::Question;
+use super::{Responses, references, resume};
 use crate::face::FaceContext;
 use crate::face::post;
 use crate::face::repeats::{self, ReaderGuardSlot};
@@ -16,8 +17,9 @@ use crate::face::{self, RefusalTarget};
 use crate::identity::caller::Caller;
 use crate::openapi::Body;
 use crate::refusal::Refusal;
+use capstan_engine::cpu_offload;
 
-/// Answers a request for a response, however it came.
+/// Answers a request for a response, posted or from a WebSocket.
 pub(super) async fn answer(
     face: Arc<Responses>,
     cx: FaceContext,
@@ -27,17 +29,24 @@ pub(super) async fn answer(
 ) -> Result<Response, Refusal> {
     let mut read = post::read(&cx, &caller, &*face, &parts, body).await?;
     parts.extensions.insert(ReaderGuardSlot::default());
-    if let Some(resumed) = resume::find(&face, &cx, &caller, &parts, &read.body).await {
+    let size = read.body.len();
+    let question = cpu_offload::run(size, || Question::read(&parts, &read.body));
+    let found = match question {
+        Some(question) => Some(resume::find(&face, &cx, &caller, &parts, question).await),
+        None => None,
+    };
+    let (hash, resumed) = found.unzip();
+    if let Some(resumed) = resumed.flatten() {
         (read.body, read.hash) = (resumed.body, Some(resumed.hash));
         parts.extensions.insert(resumed.place);
         return request::answer(face, cx, caller, parts, read).await;
     }
     let key = repeats::key_of(&parts);
-    read.hash = repeat_hash::of(&parts, &read.body);
-    let followed = async { references::follow(&cx, &caller.tenant, key?, read).await }.await;
-    let followed = followed
+    read.hash = hash;
+    let resolved = async { references::resolve(&cx, &caller.tenant, key?, read).await }.await;
+    let resolved = resolved
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))?;
-    request::answer(face, cx, caller, parts, followed).await
+    request::answer(face, cx, caller, parts, resolved).await
 }
 
 /// The body of such a request.

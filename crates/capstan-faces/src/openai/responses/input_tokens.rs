@@ -1,4 +1,4 @@
-//! `POST /v1/responses/input_tokens`: how many tokens a request has, before it is asked.
+//! `POST /v1/responses/input_tokens`: counts the tokens of a request without starting a run.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub(super) const ROW: Row = Row {
     ..Row::NONE
 };
 
-/// Answers a POST that only counts.
+/// Answers a POST with the count.
 pub(super) async fn count(
     face: Arc<Responses>,
     cx: FaceContext,

@@ -1,12 +1,13 @@
-//! The items of a response as JSON: ours, or in the provider's own words.
+//! The items of a response as JSON, in the gateway's own form or in the provider's.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use capstan_agent::sealed::{self, Sealer};
 use capstan_protocol::NativePart;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::super::output::Offered;
@@ -14,7 +15,7 @@ use super::super::parameters::INPUT;
 use super::answer::{Answer, Entry, What};
 use super::object::Echo;
 
-/// One thing in an answer.
+/// An item of a response.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Item<'a> {
@@ -44,7 +45,7 @@ pub(super) enum Item<'a> {
         name: &'a str,
         input: Cow<'a, str>,
     },
-    /// One that only OpenAI's models make, as it came.
+    /// An item in the provider's form.
     #[serde(untagged)]
     Native(Map<String, Value>),
 }
@@ -68,20 +69,39 @@ pub(super) struct TextPart<'a> {
     kind: &'static str,
     text: &'a str,
     annotations: Vec<&'a Value>,
-    logprobs: [(); 0],
+    logprobs: &'a Value,
+    /// Members that only the provider knows.
+    #[serde(flatten)]
+    more: BTreeMap<&'a str, &'a Value>,
 }
 
+/// No probabilities of tokens.
+pub(super) static NO_LOGPROBS: Value = Value::Array(Vec::new());
+
 impl<'a> TextPart<'a> {
-    pub(super) fn new(text: &'a str, annotations: Vec<&'a Value>) -> Self {
-        Self { kind: "output_text", text, annotations, logprobs: [] }
+    /// A part without text yet.
+    pub(super) fn empty() -> Self {
+        let (annotations, more) = (Vec::new(), BTreeMap::new());
+        Self { kind: "output_text", text: "", annotations, logprobs: &NO_LOGPROBS, more }
     }
 
     pub(super) fn of(entry: &'a Entry) -> Self {
-        Self::new(&entry.text, entry.sources().collect())
+        let more = entry.part_members.iter().filter(|(name, _)| *name != "logprobs");
+        Self {
+            text: &entry.text,
+            annotations: entry.sources().collect(),
+            logprobs: entry.part_members.get("logprobs").unwrap_or(&NO_LOGPROBS),
+            more: more.map(|(name, value)| (name.as_str(), value)).collect(),
+            ..Self::empty()
+        }
+    }
+
+    pub(super) fn logprobs(&self) -> &'a Value {
+        self.logprobs
     }
 }
 
-/// Thoughts, in short.
+/// A part of a summary of reasoning.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Summary<'a> {
     #[serde(rename = "type")]
@@ -95,8 +115,8 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// All items in the order of their indices: as they began, then the calls of which it is known at
-/// the end only whose they are to answer.
+/// All items in the order of their indices: first the ones in a stream, as they began. Then the
+/// calls of other tools, because only the end shows that the agent has not answered them.
 pub(super) fn items<'a>(
     stream: Uuid,
     answer: &'a Answer,
@@ -109,7 +129,8 @@ pub(super) fn items<'a>(
     early.chain(late).map(|entry| item(stream, entry, echo, status)).collect()
 }
 
-/// Whether an item is told as it is made. A call is if the caller offers its tool.
+/// Whether the stream has an item from its beginning. A call is such an item if the request offers
+/// its tool.
 pub(super) fn is_streamed(entry: &Entry, offered: &Offered) -> bool {
     match &entry.what {
         What::Call { name, is_question, .. } => {
@@ -119,13 +140,14 @@ pub(super) fn is_streamed(entry: &Entry, offered: &Offered) -> bool {
     }
 }
 
-/// A call that is the caller's to answer, though its tool was not offered.
+/// Whether an item is a complete call that the agent has not answered, of a tool that the request
+/// does not offer.
 pub(super) fn is_late(entry: &Entry, offered: &Offered) -> bool {
     let is_open = matches!(entry.what, What::Call { is_answered: false, .. });
     is_open && entry.is_complete() && !is_streamed(entry, offered)
 }
 
-/// An item in an answer of this status.
+/// An item in a response of this status.
 pub(super) fn item<'a>(
     stream: Uuid,
     entry: &'a Entry,
@@ -155,7 +177,7 @@ fn status_of(entry: &Entry, status: &'static str) -> &'static str {
 
 fn message<'a>(stream: Uuid, entry: &'a Entry, status: &'static str) -> Item<'a> {
     let id = id_of_entry("msg", stream, entry);
-    // While it is being said its parts are told one by one.
+    // While the message is open, the stream has its parts one by one.
     let is_begun = !entry.text.is_empty() || entry.sources().next().is_some();
     let content = if is_begun { vec![TextPart::of(entry)] } else { Vec::new() };
     if entry.native.is_empty() {
@@ -170,8 +192,8 @@ fn message<'a>(stream: Uuid, entry: &'a Entry, status: &'static str) -> Item<'a>
 
 fn reasoning<'a>(stream: Uuid, entry: &'a Entry, sealer: Option<&Sealer>) -> Item<'a> {
     if entry.native.is_empty() {
-        let is_begun = !entry.text.is_empty();
-        let summary = if is_begun { vec![Summary::new(&entry.text)] } else { Vec::new() };
+        let parts = entry.thoughts.texts(&entry.text);
+        let summary = parts.map(|(_, text)| Summary::new(text)).collect();
         return Item::Reasoning { id: item_id("rs", stream, entry.seq), summary };
     }
     let mut members = Value::Object(entry.native.members.clone());
@@ -184,6 +206,9 @@ fn reasoning<'a>(stream: Uuid, entry: &'a Entry, sealer: Option<&Sealer>) -> Ite
     }
     let Value::Object(mut members) = members else { return Item::Native(Map::new()) };
     members.insert("id".into(), id_of_entry("rs", stream, entry).into());
+    if !entry.native.is_whole {
+        add_thoughts(entry, &mut members);
+    }
     Item::Native(members)
 }
 
@@ -198,7 +223,21 @@ fn sealed_by_maker(entry: &Entry, item: &Value, sealer: &Sealer) -> Option<Value
     Some(item)
 }
 
-/// Where a call stands, and how.
+/// The thoughts of an item whose complete form has not come.
+fn add_thoughts(entry: &Entry, members: &mut Map<String, Value>) {
+    for (part, text) in entry.thoughts.texts(&entry.text) {
+        let (name, kind) = match part.is_summary() {
+            true => ("summary", "summary_text"),
+            false => ("content", "reasoning_text"),
+        };
+        let parts = members.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(parts) = parts {
+            parts.push(json!({ "type": kind, "text": text }));
+        }
+    }
+}
+
+/// A call and its status.
 struct Place<'a> {
     stream: Uuid,
     entry: &'a Entry,
@@ -229,7 +268,7 @@ fn call<'a>(place: Place<'a>, call_id: &'a str, name: &'a str, offered: &'a Offe
     Item::FunctionCall { id, status, call_id, name, namespace, arguments }
 }
 
-/// What a model wrote for a tool of free text, out of the function that the tool became.
+/// The text for a free-text tool, out of the arguments of the function that replaced the tool.
 fn free_text(arguments: &str) -> Cow<'_, str> {
     let members: Option<Map<String, Value>> = serde_json::from_str(arguments).ok();
     match members.and_then(|mut members| members.remove(INPUT)) {
@@ -238,7 +277,7 @@ fn free_text(arguments: &str) -> Cow<'_, str> {
     }
 }
 
-/// The id under which an item is told.
+/// The id of an item in its response.
 pub(super) fn entry_id(stream: Uuid, entry: &Entry, offered: &Offered) -> String {
     let kind = match &entry.what {
         What::Message => "msg",
@@ -253,13 +292,13 @@ pub(super) fn entry_id(stream: Uuid, entry: &Entry, offered: &Offered) -> String
     id_of_entry(kind, stream, entry)
 }
 
-/// The provider's id, or ours.
+/// The provider's id, or the gateway's.
 fn id_of_entry(kind: &str, stream: Uuid, entry: &Entry) -> String {
     let own = Some(entry.native.word("id")).filter(|id| !id.is_empty());
     own.map_or_else(|| item_id(kind, stream, entry.seq), str::to_owned)
 }
 
-/// The same whenever it is told: the packet that began the item.
+/// An id made of the packet that began the item, so that it is the same in every answer.
 pub(super) fn item_id(kind: &str, stream: Uuid, seq: u64) -> String {
     format!("{kind}_{}_{seq}", stream.simple())
 }

@@ -1,4 +1,4 @@
-//! What an answer was asked with, item by item.
+//! The input items of a response, in pages.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use super::item::item_id;
 use crate::text_or::TextOr;
 use capstan_engine::ask::invalid;
 
-/// A page of the list has this many, unless asked for more or less, and at most so many.
+/// The default and the largest number of items on a page.
 const PAGE: usize = 20;
 const MOST: usize = 100;
 
-/// Which page.
+/// The parameters of a page.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct PageParams {
-    /// Only what follows this item.
+    /// Only items after this one.
     after: Option<String>,
-    /// How many, 20 unless said and 100 at most.
+    /// The number of items: 20 by default, 100 at most.
     limit: Option<usize>,
-    /// `asc`, or `desc` as it is unless said.
+    /// `asc` or `desc`, which is the default.
     order: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct ItemPage {
 }
 
 impl ItemPage {
-    /// Of the request of a run.
+    /// A page of a run's input.
     pub(super) fn of(stream: Uuid, body: &[u8], params: &PageParams) -> Result<Self, Fault> {
         #[derive(Deserialize)]
         struct Request {
@@ -51,7 +51,7 @@ impl ItemPage {
         Self::among(inputs(stream, request.input), params)
     }
 
-    /// Of these, oldest first.
+    /// A page of these items, which are sorted oldest first.
     pub(super) fn among(
         mut items: Vec<(String, String)>,
         params: &PageParams,
@@ -78,7 +78,7 @@ impl ItemPage {
     }
 }
 
-/// The items that an answer was asked with, each with its id.
+/// The input items of a response, each with its id.
 pub(super) fn inputs(stream: Uuid, input: TextOr<RawJson>) -> Vec<(String, String)> {
     match input {
         TextOr::Text(text) => vec![of_text(stream, &text)],
@@ -96,8 +96,8 @@ fn of_text(stream: Uuid, text: &str) -> (String, String) {
     (id, item.to_string())
 }
 
-/// An item as it was sent, with what it lacks. A message's content is a list, whichever way it
-/// came.
+/// An item of a request, with an id and other members that it lacks. The content of a message
+/// becomes a list.
 fn with_id(stream: Uuid, n: u64, item: &RawJson) -> (String, String) {
     let mut members: BTreeMap<String, Value> = item.decode().unwrap_or_default();
     let word = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);

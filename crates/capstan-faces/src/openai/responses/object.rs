@@ -1,13 +1,14 @@
-//! A response: the object that its events and every answer about it hold.
+//! The response object, of events and of JSON answers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use capstan_agent::sealed::Sealer;
 use capstan_journal::{Run, RunState};
 use capstan_protocol::{Close, Dialect, Exposure, Fault, FaultKind, RawJson, Timestamp, decode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::super::errors::ApiError;
@@ -20,7 +21,7 @@ use super::seen::Seen;
 use crate::face::FaceContext;
 use crate::face::reader::Collected;
 
-/// What a request said that its answer repeats, as it was said.
+/// Members of a request that its response repeats.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Echo {
@@ -37,27 +38,31 @@ pub(super) struct Echo {
     user: Option<RawJson>,
     parallel_tool_calls: Option<RawJson>,
     conversation: Option<RawJson>,
+    frequency_penalty: Option<RawJson>,
     max_tool_calls: Option<RawJson>,
+    presence_penalty: Option<RawJson>,
     prompt_cache_key: Option<RawJson>,
     prompt_cache_retention: Option<RawJson>,
     safety_identifier: Option<RawJson>,
     service_tier: Option<RawJson>,
+    top_logprobs: Option<RawJson>,
     store: Option<bool>,
     background: Option<bool>,
-    /// Looked through for tools, and not kept.
+    /// Read for the tools among the items, then dropped.
     input: Option<RawJson>,
     #[serde(skip)]
-    pub(super) offered: Offered,
+    pub(super) offered: Arc<Offered>,
     #[serde(skip)]
     pub(super) sealer: Option<Sealer>,
 }
 
 impl Echo {
-    /// Of a body; of another face's, nothing.
+    /// Reads a body. The body of another face has none of these members.
     pub(super) fn of(cx: &FaceContext, body: &str) -> Self {
         let mut echo: Self = decode::from_str(body).unwrap_or_default();
         echo.sealer = Some(cx.sealer(Dialect::OpenaiResponses));
         echo.find_offered();
+        echo.tools = echo.tools.map(complete);
         echo
     }
 
@@ -68,15 +73,32 @@ impl Echo {
             #[serde(default)]
             tools: Vec<ToolSpec>,
         }
-        let items: Option<Vec<Item>> = self.input.take().and_then(|input| input.decode().ok());
+        let input = self.input.take().filter(|input| input.get().contains("\"tools\""));
+        let items: Option<Vec<Item>> = input.and_then(|input| input.decode().ok());
         let specs: Option<Vec<ToolSpec>> =
             self.tools.as_ref().and_then(|tools| tools.decode().ok());
         let more = items.into_iter().flatten().flat_map(|item| item.tools);
-        self.offered = Offered::of(specs.into_iter().flatten().chain(more));
+        self.offered = Offered::of(specs.into_iter().flatten().chain(more)).into();
     }
 }
 
-/// A response as it stands.
+/// Members that each function of an answer has.
+const OF_FUNCTION: [&str; 3] = ["description", "parameters", "strict"];
+
+/// Tools with the members that an answer has.
+fn complete(tools: RawJson) -> RawJson {
+    let Ok(mut list) = tools.decode::<Vec<BTreeMap<String, RawJson>>>() else { return tools };
+    for tool in &mut list {
+        if tool.get("type").is_some_and(|kind| kind.get() == "\"function\"") {
+            for name in OF_FUNCTION {
+                tool.entry(name.to_owned()).or_insert_with(|| Value::Null.into());
+            }
+        }
+    }
+    RawJson::from_serialize(&list).unwrap_or(tools)
+}
+
+/// A response in its present state.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ResponseObject<'a> {
     id: String,
@@ -89,7 +111,6 @@ pub(super) struct ResponseObject<'a> {
     incomplete_details: Option<Incomplete>,
     instructions: Option<&'a RawJson>,
     max_output_tokens: Option<&'a RawJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     max_tool_calls: Option<&'a RawJson>,
     metadata: RawOr<'a>,
     /// The agent.
@@ -97,36 +118,41 @@ pub(super) struct ResponseObject<'a> {
     output: Vec<Item<'a>>,
     parallel_tool_calls: RawOr<'a>,
     previous_response_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     prompt_cache_key: Option<&'a RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_cache_retention: Option<&'a RawJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     safety_identifier: Option<&'a RawJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    service_tier: Option<&'a RawJson>,
+    service_tier: RawOr<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     conversation: Option<Conversation<'a>>,
+    frequency_penalty: RawOr<'a>,
+    presence_penalty: RawOr<'a>,
     reasoning: RawOr<'a>,
     store: bool,
-    temperature: Option<&'a RawJson>,
+    temperature: RawOr<'a>,
     text: RawOr<'a>,
     tool_choice: RawOr<'a>,
     tools: RawOr<'a>,
-    top_p: Option<&'a RawJson>,
+    top_logprobs: RawOr<'a>,
+    top_p: RawOr<'a>,
     truncation: RawOr<'a>,
-    usage: Option<TokenUsage>,
+    usage: Option<TokenUsage<'a>>,
     user: Option<&'a RawJson>,
-    /// What only the provider knows of it.
+    /// Members that only the provider knows.
     #[serde(flatten)]
     more: BTreeMap<&'a str, &'a Value>,
 }
 
-/// Members of a provider's response that are not told in our own words.
-fn unknown(members: &Map<String, Value>) -> BTreeMap<&str, &Value> {
-    let known = |name: &str| KNOWN.contains(&name);
-    let unknown = members.iter().filter(|(name, value)| !known(name) && !value.is_null());
-    unknown.map(|(name, value)| (name.as_str(), value)).collect()
+/// The members of a provider's response that [`ResponseObject`] does not have.
+fn others<'a>(
+    members: Option<&'a Map<String, Value>>,
+    known: &[&str],
+) -> BTreeMap<&'a str, &'a Value> {
+    let is_other = |name: &str| !known.contains(&name);
+    let all = members.into_iter().flatten();
+    all.filter(|(name, value)| is_other(name) && !value.is_null())
+        .map(|(name, value)| (name.as_str(), value))
+        .collect()
 }
 
 /// The members of [`ResponseObject`].
@@ -139,13 +165,20 @@ const KNOWN: &[&str] = &[
     "background",
     "error",
     "incomplete_details",
+    "frequency_penalty",
     "instructions",
     "max_output_tokens",
+    "max_tool_calls",
     "metadata",
     "model",
     "output",
     "parallel_tool_calls",
+    "presence_penalty",
     "previous_response_id",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
     "conversation",
     "reasoning",
     "store",
@@ -153,22 +186,35 @@ const KNOWN: &[&str] = &[
     "text",
     "tool_choice",
     "tools",
+    "top_logprobs",
     "top_p",
     "truncation",
     "usage",
     "user",
 ];
 
-/// What was said, or what goes without saying.
+/// The request's value, or the provider's or the default one.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 enum RawOr<'a> {
-    Said(&'a RawJson),
-    Usual(Value),
+    Request(&'a RawJson),
+    Other(Value),
 }
 
-fn raw_or<'a>(said: Option<&'a RawJson>, usual: Value) -> RawOr<'a> {
-    said.filter(|said| said.get() != "null").map_or(RawOr::Usual(usual), RawOr::Said)
+fn raw_or<'a>(request: Option<&'a RawJson>, default: Value) -> RawOr<'a> {
+    request.filter(|value| value.get() != "null").map_or(RawOr::Other(default), RawOr::Request)
+}
+
+/// The request's object, with the members that it lacks.
+fn with_members<'a>(request: Option<&'a RawJson>, default: Value) -> RawOr<'a> {
+    let said = request.map(RawJson::to_value);
+    match (said, default) {
+        (Some(Value::Object(said)), Value::Object(mut members)) => {
+            members.extend(said);
+            RawOr::Other(members.into())
+        }
+        (_, default) => raw_or(request, default),
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -176,7 +222,7 @@ struct Conversation<'a> {
     id: &'a str,
 }
 
-/// How a response stands.
+/// The state of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
@@ -195,59 +241,97 @@ struct Incomplete {
 
 /// Tokens; all zero where the agent counts none.
 #[derive(Debug, Serialize, JsonSchema)]
-struct TokenUsage {
+struct TokenUsage<'a> {
     input_tokens: u64,
-    input_tokens_details: InputDetails,
+    input_tokens_details: InputDetails<'a>,
     output_tokens: u64,
-    output_tokens_details: OutputDetails,
+    output_tokens_details: OutputDetails<'a>,
     total_tokens: u64,
+    /// Members that only the provider knows, of its last call.
+    #[serde(flatten)]
+    more: BTreeMap<&'a str, &'a Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct InputDetails {
+struct InputDetails<'a> {
     cached_tokens: u64,
+    #[serde(flatten)]
+    more: BTreeMap<&'a str, &'a Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct OutputDetails {
+struct OutputDetails<'a> {
     reasoning_tokens: u64,
+    #[serde(flatten)]
+    more: BTreeMap<&'a str, &'a Value>,
 }
 
-impl From<Usage> for TokenUsage {
-    fn from(usage: Usage) -> Self {
+impl<'a> TokenUsage<'a> {
+    /// The run's counts, and the provider's object with whatever else it counts.
+    fn new(usage: Usage, provider: Option<&'a Value>) -> Self {
+        let object = |value: Option<&'a Value>| value.and_then(Value::as_object);
+        let more = |name: &str, known: &[&str]| {
+            let details = provider.and_then(|usage| usage.get(name));
+            others(object(if name.is_empty() { provider } else { details }), known)
+        };
+        let (input, output) = ("input_tokens_details", "output_tokens_details");
         Self {
             input_tokens: usage.input,
-            input_tokens_details: InputDetails { cached_tokens: usage.cached },
+            input_tokens_details: InputDetails {
+                cached_tokens: usage.cached,
+                more: more(input, &["cached_tokens"]),
+            },
             output_tokens: usage.output,
-            output_tokens_details: OutputDetails { reasoning_tokens: usage.reasoning },
+            output_tokens_details: OutputDetails {
+                reasoning_tokens: usage.reasoning,
+                more: more(output, &["reasoning_tokens"]),
+            },
             total_tokens: usage.total(),
+            more: more("", &["input_tokens", input, "output_tokens", output, "total_tokens"]),
         }
     }
 }
 
 impl<'a> ResponseObject<'a> {
-    /// A run as it stands.
+    /// The response of a run in its present state.
     pub(super) fn of(whole: &'a Collected<Answer>, echo: &'a Echo, exposure: Exposure) -> Self {
         let (run, answer) = (&whole.run, &whole.transcript);
         let status = Status::of(whole);
-        let mut told = Self::begun(run, echo);
-        told.status = status;
-        told.output = items(run.stream_id, answer, echo, status.of_items());
-        told.more = unknown(&answer.more);
+        let mut response = Self::begun(run, echo);
+        response.status = status;
+        response.output = items(run.stream_id, answer, echo, status.of_items());
+        response.more = others(Some(&answer.more), KNOWN);
+        response.take_from_provider(&answer.more);
         if status == Status::Failed {
             let fault = whole.fault().unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError));
-            told.error = Some(ApiError::of(&fault, exposure));
+            response.error = Some(ApiError::of(&fault, exposure));
         }
-        told.incomplete_details = (status == Status::Incomplete)
+        response.incomplete_details = (status == Status::Incomplete)
             .then(|| Incomplete { reason: incomplete(answer.close.as_ref()) });
         if status != Status::InProgress {
-            told.completed_at = run.closed_at.filter(|_| status == Status::Completed).map(seconds);
-            told.usage = Some(Usage::of(run.usage.as_ref()).into());
+            response.completed_at =
+                run.closed_at.filter(|_| status == Status::Completed).map(seconds);
+            let usage = Usage::of(run.usage.as_ref());
+            response.usage = Some(TokenUsage::new(usage, answer.more.get("usage")));
         }
-        told
+        response
     }
 
-    /// A run of which nothing was said yet.
+    /// Values that the provider decides, whatever the request asks for.
+    fn take_from_provider(&mut self, response: &Map<String, Value>) {
+        for (name, place) in [
+            ("service_tier", &mut self.service_tier),
+            ("frequency_penalty", &mut self.frequency_penalty),
+            ("presence_penalty", &mut self.presence_penalty),
+            ("top_logprobs", &mut self.top_logprobs),
+        ] {
+            if let Some(value) = response.get(name).filter(|value| !value.is_null()) {
+                *place = RawOr::Other(value.clone());
+            }
+        }
+    }
+
+    /// The response of a run without output yet.
     pub(super) fn begun(run: &'a Run, echo: &'a Echo) -> Self {
         let previous =
             run.previous_response.as_deref().and_then(|stream| stream.parse::<Uuid>().ok());
@@ -264,7 +348,7 @@ impl<'a> ResponseObject<'a> {
             instructions: echo.instructions.as_ref(),
             max_output_tokens: echo.max_output_tokens.as_ref(),
             max_tool_calls: echo.max_tool_calls.as_ref(),
-            metadata: raw_or(echo.metadata.as_ref(), Value::Object(serde_json::Map::new())),
+            metadata: raw_or(echo.metadata.as_ref(), json!({})),
             model: &run.agent,
             output: Vec::new(),
             parallel_tool_calls: raw_or(echo.parallel_tool_calls.as_ref(), true.into()),
@@ -272,18 +356,21 @@ impl<'a> ResponseObject<'a> {
             prompt_cache_key: echo.prompt_cache_key.as_ref(),
             prompt_cache_retention: echo.prompt_cache_retention.as_ref(),
             safety_identifier: echo.safety_identifier.as_ref(),
-            service_tier: echo.service_tier.as_ref(),
+            service_tier: raw_or(echo.service_tier.as_ref(), "default".into()),
             conversation: conversation.map(|_| Conversation { id: &run.session }),
-            reasoning: raw_or(
+            frequency_penalty: raw_or(echo.frequency_penalty.as_ref(), 0.0.into()),
+            presence_penalty: raw_or(echo.presence_penalty.as_ref(), 0.0.into()),
+            reasoning: with_members(
                 echo.reasoning.as_ref(),
-                serde_json::json!({ "effort": null, "summary": null }),
+                json!({ "effort": null, "summary": null }),
             ),
             store: echo.store.unwrap_or(true),
-            temperature: echo.temperature.as_ref(),
-            text: raw_or(echo.text.as_ref(), serde_json::json!({ "format": { "type": "text" } })),
+            temperature: raw_or(echo.temperature.as_ref(), 1.0.into()),
+            text: with_members(echo.text.as_ref(), json!({ "format": { "type": "text" } })),
             tool_choice: raw_or(echo.tool_choice.as_ref(), "auto".into()),
             tools: raw_or(echo.tools.as_ref(), Value::Array(Vec::new())),
-            top_p: echo.top_p.as_ref(),
+            top_logprobs: raw_or(echo.top_logprobs.as_ref(), 0.into()),
+            top_p: raw_or(echo.top_p.as_ref(), 1.0.into()),
             truncation: raw_or(echo.truncation.as_ref(), "disabled".into()),
             usage: None,
             user: echo.user.as_ref(),
@@ -291,24 +378,23 @@ impl<'a> ResponseObject<'a> {
         }
     }
 
-    /// The events of an answer that is complete with nothing in it.
+    /// The events of a response that is complete without output.
     pub(super) fn warm_up(mut self) -> [String; 2] {
         let event = |number: u64, kind: &str, response: &Self| {
-            serde_json::json!({ "type": kind, "sequence_number": number, "response": response })
-                .to_string()
+            json!({ "type": kind, "sequence_number": number, "response": response }).to_string()
         };
         let created = event(0, "response.created", &self);
         (self.status, self.completed_at) = (Status::Completed, Some(self.created_at));
-        self.usage = Some(Usage::of(None).into());
+        self.usage = Some(TokenUsage::new(Usage::of(None), None));
         [created, event(1, "response.completed", &self)]
     }
 
-    /// Leaves out items that the reader has.
+    /// Removes items that the reader has.
     pub(super) fn leave_out(&mut self, seen: &Seen) {
         self.output.retain(|item| !seen.has(item.id()));
     }
 
-    /// The same, failed in this way.
+    /// Marks the response as failed with this error.
     pub(super) fn failed(mut self, error: ApiError) -> Self {
         (self.status, self.error) = (Status::Failed, Some(error));
         self
@@ -316,7 +402,7 @@ impl<'a> ResponseObject<'a> {
 }
 
 impl Status {
-    /// The type of the event that tells of the end. A cancelled one has none of its own in any SDK.
+    /// The type of the last event. No SDK has an event for a cancelled response.
     pub(super) fn last_event(self) -> &'static str {
         match self {
             Self::InProgress | Self::Completed => "response.completed",

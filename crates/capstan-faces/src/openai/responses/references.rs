@@ -1,6 +1,5 @@
-//! References to items: an SDK that knows that an answer is kept names what was said in it instead
-//! of saying it again. They are followed before anything else, so that what is kept of a request
-//! stands by itself.
+//! References to items of stored answers. An SDK sends them instead of the items. They are resolved
+//! before anything else, so that the stored request is complete.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,32 +10,29 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::NAME;
-use super::answer::Answer;
 use super::item::items;
 use super::items::inputs;
 use super::object::Echo;
+use super::{NAME, fold};
 use crate::face::FaceContext;
 use crate::face::post::Posted;
-use crate::face::reader;
 use crate::text_or::TextOr;
 use capstan_engine::ask::body_hash;
 use capstan_engine::cpu_offload;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
 
-/// What is followed into so many answers; more are left as they are, and refused.
+/// The number of answers that one request may refer to. Further references are refused.
 const MOST_ANSWERS: usize = 64;
-/// How a reference begins in JSON, if it says what it is; most requests are not looked at any
-/// further.
+/// The type of a reference in JSON. A request without it is not parsed here.
 const HINT: &[u8] = b"item_reference";
 
-/// Replaces references in a request by the items that they name. References to items that nobody
-/// has stay, and are refused with their place.
+/// Replaces references in a request by the items that they name. References to unknown items stay,
+/// and are refused later with their place.
 ///
-/// A repeat is known by the request as it came. It has the items that its run has, so that it
-/// attaches to that run even after the answers that it names have expired.
-pub(super) async fn follow(
+/// A repeated request is recognised by its bytes before this. It gets the stored body of its run,
+/// so that it attaches to that run even after the answers that it names have expired.
+pub(super) async fn resolve(
     cx: &FaceContext,
     tenant: &str,
     key: Option<&str>,
@@ -49,12 +45,12 @@ pub(super) async fn follow(
     let hash = posted.hash.unwrap_or_else(hash_now);
     let body = match repeated(cx, tenant, key, hash).await? {
         Some(body) => body,
-        None => resolve(cx, tenant, posted.body).await?,
+        None => with_items(cx, tenant, posted.body).await?,
     };
     Ok(Posted { body, hash: Some(hash), load: posted.load })
 }
 
-/// The body that is stored with the run of a request, if it was started by the same request.
+/// The stored body of the run under a key, if the same request started the run.
 async fn repeated(
     cx: &FaceContext,
     tenant: &str,
@@ -70,7 +66,7 @@ async fn repeated(
     cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)
 }
 
-async fn resolve(cx: &FaceContext, tenant: &str, body: Bytes) -> Result<Bytes, Fault> {
+async fn with_items(cx: &FaceContext, tenant: &str, body: Bytes) -> Result<Bytes, Fault> {
     let Some((mut request, mut input)) = items_of(&body) else { return Ok(body) };
     let mut answers = HashMap::new();
     for item in &mut input {
@@ -90,15 +86,15 @@ async fn resolve(cx: &FaceContext, tenant: &str, body: Bytes) -> Result<Bytes, F
 
 type Members = BTreeMap<String, Box<RawValue>>;
 
-/// The members of a request, and its items. What cannot be read is refused elsewhere, with its
-/// place.
+/// The members of a request, and its items. A request that cannot be read is refused later, with
+/// the place.
 fn items_of(body: &[u8]) -> Option<(Members, Vec<Box<RawValue>>)> {
     let request: Members = serde_json::from_slice(body).ok()?;
     let items = serde_json::from_str(request.get("input")?.get()).ok()?;
     Some((request, items))
 }
 
-/// The item that is meant, and the answer that has it.
+/// The id that a reference names, and the stream of its answer.
 fn reference(item: &RawValue) -> Option<(String, Uuid)> {
     #[derive(Deserialize)]
     struct Head {
@@ -111,8 +107,7 @@ fn reference(item: &RawValue) -> Option<(String, Uuid)> {
     (kind == "item_reference").then_some((id, stream))
 }
 
-/// Everything that was said in an answer, or that it was asked with, by id; nothing if it is
-/// another's.
+/// The input and output items of an answer, by id; none if another tenant or face has it.
 async fn items_in(
     cx: &FaceContext,
     tenant: &str,
@@ -127,24 +122,24 @@ async fn items_in(
         .collect())
 }
 
-/// The same as a list, in its order.
+/// The input and output items of a run, in their order.
 pub(super) async fn items_of_run(
     cx: &FaceContext,
     run: &Run,
 ) -> Result<Vec<(String, String)>, Fault> {
     let stream = run.stream_id;
-    let whole = reader::collect_so_far::<Answer>(cx, run).await?;
     let body =
         cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
     let echo = Echo::of(cx, &String::from_utf8_lossy(&body));
-    let said = items(stream, &whole.transcript, &echo, "completed");
-    let said = said
+    let whole = fold::so_far(cx, run, &echo.offered).await?;
+    let output = items(stream, &whole.transcript, &echo, "completed");
+    let output = output
         .iter()
         .filter_map(|item| Some((item.id().to_owned(), serde_json::to_string(item).ok()?)));
-    Ok(asked_with(stream, &body).into_iter().chain(said).collect())
+    Ok(input_items(stream, &body).into_iter().chain(output).collect())
 }
 
-fn asked_with(stream: Uuid, body: &[u8]) -> Vec<(String, String)> {
+fn input_items(stream: Uuid, body: &[u8]) -> Vec<(String, String)> {
     #[derive(Deserialize)]
     struct Request {
         input: TextOr<RawJson>,

@@ -1,5 +1,5 @@
-//! By what a repeat of Codex is known. It sends a request that failed again as it was, with neither
-//! a key nor a count, under the head of its session. Only what it says of the sending differs.
+//! The hash that identifies a repeated request of Codex. Codex repeats a failed request without a
+//! key or a count, under the session headers. Only members about the sending differ.
 
 use http::HeaderValue;
 use http::request::Parts;
@@ -7,50 +7,66 @@ use serde_json::{Map, Value};
 
 use super::NAME;
 use crate::face::repeats::KEY;
-use capstan_engine::ask::{body_hash, decoded_body_hash};
-use capstan_engine::cpu_offload;
+use capstan_engine::ask::decoded_body_hash;
 
-/// The headers that tell one asker from another.
-const ASKERS: [&str; 2] = ["session-id", "thread-id"];
-/// What Codex says of itself with each request. Times are in it, and over a WebSocket others than
-/// by POST.
+/// The headers that distinguish clients.
+const CLIENT: [&str; 2] = ["session-id", "thread-id"];
+/// The member in which Codex describes itself and each sending: it contains times, and differs
+/// between a WebSocket and a POST.
 const ABOUT_SENDING: &str = "client_metadata";
-/// What of that tells one question from another.
+/// The parts of that member that distinguish questions.
 const OF_QUESTION: [&str; 3] = ["session_id", "thread_id", "turn_id"];
+/// Members of an answer's items that clients leave out when they send the items back.
+const NOT_SENT_BACK: [&str; 3] = ["status", "annotations", "logprobs"];
 
-/// Whether a request says of which session it is.
+/// Whether a request names its session.
 pub(super) fn has_session(parts: &Parts) -> bool {
-    parts.headers.contains_key(ASKERS[0])
+    parts.headers.contains_key(CLIENT[0])
 }
 
-/// Who asks; `None` for whoever has a key, or names no session.
-pub(super) fn asker(parts: &Parts) -> Option<String> {
+/// The client of a request; `None` if the request has a key, or names no session.
+pub(super) fn client(parts: &Parts) -> Option<String> {
     if !has_session(parts) || parts.headers.contains_key(KEY.name) {
         return None;
     }
-    let asker = ASKERS.map(|name| parts.headers.get(name).map_or(&b""[..], HeaderValue::as_bytes));
-    Some(asker.map(String::from_utf8_lossy).join("\u{b7}"))
+    let client = CLIENT.map(|name| parts.headers.get(name).map_or(&b""[..], HeaderValue::as_bytes));
+    Some(client.map(String::from_utf8_lossy).join("\u{b7}"))
 }
 
-/// The hash of who asks and what; `None` for whoever has a key, or names no session.
-pub(super) fn of(parts: &Parts, body: &[u8]) -> Option<[u8; 32]> {
-    let asker = asker(parts)?;
-    cpu_offload::run(body.len(), || {
-        let members = serde_json::from_slice(body).ok();
-        let hash = members.map(|members| of_members(&asker, members));
-        Some(hash.unwrap_or_else(|| body_hash(body, Some(&asker), NAME)))
-    })
+/// The hash of a client and its question. Members about the sending do not count.
+pub(super) fn of_members(client: &str, members: &Map<String, Value>) -> [u8; 32] {
+    let question = |(name, value): (&String, &Value)| {
+        let value = match name.as_str() {
+            ABOUT_SENDING => ids_of_question(value),
+            "input" => without_empty(value),
+            _ => value.clone(),
+        };
+        (name.clone(), value)
+    };
+    decoded_body_hash(&members.iter().map(question).collect(), Some(client), NAME)
 }
 
-/// The same of a body that was read. What is only about its sending does not count.
-pub(super) fn of_members(asker: &str, mut members: Map<String, Value>) -> [u8; 32] {
-    if let Some(told) = members.remove(ABOUT_SENDING) {
-        let kept = OF_QUESTION.iter().filter_map(|name| {
-            Some(((*name).to_owned(), told.get(name).filter(|id| **id != "")?.clone()))
-        });
-        members.insert(ABOUT_SENDING.into(), kept.collect::<Map<_, _>>().into());
+fn ids_of_question(metadata: &Value) -> Value {
+    let ids = OF_QUESTION.iter().filter_map(|name| Some((*name, metadata.get(*name)?)));
+    let ids = ids.filter(|(_, id)| **id != "").map(|(name, id)| (name.to_owned(), id.clone()));
+    ids.collect::<Map<_, _>>().into()
+}
+
+/// Items without members that say nothing. A WebSocket connection composes a request from the items
+/// that it sent. A client that connects again leaves such members out.
+fn without_empty(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(without_empty).collect(),
+        Value::Object(members) => {
+            let counts = |(name, value): &(&String, &Value)| {
+                !value.is_null() && !NOT_SENT_BACK.contains(&name.as_str())
+            };
+            let kept = members.iter().filter(counts);
+            let kept = kept.map(|(name, value)| (name.clone(), without_empty(value)));
+            kept.collect::<Map<_, _>>().into()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
-    decoded_body_hash(&members, Some(asker), NAME)
 }
 
 #[cfg(test)]
@@ -64,7 +80,8 @@ mod tests {
         if let Some(session) = session {
             request = request.header("session-id", session);
         }
-        of(&request.body(()).unwrap().into_parts().0, body.to_string().as_bytes())
+        let client = client(&request.body(()).unwrap().into_parts().0)?;
+        Some(of_members(&client, body.as_object().unwrap()))
     }
 
     #[test]
@@ -85,5 +102,24 @@ mod tests {
             assert_ne!(first, other);
         }
         assert_eq!(hash(None, &body("Hi", "t", 1)), None);
+    }
+
+    #[test]
+    fn items_that_come_back_without_empty_members_are_the_same() {
+        let told = json!({ "input": [
+            { "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x" },
+            { "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+                "content": [{ "type": "output_text", "text": "Hi", "annotations": [],
+                    "logprobs": [] }] }] });
+        let back = |text: &str, sealed: &str| {
+            json!({ "input": [
+                { "type": "reasoning", "id": "rs_1", "summary": [], "content": null,
+                    "encrypted_content": sealed },
+                { "type": "message", "id": "msg_1", "role": "assistant", "phase": null,
+                    "content": [{ "type": "output_text", "text": text }] }] })
+        };
+        assert_eq!(hash(Some("s"), &told), hash(Some("s"), &back("Hi", "x")));
+        assert_ne!(hash(Some("s"), &told), hash(Some("s"), &back("Ho", "x")));
+        assert_ne!(hash(Some("s"), &told), hash(Some("s"), &back("Hi", "y")));
     }
 }

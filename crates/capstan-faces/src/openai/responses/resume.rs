@@ -1,38 +1,34 @@
-//! A client that was cut off behind items that were complete sends its request again with those
-//! items at the end of its input. Where the run has gone on below it, the rest of that run is what
-//! the client waits for, and no second answer has to be paid for.
+//! Resuming behind complete items. A client that was cut sends its request again, with the complete
+//! items of the answer at the end of its input. It gets the rest of the same run, so that nobody
+//! pays for a second answer.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use http::request::Parts;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::answer::Answer;
 use super::item::items;
 use super::object::Echo;
 use super::seen::Seen;
-use super::{NAME, Responses, repeat_hash};
+use super::{NAME, Responses, fold, repeat_hash};
 use crate::face::FaceContext;
-use crate::face::reader;
 use crate::face::repeats::{self, ReaderGuardSlot};
 use crate::identity::caller::Caller;
 use capstan_engine::cpu_offload;
 use capstan_journal::Run;
 
-/// No answer has more items that are looked for at the end of an input.
+/// The most items at the end of an input that are compared with an answer.
 const MOST: usize = 64;
 
-/// A request for the rest of an answer, as the request for all of it.
+/// A request for the rest of an answer, rewritten as the request for all of it.
 pub(super) struct Resumed {
     pub(super) body: Bytes,
     pub(super) hash: [u8; 32],
     pub(super) place: Place,
 }
 
-/// Where the client reads on. It travels in the extensions of the request's head.
+/// Where the client resumes. The extensions of the request's head carry it.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     /// The key of the run.
@@ -41,30 +37,42 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The items that the client has, by what its request says.
+    /// The items that the client has, as its request shows.
     pub(super) fn seen_by(parts: &Parts) -> Seen {
         parts.extensions.get::<Self>().map(|place| place.seen.clone()).unwrap_or_default()
     }
 }
 
-/// The run whose rest is asked for, if there is one that nobody reads and that has told what the
-/// client has of it. The fewest items are taken for told: an answer may itself have been asked for
-/// with what an earlier one had told.
+/// Finds the run whose rest a request asks for: one that nobody reads, and that has sent the items
+/// at the end of the request's input. As few items as possible count as sent, because a request may
+/// itself begin with items of an earlier answer. Returns the hash of the whole request as well.
 pub(super) async fn find(
     face: &Responses,
     cx: &FaceContext,
     caller: &Caller,
     parts: &Parts,
-    body: &Bytes,
+    question: Question,
+) -> ([u8; 32], Option<Resumed>) {
+    let hash = question.hash();
+    if !face.attaches_repeats || !question.ends_with_answer() {
+        return (hash, None);
+    }
+    (hash, find_rest(face, cx, caller, parts, question).await)
+}
+
+async fn find_rest(
+    face: &Responses,
+    cx: &FaceContext,
+    caller: &Caller,
+    parts: &Parts,
+    mut question: Question,
 ) -> Option<Resumed> {
-    let asker = repeat_hash::asker(parts).filter(|_| face.attaches_repeats)?;
-    let mut question = cpu_offload::run(body.len(), || Question::of(body))?;
     let may_repeat = |run: &Run| face.sent_answers.may_repeat(run, parts);
     loop {
-        let hash = cpu_offload::run(body.len(), || question.hash(&asker));
+        let hash = question.hash();
         let found = repeats::repeated(cx, &caller.tenant, parts, hash, NAME, &may_repeat).await;
         if let Some(run) = found.ok()? {
-            if let Some(seen) = told(cx, &run, &question.seen).await {
+            if let Some(seen) = sent_ids(cx, &run, &question.seen).await {
                 let body = question.into_body()?;
                 return Some(Resumed { body, hash, place: Place { key: run.key, seen } });
             }
@@ -74,36 +82,40 @@ pub(super) async fn find(
     }
 }
 
-/// A request, and what stands at the end of its input.
-struct Question {
+/// A request of a client that names its session, without the items at the end of its input that
+/// count as sent.
+pub(super) struct Question {
+    client: String,
     members: Map<String, Value>,
+    /// The size of the request.
+    size: usize,
     seen: Vec<Value>,
 }
 
 impl Question {
-    /// Of a request that ends with an item of an answer: the others are not taken apart.
-    fn of(body: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Request<'a> {
-            #[serde(borrow)]
-            input: Vec<&'a RawValue>,
-            stream: bool,
-        }
-        let request: Request<'_> =
-            serde_json::from_slice(body).ok().filter(|it: &Request<'_>| it.stream)?;
-        let last = serde_json::from_str(request.input.last()?.get()).ok()?;
-        let members = is_told(&last).then(|| serde_json::from_slice(body))?.ok()?;
-        Some(Self { members, seen: Vec::new() })
+    /// Reads a request; `None` if it has a key, names no session, or is no object.
+    pub(super) fn read(parts: &Parts, body: &[u8]) -> Option<Self> {
+        let client = repeat_hash::client(parts)?;
+        let members = serde_json::from_slice(body).ok()?;
+        Some(Self { client, members, size: body.len(), seen: Vec::new() })
     }
 
-    fn hash(&self, asker: &str) -> [u8; 32] {
-        repeat_hash::of_members(asker, self.members.clone())
+    /// Whether a streamed request ends with an item that an answer may have sent.
+    fn ends_with_answer(&self) -> bool {
+        let input = self.members.get("input").and_then(Value::as_array);
+        self.members.get("stream").is_some_and(|stream| *stream == true)
+            && input.and_then(|input| input.last()).is_some_and(may_be_of_answer)
     }
 
-    /// The same without its last item, if that is one of an answer.
+    fn hash(&self) -> [u8; 32] {
+        cpu_offload::run(self.size, || repeat_hash::of_members(&self.client, &self.members))
+    }
+
+    /// The question without its last item, if an answer may have sent that item.
     fn shorter(mut self) -> Option<Self> {
         let input = self.members.get_mut("input")?.as_array_mut()?;
-        let item = input.pop_if(|item| is_told(item)).filter(|_| self.seen.len() < MOST)?;
+        let item =
+            input.pop_if(|item| may_be_of_answer(item)).filter(|_| self.seen.len() < MOST)?;
         if input.is_empty() {
             return None;
         }
@@ -116,9 +128,9 @@ impl Question {
     }
 }
 
-/// Whether an answer may have told this item: what others say, and what calls bring, is no part of
-/// one.
-fn is_told(item: &Value) -> bool {
+/// Whether an answer may have sent this item. Messages of users and outputs of calls are no part of
+/// an answer.
+fn may_be_of_answer(item: &Value) -> bool {
     let word = |name| item.get(name).and_then(Value::as_str).unwrap_or_default();
     match word("type") {
         "" => false,
@@ -127,24 +139,24 @@ fn is_told(item: &Value) -> bool {
     }
 }
 
-/// The ids of these items, if the run has told all of them.
-async fn told(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
+/// The ids of these items, if the run has sent all of them.
+async fn sent_ids(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
     if seen.is_empty() {
         return Some(Seen::default());
     }
     let body = cx.engine.journal.store().body(run.stream_id).await.ok()??;
-    let so_far = reader::collect_so_far::<Answer>(cx, run).await.ok()?;
+    let echo = Echo::of(cx, std::str::from_utf8(&body).ok()?);
+    let so_far = fold::so_far(cx, run, &echo.offered).await.ok()?;
     so_far.encode(|it| {
-        // Such an answer is complete, and its client is to ask for more.
+        // Such an answer is complete, and its client has to send the next request.
         if it.transcript.more.get("end_turn").is_some_and(|ends| *ends == false) {
             return None;
         }
-        let echo = Echo::of(cx, std::str::from_utf8(&body).ok()?);
-        let told = items(run.stream_id, &it.transcript, &echo, "completed");
-        let told: Vec<Value> =
-            told.iter().filter_map(|item| serde_json::to_value(item).ok()).collect();
-        let is_told = |seen: &Value| told.iter().any(|told| is_same(told, seen));
-        let ids = seen.iter().filter(|seen| is_told(seen)).filter_map(id_of);
+        let sent = items(run.stream_id, &it.transcript, &echo, "completed");
+        let sent: Vec<Value> =
+            sent.iter().filter_map(|item| serde_json::to_value(item).ok()).collect();
+        let is_sent = |seen: &Value| sent.iter().any(|sent| is_same(sent, seen));
+        let ids = seen.iter().filter(|seen| is_sent(seen)).filter_map(id_of);
         let ids: BTreeSet<String> = ids.map(str::to_owned).collect();
         (ids.len() == seen.len()).then(|| Seen::of(ids))
     })
@@ -154,23 +166,23 @@ fn id_of(item: &Value) -> Option<&str> {
     item.get("id").and_then(Value::as_str).filter(|id| !id.is_empty())
 }
 
-/// An item as it was told and as the client sends it back: it may leave members out.
-fn is_same(told: &Value, seen: &Value) -> bool {
-    id_of(told).is_some() && id_of(told) == id_of(seen) && agrees(told, seen)
+/// Whether a client sends this item back. It may leave members out.
+fn is_same(sent: &Value, seen: &Value) -> bool {
+    id_of(sent).is_some() && id_of(sent) == id_of(seen) && agrees(sent, seen)
 }
 
-/// Whether two values say the same where both say something.
-fn agrees(told: &Value, seen: &Value) -> bool {
-    match (told, seen) {
+/// Whether two values are equal in all members that both have.
+fn agrees(sent: &Value, seen: &Value) -> bool {
+    match (sent, seen) {
         (Value::Null, _) | (_, Value::Null) => true,
-        (Value::Object(told), Value::Object(seen)) => seen
+        (Value::Object(sent), Value::Object(seen)) => seen
             .iter()
             .filter(|(name, _)| *name != "status")
-            .all(|(name, seen)| told.get(name).is_none_or(|told| agrees(told, seen))),
-        (Value::Array(told), Value::Array(seen)) => {
-            told.len() == seen.len() && told.iter().zip(seen).all(|(told, seen)| agrees(told, seen))
+            .all(|(name, seen)| sent.get(name).is_none_or(|sent| agrees(sent, seen))),
+        (Value::Array(sent), Value::Array(seen)) => {
+            sent.len() == seen.len() && sent.iter().zip(seen).all(|(sent, seen)| agrees(sent, seen))
         }
-        _ => told == seen,
+        _ => sent == seen,
     }
 }
 
@@ -181,7 +193,10 @@ mod tests {
     use super::*;
 
     fn question(input: &Value) -> Option<Question> {
-        Question::of(json!({ "stream": true, "input": input }).to_string().as_bytes())
+        let head = http::Request::builder().header("session-id", "s").body(()).unwrap();
+        let body = json!({ "stream": true, "input": input }).to_string();
+        let question = Question::read(&head.into_parts().0, body.as_bytes());
+        question.filter(Question::ends_with_answer)
     }
 
     #[test]
@@ -199,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_ends_with_something_new_asks_something_new() {
+    fn a_request_that_ends_with_a_new_item_resumes_nothing() {
         let text = json!({ "type": "message", "id": "msg_1", "role": "assistant" });
         for last in [
             json!({ "type": "message", "id": "msg_2", "role": "user" }),
@@ -213,18 +228,18 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_known_by_its_id_and_by_what_it_says() {
-        let told = json!({ "type": "message", "id": "msg_1", "status": "completed",
+    fn an_item_is_known_by_its_id_and_its_members() {
+        let sent = json!({ "type": "message", "id": "msg_1", "status": "completed",
             "content": [{ "type": "output_text", "text": "Hi", "logprobs": [] }] });
         let with = |name: &str, value: Value| {
-            let mut seen = told.clone();
+            let mut seen = sent.clone();
             seen[name] = value;
             seen
         };
         let said = |text: &str| json!([{ "type": "output_text", "text": text }]);
-        assert!(is_same(&told, &with("content", said("Hi"))));
-        assert!(is_same(&told, &with("status", "incomplete".into())));
-        assert!(is_same(&told, &with("phase", "commentary".into())));
+        assert!(is_same(&sent, &with("content", said("Hi"))));
+        assert!(is_same(&sent, &with("status", "incomplete".into())));
+        assert!(is_same(&sent, &with("phase", "commentary".into())));
         for other in [
             with("id", "msg_2".into()),
             with("id", Value::Null),
@@ -232,7 +247,7 @@ mod tests {
             with("content", json!([])),
             with("type", "reasoning".into()),
         ] {
-            assert!(!is_same(&told, &other), "{other}");
+            assert!(!is_same(&sent, &other), "{other}");
         }
     }
 }

@@ -21,7 +21,7 @@ use super::items::{ItemPage, PageParams};
 use super::object::ResponseObject;
 use super::writer::{ResponseEvent, StartingAfter};
 use super::{
-    NAME, Responses, compact, conversations, create, echo_of, id_of, input_tokens, stream_of,
+    NAME, Responses, compact, conversations, create, echo_of, fold, id_of, input_tokens, stream_of,
     websocket,
 };
 use crate::face::FaceContext;
@@ -90,10 +90,10 @@ pub(super) fn routes(face: Arc<Responses>) -> Routes<FaceContext> {
         .merge(conversations::routes(&face))
 }
 
-/// How a request about an answer is answered.
+/// A handler of a request about a response.
 type Answering = fn(About) -> BoxFuture<'static, Result<Response, Refusal>>;
 
-/// A request about an answer that was asked for.
+/// A request about an earlier response.
 struct About {
     face: Arc<Responses>,
     cx: FaceContext,
@@ -103,10 +103,10 @@ struct About {
 }
 
 impl About {
-    /// Its run. What was asked for in another face is no response.
+    /// The run of the response. A run of another face is no response.
     async fn run(&self) -> Result<Run, Fault> {
         let unknown = || {
-            let message = format!("No response {:?} is kept.", self.id);
+            let message = format!("There is no response {:?}.", self.id);
             Fault::new(FaultKind::StreamNotFound).with_message(message)
         };
         let stream = stream_of(&self.id).ok_or_else(unknown)?;
@@ -115,10 +115,10 @@ impl About {
         Some(run).filter(|run| run.face == NAME).ok_or_else(unknown)
     }
 
-    /// A run as it stands.
-    async fn told(&self, run: &Run) -> Result<Response, Fault> {
+    /// The response of a run in its present state.
+    async fn present(&self, run: &Run) -> Result<Response, Fault> {
         let echo = echo_of(&self.cx, run).await?;
-        let whole = reader::collect_so_far::<super::answer::Answer>(&self.cx, run).await?;
+        let whole = fold::so_far(&self.cx, run, &echo.offered).await?;
         let exposure = self.cx.engine.settings.exposure;
         let mut response =
             whole.encode(|whole| Json(ResponseObject::of(whole, &echo, exposure)).into_response());
@@ -131,13 +131,13 @@ impl About {
     }
 }
 
-/// How to look.
+/// The parameters of a lookup.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 struct LookParams {
-    /// As events, from the first one on.
+    /// Answers with the events of the response.
     stream: bool,
-    /// Only events with a greater number.
+    /// Skips events up to this number.
     starting_after: Option<u64>,
 }
 
@@ -146,7 +146,7 @@ async fn look(mut about: About) -> Result<Response, Refusal> {
         let params: LookParams = query::parse(&about.parts.uri)?;
         let run = about.run().await?;
         if !params.stream {
-            return about.told(&run).await;
+            return about.present(&run).await;
         }
         if let Some(after) = params.starting_after.map(StartingAfter) {
             if !after.is_in(&run) {
@@ -172,12 +172,12 @@ async fn cancel(about: About) -> Result<Response, Refusal> {
     let stopped = async {
         let run = about.run().await?;
         let run = stopping::stop(&about.cx.engine, run, &about.caller).await?;
-        about.told(&run).await
+        about.present(&run).await
     };
     stopped.await.map_err(|fault| about.refusal(fault))
 }
 
-/// What is left of an answer that was erased.
+/// The answer to an erasure.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Deleted {
     id: String,

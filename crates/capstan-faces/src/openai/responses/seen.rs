@@ -1,4 +1,4 @@
-//! The output items of an answer that its client has already, as it says.
+//! The output items of an answer that its client already has, as its request shows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

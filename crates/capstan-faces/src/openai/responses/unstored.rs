@@ -1,6 +1,5 @@
-//! `store: false`: an answer that may be read for a while after its end, so that a reader that was
-//! cut off can come back, and is erased then. The journal's own index finds them, in this life of
-//! the process or a later one.
+//! `store: false`: the answer is erased a while after its end. Until then a reader that was cut can
+//! resume. The journal's index finds such answers, also after a restart.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -16,16 +15,17 @@ use capstan_engine::ports::ByGateway;
 use capstan_engine::purge;
 use capstan_engine::wall_clock::between;
 
-/// Under which their runs are found.
+/// The chat under which the journal lists such runs.
 pub(super) const NAME: &str = "openai:unstored";
 /// How long after its end an answer can still be read.
-const KEPT: Duration = Duration::from_secs(600);
-/// Erased at once, so that others get their turn.
+const READABLE: Duration = Duration::from_secs(600);
+/// The number of runs that are erased before other tasks get their turn.
 const PAGE: usize = 256;
-/// Tenants that only tokens name are remembered up to this many.
+/// The most tenants that are remembered beside the configured ones.
 const MOST: usize = 10_000;
 
-/// Tenants that have asked for it in this life, beside those that are configured.
+/// Tenants that have used `store: false` since the start. Tokens may name tenants that are not
+/// configured.
 #[derive(Default)]
 pub(super) struct Tenants(Mutex<BTreeSet<String>>);
 
@@ -47,7 +47,7 @@ impl Tenants {
     }
 }
 
-/// Erases what is due.
+/// Erases all answers that are due.
 pub(super) async fn erase(cx: &FaceContext, tenants: &Tenants) {
     for tenant in tenants.all(cx) {
         if let Err(fault) = erase_of(cx, &tenant).await {
@@ -56,7 +56,7 @@ pub(super) async fn erase(cx: &FaceContext, tenants: &Tenants) {
                 tenant,
                 code = fault.code(),
                 cause,
-                "answers that were not to be stored are still kept"
+                "answers with `store: false` could not be erased"
             );
         }
     }
@@ -81,7 +81,7 @@ async fn erase_of(cx: &FaceContext, tenant: &str) -> Result<(), Fault> {
 }
 
 fn is_due(cx: &FaceContext, run: &Run) -> bool {
-    run.closed_at.is_some_and(|closed| between(closed, cx.engine.wall.now()) >= KEPT)
+    run.closed_at.is_some_and(|closed| between(closed, cx.engine.wall.now()) >= READABLE)
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_answer_that_was_not_to_be_stored_is_erased_ten_minutes_after_its_end() {
+    async fn an_unstored_answer_is_erased_ten_minutes_after_its_end() {
         let clock = Clock::by_hand();
         let journal =
             Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
@@ -122,22 +122,18 @@ mod tests {
                     .unwrap()
             );
         }
-        let kept = async || {
+        let stored = async || {
             erase(&cx, &Tenants::default()).await;
-            let mut kept = Vec::new();
+            let mut stored = Vec::new();
             for run in &runs {
-                kept.push(cx.engine.journal.store().run(run.stream_id).await.unwrap().is_some());
+                stored.push(cx.engine.journal.store().run(run.stream_id).await.unwrap().is_some());
             }
-            kept
+            stored
         };
-        assert_eq!(kept().await, [true, true, true]);
+        assert_eq!(stored().await, [true, true, true]);
         clock.set_by(599);
-        assert_eq!(kept().await, [true, true, true]);
+        assert_eq!(stored().await, [true, true, true]);
         clock.set_by(2);
-        assert_eq!(
-            kept().await,
-            [false, true, true],
-            "what others asked for, or is under way, stays"
-        );
+        assert_eq!(stored().await, [false, true, true], "other runs and open ones stay");
     }
 }

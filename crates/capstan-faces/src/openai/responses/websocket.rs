@@ -1,9 +1,9 @@
-//! Responses over a WebSocket. Each `response.create` frame is a POST of its own, and the events of
-//! its answer come as frames. The connection remembers its last answer, so that a client that lets
-//! nothing be stored sends only what is new.
+//! Responses over a WebSocket. Each `response.create` frame is handled like a POST, and each event of
+//! its answer is a frame. The connection remembers its last answer, so that a client with
+//! `store: false` sends only new items.
 
 mod answer;
-mod asker;
+mod client;
 mod connection;
 mod create;
 
@@ -21,7 +21,7 @@ use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
 use tracing::Instrument as _;
 
-use self::asker::Asker;
+use self::client::Client;
 use self::connection::Connection;
 use super::super::errors::{self, ErrorBody, REFUSALS};
 use super::super::models::TAG;
@@ -34,11 +34,11 @@ use crate::identity::scopes::Operation;
 use crate::openapi::{Answer, Content, Does, Row, model};
 use crate::refusal::{Refusal, RequestId};
 
-/// What a connection buffers of frames, in each direction: they are short, and a connection may
-/// last for hours.
+/// The size of a connection's buffers, in bytes for each direction. Frames are short, and a
+/// connection may last for hours.
 const BUFFER: usize = 8 * 1024;
 
-/// Opens a connection, or says how to go on without one.
+/// Opens a connection, or refuses it in a way that makes clients post.
 pub(super) async fn open(
     face: Arc<Responses>,
     cx: FaceContext,
@@ -47,17 +47,21 @@ pub(super) async fn open(
 ) -> Result<Response, Refusal> {
     let mut parts = request.into_parts().0;
     if !header_lists(&parts.headers, header::UPGRADE.as_str(), "websocket") {
+        // A proxy that forwards no upgrades removes the header, but not the key of the handshake.
+        if parts.headers.contains_key(header::SEC_WEBSOCKET_KEY) {
+            return Ok(no_websocket());
+        }
         return Err(refused(&cx, &face, &parts, FaultKind::MethodNotAllowed.into()));
     }
     if !face.has_websocket {
-        return Ok(switched_off());
+        return Ok(no_websocket());
     }
     if cx.engine.draining.is_cancelled() {
         let fault = Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0);
         return Err(refused(&cx, &face, &parts, fault));
     }
     let limits = &cx.engine.settings.limits;
-    // It counts as an open response, also while nothing is asked.
+    // A connection counts as an open response, even if it is idle.
     let slot = cx.engine.limiter.take_reader(&caller.tenant, limits);
     let slot = slot.map_err(|fault| refused(&cx, &face, &parts, fault))?;
     let head = head_of(&parts, &caller);
@@ -74,13 +78,13 @@ pub(super) async fn open(
     let span = tracing::Span::current();
     Ok(upgrade.on_upgrade(move |socket| {
         let (engine, tenant) = (cx.engine.clone(), caller.tenant.clone());
-        let asker = Asker { face, cx, caller, head };
-        let serving = Connection::new(asker, socket, slot).serve();
+        let client = Client { face, cx, caller, head };
+        let serving = Connection::new(client, socket, slot).serve();
         engine.of_tenant(&tenant, Box::pin(serving.instrument(span)))
     }))
 }
 
-/// Headers that are about the connection, or about one request.
+/// Headers of the handshake that no request of the connection gets.
 const OF_HANDSHAKE: [HeaderName; 9] = [
     header::CONNECTION,
     header::UPGRADE,
@@ -93,7 +97,7 @@ const OF_HANDSHAKE: [HeaderName; 9] = [
     HeaderName::from_static("idempotency-key"),
 ];
 
-/// The head of every request of a connection: what its handshake said, as a POST.
+/// Makes the head of every request of a connection: a POST with the headers of the handshake.
 fn head_of(handshake: &Parts, caller: &Caller) -> Parts {
     let mut head = http::Request::new(()).into_parts().0;
     (head.method, head.uri) = (Method::POST, handshake.uri.clone());
@@ -108,10 +112,11 @@ fn head_of(handshake: &Parts, caller: &Caller) -> Parts {
     head
 }
 
-/// Clients that read this go on by POST at once.
-fn switched_off() -> Response {
+/// The answer where WebSockets are switched off, or do not get through a proxy. Clients that get it
+/// post at once.
+fn no_websocket() -> Response {
     let error = json!({ "error": {
-        "message": "This server has no WebSocket at /v1/responses: send a POST.",
+        "message": "There is no WebSocket at /v1/responses here: send a POST.",
         "type": "invalid_request_error", "code": "upgrade_required", "param": null } });
     let mut response = (StatusCode::UPGRADE_REQUIRED, Json(error)).into_response();
     let headers = response.headers_mut();
@@ -142,7 +147,7 @@ pub(super) const ROW: Row = Row {
         Answer { status: 101, says: "The connection is a WebSocket.", ..Answer::ok("", &[]) },
         Answer {
             status: 426,
-            says: "WebSockets are switched off.",
+            says: "WebSockets are switched off, or a proxy has removed the header `Upgrade`.",
             ..Answer::ok("", &[Content::Json(model::<ErrorBody>)])
         },
     ],

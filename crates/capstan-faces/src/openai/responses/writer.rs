@@ -1,6 +1,8 @@
-//! A run as the events of a response. Each has a number that follows from its packet, so that
-//! whoever reads on needs no memory of ours: everything is made again from the start, and what has
-//! been told is left out.
+//! Writes a run as the events of a response. The number of each event follows from its packet, so
+//! that a reader that resumes needs no stored state: the writer makes all events again from the
+//! start, and leaves out those that the reader has.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use capstan_journal::{Frames, JournalError, Run, RunState};
@@ -12,20 +14,22 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::errors::ApiError;
-use super::super::output::Said;
+use super::super::output::{Offered, Said};
 use super::answer::{Answer, Change, Entry, What};
+use super::fold;
 use super::item::{Item, Summary, TextPart, entry_id, is_late, is_streamed, item};
 use super::object::{Echo, ResponseObject, Status};
 use super::seen::Seen;
+use super::thought_part::{SUMMARY_PART, ThoughtPart};
 use crate::face::FaceContext;
-use crate::face::reader::{self, Collected, ViewerKind};
+use crate::face::reader::{Collected, ViewerKind};
 use crate::face::sent_answers::SentAnswer;
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
-/// So many numbers a packet has: the first event of packet 3 is 3072.
+/// The numbers of a packet's events: the first event of packet 3 is 3072.
 const PER_PACKET: u64 = 1024;
-/// Sources beyond these would run into the next packet's numbers.
+/// More sources would need the numbers of the next packet.
 const MOST_SOURCES: usize = 1000;
 
 /// The number of the last event that a reader has.
@@ -42,97 +46,99 @@ impl StartingAfter {
 /// An event of a response.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ResponseEvent {
-    /// What happened, such as `response.output_text.delta`.
+    /// Its type, such as `response.output_text.delta`.
     #[serde(rename = "type")]
     kind: String,
     /// Grows from event to event, with gaps: what `starting_after` takes.
     sequence_number: u64,
-    /// What the type brings along.
+    /// The members of this type.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
 
-/// One response.
+/// Writes one response.
 pub(super) struct ResponsesWriter {
     run: Run,
-    echo: Echo,
+    echo: Arc<Echo>,
+    offered: Arc<Offered>,
     exposure: Exposure,
-    manner: Manner,
+    options: ViewOptions,
     /// The number of the next event.
     next: u64,
     answer: Answer,
     /// The index of each item, if it has one yet.
     indices: Vec<Option<u32>>,
-    /// How many have one.
-    told: u32,
+    /// The number of items with an index.
+    sent: u32,
     changes: Vec<Change>,
 }
 
-/// How a response is told.
+/// The options of one reader.
 #[derive(Debug, Default)]
-pub(super) struct Manner {
+pub(super) struct ViewOptions {
     /// The last event that the reader has.
     pub(super) after: Option<u64>,
     /// Items that the reader has.
     pub(super) seen: Seen,
-    /// What OpenAI has no word for is told, too.
+    /// The reader also gets events that OpenAI does not have.
     pub(super) has_all_events: bool,
-    /// What is left out.
+    /// Packets that a later attempt took back.
     pub(super) taken_back: TakenBack,
-    /// Notes that it was told to its end.
+    /// Records that the response was sent to its end.
     pub(super) sent_answer: Option<SentAnswer>,
 }
 
 impl ResponsesWriter {
-    pub(super) fn new(run: &Run, echo: Echo, manner: Manner, exposure: Exposure) -> Self {
+    pub(super) fn new(run: &Run, echo: Echo, options: ViewOptions, exposure: Exposure) -> Self {
+        let offered = echo.offered.clone();
         Self {
             run: run.clone(),
-            echo,
+            echo: echo.into(),
+            offered: offered.clone(),
             exposure,
-            manner,
+            options,
             next: 0,
-            answer: Answer::default(),
+            answer: Answer::new(offered),
             indices: Vec::new(),
-            told: 0,
+            sent: 0,
             changes: Vec::new(),
         }
     }
 
-    /// Tells an event, unless the reader has it. `body` is an object that is not empty.
-    fn tell(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
+    /// Writes an event, unless the reader has it. `body` is an object, `kind` a plain name.
+    fn write(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
         let number = self.next;
         self.next += 1;
-        if self.manner.after.is_some_and(|after| number <= after) {
+        if self.options.after.is_some_and(|after| number <= after) {
             return;
         }
         let body = serde_json::to_string(body).unwrap_or_default();
         let members = body.strip_prefix('{').unwrap_or("}");
-        let event = format!("{{\"type\":\"{kind}\",\"sequence_number\":{number},{members}");
+        let comma = if members == "}" { "" } else { "," };
+        let event = format!("{{\"type\":\"{kind}\",\"sequence_number\":{number}{comma}{members}");
         sse::encode_json(None, Some(kind), &event, out);
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
-        let (run, echo) = (self.run.clone(), std::mem::take(&mut self.echo));
+        let (run, echo) = (self.run.clone(), self.echo.clone());
         let response = ResponseObject::begun(&run, &echo);
         for kind in ["response.created", "response.in_progress"] {
-            self.tell(kind, &Told { response: &response }, out);
+            self.write(kind, &OfResponse { response: &response }, out);
         }
-        drop(response);
-        self.echo = echo;
     }
 
-    /// Takes a packet; how the answer ends, if it does.
-    fn take(&mut self, packet: StreamPacket, out: &mut Vec<u8>) -> Option<End> {
+    /// Writes the events of a packet. Returns how the answer ends, if it does.
+    fn packet(&mut self, packet: StreamPacket, out: &mut Vec<u8>) -> Option<End> {
         self.next = packet.seq * PER_PACKET;
-        if self.manner.taken_back.has(packet.seq) {
+        if self.options.taken_back.has(packet.seq) {
             return None;
         }
         if let Payload::Event(raw) = &packet.payload {
             match Said::of(raw) {
-                // What was said cannot be taken back.
+                // Clients of Responses cannot take text back.
                 Said::Reset(_) => return Some(End::Diverged),
                 Said::Other if !raw.get().contains(NATIVE) => {
-                    self.tell_ours("capstan.event", &Ours { event: raw }, out);
+                    self.write_own("capstan.event", &OwnEvent { event: raw }, out);
                 }
                 Said::Block(_)
                 | Said::Thought(_)
@@ -146,7 +152,7 @@ impl ResponsesWriter {
             }
         }
         let mut changes = std::mem::take(&mut self.changes);
-        self.answer.take(&packet, &mut changes);
+        self.answer.apply(&packet, &mut changes);
         changes.drain(..).for_each(|change| self.change(change, out));
         self.changes = changes;
         match packet.payload {
@@ -156,7 +162,7 @@ impl ResponsesWriter {
             Payload::Error(error) => {
                 let is_warning = error.severity == ErrorSeverity::Warning;
                 let kind = if is_warning { "capstan.warning" } else { "capstan.attempt" };
-                self.tell_ours(kind, &json!({ "error": error }), out);
+                self.write_own(kind, &json!({ "error": error }), out);
             }
             Payload::Close(_) => return Some(End::Closed),
             Payload::Delta(_) | Payload::Event(_) => {}
@@ -164,35 +170,46 @@ impl ResponsesWriter {
         None
     }
 
-    /// What OpenAI has no word for, to whoever asked for it.
-    fn tell_ours(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
-        if self.manner.has_all_events {
-            self.tell(kind, body, out);
+    /// Writes an event that OpenAI does not have, if the client asked for such events.
+    fn write_own(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
+        if self.options.has_all_events {
+            self.write(kind, body, out);
         }
     }
 
     fn change(&mut self, change: Change, out: &mut Vec<u8>) {
         match change {
             Change::Begun(at) => {
-                let is_told = self.answer.items.get(at).is_some_and(|entry| {
-                    is_streamed(entry, &self.echo.offered) && !self.has_seen(entry)
+                let is_new = self.answer.items.get(at).is_some_and(|entry| {
+                    is_streamed(entry, &self.offered) && !self.has_seen(entry)
                 });
                 self.indices.resize(at + 1, None);
-                if is_told {
+                if is_new {
                     self.begin_item(at, out);
                 }
             }
             Change::Text(at, from) => self.text(at, from, out),
             Change::Source(at, nth) => self.source(at, nth, out),
             Change::Done(at) => self.end_item(at, "in_progress", out),
-            Change::Event(at, event) => {
-                let Some(index) = self.index(at) else { return };
-                let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-                let mut body = event;
-                ["type", "sequence_number"].iter().for_each(|name| drop(body.remove(*name)));
-                body.insert("output_index".into(), index.into());
-                self.tell(&kind, &body, out);
-            }
+            Change::Part(at) => self.begin_thoughts(at, out),
+            Change::Event(at, event) => self.native_event(at, event, out),
+        }
+    }
+
+    /// An event in the provider's form, with the place and the id under which its item was sent.
+    fn native_event(&mut self, at: Option<usize>, mut body: Map<String, Value>, out: &mut Vec<u8>) {
+        if let Some(at) = at {
+            let Some((index, entry)) = self.index(at).zip(self.answer.items.get(at)) else {
+                return;
+            };
+            let id = self.id_of(entry);
+            body.insert("item_id".into(), id.into());
+            body.insert("output_index".into(), index.into());
+        }
+        let kind = body.remove("type");
+        body.remove("sequence_number");
+        if let Some(kind) = kind.as_ref().and_then(Value::as_str).filter(|kind| is_plain(kind)) {
+            self.write(kind, &body, out);
         }
     }
 
@@ -201,75 +218,74 @@ impl ResponsesWriter {
     }
 
     fn begin_item(&mut self, at: usize, out: &mut Vec<u8>) {
-        let index = self.told;
-        self.told += 1;
+        let index = self.sent;
+        self.sent += 1;
         if let Some(place) = self.indices.get_mut(at) {
             *place = Some(index);
         }
         let Some(entry) = self.answer.items.get(at).map(Entry::begun) else { return };
-        let echo = std::mem::take(&mut self.echo);
+        let echo = self.echo.clone();
         let item = item(self.run.stream_id, &entry, &echo, "in_progress");
         let body = OfItem { output_index: index, item: &item };
-        self.tell("response.output_item.added", &body, out);
+        self.write("response.output_item.added", &body, out);
         if matches!(entry.what, What::Message) {
-            let part = TextPart::new("", Vec::new());
+            let part = TextPart::empty();
             let item_id = item.id();
             let body = OfPart { output_index: index, item_id, content_index: 0, part: &part };
-            self.tell("response.content_part.added", &body, out);
+            self.write("response.content_part.added", &body, out);
         }
-        drop(item);
-        self.echo = echo;
     }
 
-    /// Calls with an item as it stands. The answer is put back behind it.
+    /// The beginning of a part of a reasoning item. A text that is no summary has no event for it.
+    fn begin_thoughts(&mut self, at: usize, out: &mut Vec<u8>) {
+        let Some((index, entry)) = self.index(at).zip(self.answer.items.get(at)) else { return };
+        let Some(part) = entry.thoughts.last().filter(|part| part.is_summary()) else { return };
+        let (part, item_id) = (part.clone(), self.id_of(entry));
+        let place = Place::new(index, &item_id, &part);
+        self.write(SUMMARY_PART, &SummaryPart { place, part: Summary::new("") }, out);
+    }
+
+    /// Calls `write` with an item in its present form.
     fn with_item(
         &mut self,
         at: usize,
         status: &'static str,
-        tell: impl FnOnce(&mut Self, &Entry, &Item<'_>),
+        write: impl FnOnce(&mut Self, &Entry, &Item<'_>),
     ) {
-        let (answer, echo) = (std::mem::take(&mut self.answer), std::mem::take(&mut self.echo));
+        let (answer, echo) = (std::mem::take(&mut self.answer), self.echo.clone());
         if let Some(entry) = answer.items.get(at) {
-            tell(self, entry, &item(self.run.stream_id, entry, &echo, status));
+            write(self, entry, &item(self.run.stream_id, entry, &echo, status));
         }
-        (self.answer, self.echo) = (answer, echo);
+        self.answer = answer;
     }
 
-    /// The id under which an item is told.
+    /// The id of an item in this response.
     fn id_of(&self, entry: &Entry) -> String {
-        entry_id(self.run.stream_id, entry, &self.echo.offered)
+        entry_id(self.run.stream_id, entry, &self.offered)
     }
 
     fn has_seen(&self, entry: &Entry) -> bool {
-        self.manner.seen.has(&self.id_of(entry))
+        self.options.seen.has(&self.id_of(entry))
     }
 
-    /// What is new of a text, of thoughts, or of the arguments of a call.
+    /// Writes new text of a message, of reasoning, or of the arguments of a call.
     fn text(&mut self, at: usize, from: usize, out: &mut Vec<u8>) {
         let Some(index) = self.index(at) else { return };
-        let answer = std::mem::take(&mut self.answer);
+        let mut answer = std::mem::take(&mut self.answer);
+        let more = std::mem::take(&mut answer.delta_members);
         if let Some(entry) = answer.items.get(at) {
             let delta = entry.text.get(from..).unwrap_or_default();
             let item_id = &*self.id_of(entry);
             match &entry.what {
                 What::Message => {
-                    let body = Delta {
-                        output_index: index,
-                        item_id,
-                        content_index: 0,
-                        delta,
-                        logprobs: [],
-                    };
-                    self.tell("response.output_text.delta", &body, out);
+                    let body = Delta::new(index, item_id, delta, &more);
+                    self.write("response.output_text.delta", &body, out);
                 }
                 What::Reasoning => {
-                    let place = Place { output_index: index, item_id, summary_index: 0 };
-                    if from == 0 {
-                        let part = SummaryPart { place, part: Summary::new("") };
-                        self.tell("response.reasoning_summary_part.added", &part, out);
-                    }
-                    let body = SummaryText { place, delta: Some(delta), text: None };
-                    self.tell("response.reasoning_summary_text.delta", &body, out);
+                    let part = entry.thoughts.last().cloned().unwrap_or_default();
+                    let place = Place::new(index, item_id, &part);
+                    let body = ThoughtText { place, delta: Some(delta), text: None };
+                    self.write(&part.delta, &body, out);
                 }
                 What::Call { name, .. } => {
                     self.arguments(Piece { index, item_id, name, delta }, entry, out)
@@ -280,15 +296,15 @@ impl ResponsesWriter {
         self.answer = answer;
     }
 
-    /// A piece of a call. What a tool of free text is told is a text within the arguments, which is
-    /// known at their end.
+    /// Writes a piece of a call. The input of a translated free-text tool is a member of the
+    /// arguments, so it is known only at their end.
     fn arguments(&mut self, piece: Piece<'_>, entry: &Entry, out: &mut Vec<u8>) {
         let Piece { index, item_id, name, delta } = piece;
         let body = CallDelta { output_index: index, item_id, delta };
         if entry.native.word("type") == "custom_tool_call" {
-            self.tell("response.custom_tool_call_input.delta", &body, out);
-        } else if !self.echo.offered.tool(name).is_some_and(|tool| tool.is_free_text) {
-            self.tell("response.function_call_arguments.delta", &body, out);
+            self.write("response.custom_tool_call_input.delta", &body, out);
+        } else if !self.offered.tool(name).is_some_and(|tool| tool.is_free_text) {
+            self.write("response.function_call_arguments.delta", &body, out);
         }
     }
 
@@ -298,17 +314,17 @@ impl ResponsesWriter {
         if let Some(entry) = answer.items.get(at) {
             let body = json!({ "output_index": index, "item_id": self.id_of(entry),
                 "content_index": 0, "annotation_index": nth, "annotation": entry.source(nth) });
-            self.tell("response.output_text.annotation.added", &body, out);
+            self.write("response.output_text.annotation.added", &body, out);
         }
         self.answer = answer;
     }
 
-    /// The end of an item. One that broke off has no whole arguments.
+    /// Writes the end of an item.
     fn end_item(&mut self, at: usize, status: &'static str, out: &mut Vec<u8>) {
         let Some(index) = self.index(at) else { return };
         self.with_item(at, status, |writer, entry, item| {
             writer.end_parts(index, entry, item, out);
-            writer.tell("response.output_item.done", &OfItem { output_index: index, item }, out);
+            writer.write("response.output_item.done", &OfItem { output_index: index, item }, out);
         });
     }
 
@@ -316,23 +332,28 @@ impl ResponsesWriter {
         let item_id = item.id();
         match &entry.what {
             What::Message => {
-                let text = entry.text.as_str();
-                let done =
-                    Text { output_index: index, item_id, content_index: 0, text, logprobs: [] };
-                self.tell("response.output_text.done", &done, out);
-                let part = TextPart::of(entry);
+                let (text, part) = (entry.text.as_str(), TextPart::of(entry));
+                let logprobs = part.logprobs();
+                let done = Text { output_index: index, item_id, content_index: 0, text, logprobs };
+                self.write("response.output_text.done", &done, out);
                 let body = OfPart { output_index: index, item_id, content_index: 0, part: &part };
-                self.tell("response.content_part.done", &body, out);
+                self.write("response.content_part.done", &body, out);
             }
-            What::Reasoning if !entry.text.is_empty() => {
-                let place = Place { output_index: index, item_id, summary_index: 0 };
-                let text = SummaryText { place, delta: None, text: Some(&entry.text) };
-                self.tell("response.reasoning_summary_text.done", &text, out);
-                let part = SummaryPart { place, part: Summary::new(&entry.text) };
-                self.tell("response.reasoning_summary_part.done", &part, out);
-            }
+            What::Reasoning => self.end_thoughts(index, entry, item_id, out),
             What::Call { .. } if entry.is_complete() => self.end_call(index, entry, item, out),
-            What::Call { .. } | What::Reasoning | What::Native => {}
+            What::Call { .. } | What::Native => {}
+        }
+    }
+
+    fn end_thoughts(&mut self, index: u32, entry: &Entry, item_id: &str, out: &mut Vec<u8>) {
+        for (part, text) in entry.thoughts.texts(&entry.text) {
+            let place = Place::new(index, item_id, part);
+            let done = ThoughtText { place, delta: None, text: Some(text) };
+            self.write(&part.done(), &done, out);
+            if part.is_summary() {
+                let done = SummaryPart { place, part: Summary::new(text) };
+                self.write("response.reasoning_summary_part.done", &done, out);
+            }
         }
     }
 
@@ -341,14 +362,14 @@ impl ResponsesWriter {
         match item {
             Item::CustomToolCall { input, .. } => {
                 let body = CallDelta { output_index: index, item_id, delta: input };
-                self.tell("response.custom_tool_call_input.delta", &body, out);
+                self.write("response.custom_tool_call_input.delta", &body, out);
                 let body = json!({ "output_index": index, "item_id": item_id, "input": input });
-                self.tell("response.custom_tool_call_input.done", &body, out);
+                self.write("response.custom_tool_call_input.done", &body, out);
             }
             Item::Native(members) if entry.native.word("type") == "custom_tool_call" => {
                 let body = json!({ "output_index": index, "item_id": item_id,
                     "input": members.get("input") });
-                self.tell("response.custom_tool_call_input.done", &body, out);
+                self.write("response.custom_tool_call_input.done", &body, out);
             }
             Item::Native(_)
             | Item::FunctionCall { .. }
@@ -357,17 +378,17 @@ impl ResponsesWriter {
                 let What::Call { name, .. } = &entry.what else { return };
                 let body = json!({ "output_index": index, "item_id": item_id, "name": name,
                     "arguments": entry.text });
-                self.tell("response.function_call_arguments.done", &body, out);
+                self.write("response.function_call_arguments.done", &body, out);
             }
         }
     }
 
-    /// Flat, as it is documented, and nested, as both SDKs need it to raise.
+    /// Writes an error: flat, as documented, and nested, because both SDKs raise only then.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         let error = ApiError::of(fault, self.exposure);
         let body = json!({ "code": error.code, "message": error.message, "param": error.param,
         "error": error });
-        self.tell("error", &body, out);
+        self.write("error", &body, out);
     }
 
     async fn end(
@@ -377,21 +398,21 @@ impl ResponsesWriter {
         mut out: Vec<u8>,
     ) -> Result<BodyStep, JournalError> {
         let whole = match end {
-            End::Closed => reader::collect_so_far::<Answer>(cx, &self.run).await,
+            End::Closed => fold::so_far(cx, &self.run, &self.offered).await,
             End::Diverged => Err(Fault::new(FaultKind::AttemptDiverged)),
         };
         match whole {
             Ok(whole) => self.finish(&whole, &mut out),
-            // The answer is more than one object may hold, or cannot be told.
+            // The answer is too large for one object, or differs from what the client has.
             Err(fault) => {
                 self.fail(&fault, &mut out);
                 let error = ApiError::of(&fault, self.exposure);
-                let (run, echo) = (self.run.clone(), std::mem::take(&mut self.echo));
+                let (run, echo) = (self.run.clone(), self.echo.clone());
                 let response = ResponseObject::begun(&run, &echo).failed(error);
-                self.tell("response.failed", &Told { response: &response }, &mut out);
+                self.write("response.failed", &OfResponse { response: &response }, &mut out);
             }
         }
-        if let Some(answer) = &self.manner.sent_answer {
+        if let Some(answer) = &self.options.sent_answer {
             answer.record();
         }
         Ok(BodyStep::Last(out.into()))
@@ -402,22 +423,22 @@ impl ResponsesWriter {
         if status != Status::Failed {
             self.finish_items(status.of_items(), out);
         }
-        let echo = std::mem::take(&mut self.echo);
+        let echo = self.echo.clone();
         let mut response = ResponseObject::of(whole, &echo, self.exposure);
-        response.leave_out(&self.manner.seen);
-        self.tell(status.last_event(), &Told { response: &response }, out);
+        response.leave_out(&self.options.seen);
+        self.write(status.last_event(), &OfResponse { response: &response }, out);
     }
 
-    /// The end of what is still being made, and the calls that are told late.
+    /// Writes the ends of open items, then the calls of tools that the request does not offer.
     fn finish_items(&mut self, status: &'static str, out: &mut Vec<u8>) {
         let is_open = |at: &usize| {
             self.index(*at).is_some() && self.answer.items.get(*at).is_some_and(|e| !e.is_done())
         };
         let open: Vec<usize> = (0..self.answer.items.len()).filter(is_open).collect();
         open.into_iter().for_each(|at| self.end_item(at, status, out));
-        let offered = &self.echo.offered;
-        let is_told = |entry: &Entry| is_late(entry, offered) && !self.has_seen(entry);
-        let late = self.answer.items.iter().enumerate().filter(|(_, entry)| is_told(entry));
+        let offered = &self.offered;
+        let is_new = |entry: &Entry| is_late(entry, offered) && !self.has_seen(entry);
+        let late = self.answer.items.iter().enumerate().filter(|(_, entry)| is_new(entry));
         let late: Vec<usize> = late.map(|(at, _)| at).collect();
         for at in late {
             self.begin_item(at, out);
@@ -427,19 +448,24 @@ impl ResponsesWriter {
     }
 }
 
+/// Whether a type is fit for the name of a server-sent event.
+fn is_plain(kind: &str) -> bool {
+    kind.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
 enum End {
     Closed,
     Diverged,
 }
 
-// What events hold, without copies of the text.
+// The members of events, without copies of the text.
 #[derive(Serialize)]
-struct Told<'a> {
+struct OfResponse<'a> {
     response: &'a ResponseObject<'a>,
 }
 
 #[derive(Serialize)]
-struct Ours<'a> {
+struct OwnEvent<'a> {
     event: &'a RawObject,
 }
 
@@ -472,11 +498,23 @@ struct CallDelta<'a> {
     delta: &'a str,
 }
 
+/// A part of a reasoning item.
 #[derive(Clone, Copy, Serialize)]
 struct Place<'a> {
     output_index: u32,
     item_id: &'a str,
-    summary_index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary_index: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_index: Option<u64>,
+}
+
+impl<'a> Place<'a> {
+    fn new(output_index: u32, item_id: &'a str, part: &ThoughtPart) -> Self {
+        let summary_index = part.is_summary().then_some(part.index);
+        let content_index = (!part.is_summary()).then_some(part.index);
+        Self { output_index, item_id, summary_index, content_index }
+    }
 }
 
 #[derive(Serialize)]
@@ -487,7 +525,7 @@ struct SummaryPart<'a> {
 }
 
 #[derive(Serialize)]
-struct SummaryText<'a> {
+struct ThoughtText<'a> {
     #[serde(flatten)]
     place: Place<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -502,7 +540,23 @@ struct Delta<'a> {
     item_id: &'a str,
     content_index: u32,
     delta: &'a str,
-    logprobs: [(); 0],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<[(); 0]>,
+    /// Members that only the provider knows.
+    #[serde(flatten)]
+    more: &'a Map<String, Value>,
+}
+
+impl<'a> Delta<'a> {
+    fn new(
+        output_index: u32,
+        item_id: &'a str,
+        delta: &'a str,
+        more: &'a Map<String, Value>,
+    ) -> Self {
+        let logprobs = (!more.contains_key("logprobs")).then_some([]);
+        Self { output_index, item_id, content_index: 0, delta, logprobs, more }
+    }
 }
 
 #[derive(Serialize)]
@@ -511,7 +565,7 @@ struct Text<'a> {
     item_id: &'a str,
     content_index: u32,
     text: &'a str,
-    logprobs: [(); 0],
+    logprobs: &'a Value,
 }
 
 impl FaceWriter for ResponsesWriter {
@@ -529,7 +583,7 @@ impl FaceWriter for ResponsesWriter {
         let mut out = Vec::new();
         let mut end = None;
         for packet in frames.iter().filter_map(sse::decode_packet) {
-            end = self.take(packet, &mut out);
+            end = self.packet(packet, &mut out);
             if end.is_some() {
                 break;
             }
@@ -543,12 +597,12 @@ impl FaceWriter for ResponsesWriter {
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
-            // Its end would have been told.
+            // The reader would have got the end of the run.
             RunState::Closed => BodyStep::Cut,
         }
     }
 
-    /// A clean end without a last event would be read as success.
+    /// Cuts the body: clients take a clean end without a last event for success.
     fn closing(&mut self) -> BodyStep {
         BodyStep::Cut
     }

@@ -1,4 +1,4 @@
-//! The request's tools and parameters in the words of Responses.
+//! The request's tools and parameters as members of Responses.
 
 use capstan_agent::{Tool, Turn};
 use capstan_protocol::{RawJson, ResponseFormat, ToolChoice};

@@ -1,12 +1,12 @@
-//! Events of a Responses stream.
+//! Decodes the events of a Responses stream.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::event::Event;
 use crate::api_key::ApiKey;
 use crate::citation;
 use crate::decode::{self, Decode, Step, malformed, member, text, truncated};
@@ -18,29 +18,25 @@ use crate::upstream_failure::UpstreamFailure;
 
 /// The event that begins an item.
 const ADDED: &str = "response.output_item.added";
-/// The members of a call, and of a message, of which CAP says all.
+/// The event that brings a piece of a text.
+const TEXT: &str = "response.output_text.delta";
+/// The event that brings a source of a text.
+const ANNOTATION: &str = "response.output_text.annotation.added";
+/// The event that brings a part of a text item as a whole.
+const PART: &str = "response.content_part.done";
+/// The event that begins a part of a summary.
+const SUMMARY_PART: &str = "response.reasoning_summary_part.added";
+/// The events that bring pieces of reasoning: of its summary, and of its text. Some servers have a
+/// shorter name for the latter.
+const SUMMARY: &str = "response.reasoning_summary_text.delta";
+const REASONING: &str = "response.reasoning_text.delta";
+const REASONING_SHORT: &str = "response.reasoning.delta";
+/// The members of a call, and of a message, that CAP has too.
 const CALL: &[&str] = &["type", "id", "call_id", "name", "arguments", "status"];
 const MESSAGE: &[&str] = &["type", "id", "role", "content", "status"];
 
-/// An id that can stand in an address.
+/// The length of an id that fits into a URL.
 const LONGEST_ID: usize = 128;
-
-/// An event as it stands on the wire, without a tree.
-#[derive(Deserialize)]
-struct Event<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Raw<'a>,
-    sequence_number: Option<u64>,
-    output_index: Option<u64>,
-    #[serde(borrow)]
-    delta: Raw<'a>,
-    #[serde(borrow)]
-    item: Raw<'a>,
-    #[serde(borrow)]
-    response: Raw<'a>,
-    #[serde(borrow)]
-    annotation: Raw<'a>,
-}
 
 /// Reads one answer of Responses.
 #[derive(Debug, Default)]
@@ -50,41 +46,66 @@ pub struct Decoder {
     last: Option<u64>,
     has_model: bool,
     has_calls: bool,
-    /// Items that have begun and are not whole yet.
+    /// Items that have begun and are not complete.
     open: BTreeSet<u64>,
     /// The item of them that is reasoning.
     reasoning: Option<u64>,
     is_finished: bool,
     refusal: String,
-    /// Items of which text has come.
+    /// Messages whose text has come.
     said: BTreeSet<u64>,
     halves: Halves,
-    /// Items of which thoughts have come.
-    thought: BTreeSet<u64>,
+    /// The number of sources that have come, by item.
+    annotations: BTreeMap<u64, usize>,
+    /// The part of a reasoning item whose text came last, by item.
+    thought: BTreeMap<u64, ThoughtPart>,
     thoughts: Thoughts,
     tools: Tools,
     lane: Lane,
-    /// The provider forgets the answer.
+    /// The provider does not store the answer.
     is_unstored: bool,
 }
 
+/// A part of a reasoning item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ThoughtPart {
+    /// The event that brings pieces of its text.
+    delta: &'static str,
+    index: u64,
+}
+
+impl ThoughtPart {
+    /// The part to which a delta belongs.
+    fn of(delta: &'static str, event: &Event<'_>) -> Self {
+        Self { delta, index: event.part_index.unwrap_or(0) }
+    }
+
+    /// The event that tells a client of the same protocol that this part begins.
+    fn begun(&self) -> Value {
+        match self.delta {
+            SUMMARY => json!({ "type": SUMMARY_PART, "summary_index": self.index }),
+            delta => json!({ "type": delta, "content_index": self.index }),
+        }
+    }
+}
+
 impl Decoder {
-    /// A decoder at the beginning of an answer; the key is taken out of what it reports.
+    /// Creates a decoder. It removes the key from the errors that it reports.
     pub fn new(secret: ApiKey) -> Self {
         Self { secret, ..Self::default() }
     }
 
-    /// Says in the native lane what CAP has no word for.
+    /// Sends through this native lane what CAP does not have.
     pub(crate) fn in_lane(self, lane: Lane) -> Self {
         Self { lane, ..self }
     }
 
-    /// Whether the provider keeps the answer.
+    /// Sets whether the provider stores the answer.
     pub(super) fn of_stored(self, is_stored: bool) -> Self {
         Self { is_unstored: !is_stored, ..self }
     }
 
-    /// Which answer this is, and the last event of it that has come; nothing if it is not kept.
+    /// The id of the answer and the number of its last event; none if the provider does not store it.
     pub(super) fn place(&self) -> Option<(&str, u64)> {
         if self.is_unstored {
             return None;
@@ -98,14 +119,14 @@ impl Decoder {
         data: &str,
         out: &mut Vec<Output>,
     ) -> Result<Step, Fault> {
-        // A stream that is read on may repeat where it was.
+        // A resumed stream may repeat events.
         if event.sequence_number.is_some() && event.sequence_number <= self.last {
             return Ok(Step::Quiet);
         }
         self.last = event.sequence_number.or(self.last);
         let index = event.output_index.unwrap_or(0);
         match json_text::text(event.kind).as_deref() {
-            Some("response.output_text.delta") => return Ok(self.say(index, event.delta, out)),
+            Some(TEXT) => return Ok(self.say(index, event, out)),
             Some(
                 "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta",
             ) => {
@@ -118,22 +139,12 @@ impl Decoder {
                 self.refusal.push_str(piece.as_deref().unwrap_or_default());
                 return Ok(heard(piece.is_some()));
             }
-            Some(
-                "response.reasoning_summary_text.delta"
-                | "response.reasoning_text.delta"
-                | "response.reasoning.delta",
-            ) => {
-                let thought = json_text::text(event.delta);
-                self.thought.insert(index);
-                self.thoughts.push(thought.as_deref().unwrap_or_default(), out);
-                return Ok(heard(thought.is_some()));
+            Some(SUMMARY) => return Ok(self.think_piece(index, SUMMARY, event, out)),
+            Some(REASONING) => return Ok(self.think_piece(index, REASONING, event, out)),
+            Some(REASONING_SHORT) => {
+                return Ok(self.think_piece(index, REASONING_SHORT, event, out));
             }
-            // The parts of a summary are paragraphs.
-            Some("response.reasoning_summary_part.added") if self.thought.contains(&index) => {
-                self.thoughts.push("\n\n", out);
-                return Ok(Step::Quiet);
-            }
-            Some("response.output_item.added") => {
+            Some(ADDED) => {
                 self.open.insert(index);
                 return Ok(self.begin(index, &value(event.item), out));
             }
@@ -142,10 +153,8 @@ impl Decoder {
                 self.reasoning.take_if(|open| *open == index);
                 return Ok(self.end(index, &value(event.item), out));
             }
-            Some("response.output_text.annotation.added") => {
-                let note = value(event.annotation);
-                let (url, title) = (text(&note, "url"), text(&note, "title").unwrap_or_default());
-                out.extend(citation::block(url, "citation", title, None));
+            Some(ANNOTATION) => {
+                self.annotate(index, &value(event.annotation), out);
                 return Ok(Step::Heard);
             }
             Some("response.created" | "response.in_progress" | "response.queued") => {
@@ -160,15 +169,18 @@ impl Decoder {
                 return self.finish(&value(event.response), out).map(|()| Step::Done);
             }
             Some("error") | None => {
-                let told =
+                let failure =
                     UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default());
-                if let Some(told) = told {
-                    return Err(told.to_fault(&self.secret));
+                if let Some(failure) = failure {
+                    return Err(failure.to_fault(&self.secret));
                 }
             }
             Some(kind) if is_known(kind) => {}
-            // The whole item says it to whoever does not follow.
-            Some(_) => self.lane.event(&event_of(data), out),
+            // A client of another protocol gets what the complete item says.
+            Some(_) => {
+                self.thoughts.flush(out);
+                self.lane.event(&event_of(data), out);
+            }
         }
         Ok(Step::Quiet)
     }
@@ -185,16 +197,61 @@ impl Decoder {
         }
     }
 
-    /// An empty piece is none: whoever sends nothing else is silent.
-    fn say(&mut self, index: u64, piece: Raw<'_>, out: &mut Vec<Output>) -> Step {
+    /// Sends a piece of text. An empty piece is no sign of life: a server that sends nothing else
+    /// counts as silent.
+    fn say(&mut self, index: u64, event: &Event<'_>, out: &mut Vec<Output>) -> Step {
         let text =
-            piece.and_then(|raw| self.halves.join(raw.get())).filter(|text| !text.is_empty());
+            event.delta.and_then(|raw| self.halves.join(raw.get())).filter(|text| !text.is_empty());
         if let Some(text) = &text {
             self.thoughts.flush(out);
             self.said.insert(index);
+            if self.lane.is_followed() {
+                let mut others = event.others();
+                if !others.is_empty() {
+                    others.insert("type".into(), TEXT.into());
+                    self.lane.event(&others, out);
+                }
+            }
             out.push(Output::Delta(text.clone().into_owned()));
         }
         heard(text.is_some())
+    }
+
+    fn think_piece(
+        &mut self,
+        index: u64,
+        delta: &'static str,
+        event: &Event<'_>,
+        out: &mut Vec<Output>,
+    ) -> Step {
+        let piece = json_text::text(event.delta);
+        let part = ThoughtPart::of(delta, event);
+        self.think(index, part, piece.as_deref().unwrap_or_default(), out);
+        heard(piece.is_some())
+    }
+
+    /// Sends a piece of reasoning. An empty line separates the parts of an item, unless the client
+    /// gets them as parts.
+    fn think(&mut self, index: u64, part: ThoughtPart, piece: &str, out: &mut Vec<Output>) {
+        let before = self.thought.insert(index, part.clone());
+        if before.as_ref() != Some(&part) {
+            if before.is_some() && !self.lane.is_followed() {
+                self.thoughts.push("\n\n", out);
+            }
+            self.thoughts.flush(out);
+            if before.is_some() || part != (ThoughtPart { delta: SUMMARY, index: 0 }) {
+                self.lane.event(&part.begun(), out);
+            }
+        }
+        self.thoughts.push(piece, out);
+    }
+
+    /// Sends a source of the text: as it came to a client of the same protocol, and as a citation.
+    fn annotate(&mut self, index: u64, annotation: &Value, out: &mut Vec<Output>) {
+        *self.annotations.entry(index).or_default() += 1;
+        self.lane.event(&json!({ "type": ANNOTATION, "annotation": annotation }), out);
+        let (url, title) = (text(annotation, "url"), text(annotation, "title").unwrap_or_default());
+        out.extend(citation::block(url, "citation", title, None));
     }
 
     fn begin(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) -> Step {
@@ -220,11 +277,15 @@ impl Decoder {
                 }
                 Step::Quiet
             }
+            None => Step::Quiet,
             Some("reasoning") => {
                 self.reasoning = Some(index);
+                self.thoughts.flush(out);
+                // The encrypted content at its beginning is not the one that has to come back.
+                let item = without(item, &["encrypted_content"]);
+                self.lane.event(&json!({ "type": ADDED, "item": item }), out);
                 Step::Heard
             }
-            None => Step::Quiet,
             Some(_) => {
                 self.thoughts.flush(out);
                 self.lane.event(&json!({ "type": ADDED, "item": item }), out);
@@ -233,12 +294,12 @@ impl Decoder {
         }
     }
 
-    /// What the next text or call is in the provider's own words, but for what it says.
-    fn template(&self, item: &Value, said: &str, out: &mut Vec<Output>) {
-        self.lane.part(&without(item, &[said, "status"]), None, out);
+    /// Sends the provider's members of the next text or call. `text` is the member that CAP has.
+    fn template(&self, item: &Value, text: &str, out: &mut Vec<Output>) {
+        self.lane.part(&without(item, &[text, "status"]), None, out);
     }
 
-    /// An item is whole: what was not streamed of it is told now.
+    /// Ends an item. Sends what was not streamed.
     fn end(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) -> Step {
         match text(item, "type") {
             Some(kind @ ("function_call" | "custom_tool_call")) => {
@@ -268,26 +329,41 @@ impl Decoder {
     }
 
     fn message(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) {
-        if self.said.contains(&index) {
-            return;
+        let parts = item.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        if !self.said.contains(&index) {
+            for part in parts {
+                out.extend(text(part, "text").map(|text| Output::Delta(text.to_owned())));
+                self.refusal.push_str(text(part, "refusal").unwrap_or_default());
+            }
         }
-        for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
-            out.extend(text(part, "text").map(|text| Output::Delta(text.to_owned())));
-            self.refusal.push_str(text(part, "refusal").unwrap_or_default());
+        let sent = self.annotations.get(&index).copied().unwrap_or(0);
+        let all = parts.iter().filter_map(|part| part.get("annotations")?.as_array()).flatten();
+        for annotation in all.skip(sent) {
+            self.annotate(index, annotation, out);
+        }
+        if let [part] = parts {
+            let mut others = without(part, &["type", "text", "annotations"]);
+            others.retain(|_, value| !is_empty(value));
+            if !others.is_empty() && text(part, "type") == Some("output_text") {
+                self.lane.event(&json!({ "type": PART, "part": others }), out);
+            }
         }
     }
 
-    /// Reasoning is sent with what proves it. A text that stands in one place is left out there,
-    /// since the thoughts say it.
+    /// Ends a reasoning item and sends it with its encrypted content. A text in a single place is
+    /// left out there, because the thoughts have it.
     fn reasoning(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) {
         let texts = |name: &str| {
             let list = item.get(name).and_then(Value::as_array).into_iter().flatten();
             list.filter_map(|part| text(part, "text")).collect::<Vec<_>>()
         };
         let (summary, content) = (texts("summary"), texts("content"));
-        if !self.thought.contains(&index) {
-            let said = if summary.is_empty() { &content } else { &summary };
-            self.thoughts.push(&said.join("\n\n"), out);
+        if !self.thought.contains_key(&index) {
+            let (delta, texts) =
+                if summary.is_empty() { (REASONING, &content) } else { (SUMMARY, &summary) };
+            for (nth, text) in (0..).zip(texts) {
+                self.think(index, ThoughtPart { delta, index: nth }, text, out);
+            }
         }
         self.thoughts.flush(out);
         let place = match (summary.len(), content.len()) {
@@ -295,22 +371,22 @@ impl Decoder {
             (0, 1) => Some("/content/0/text"),
             _ => None,
         };
-        let mut kept = item.clone();
-        if let Some(text) = place.and_then(|at| kept.pointer_mut(at)) {
+        let mut part = item.clone();
+        if let Some(text) = place.and_then(|at| part.pointer_mut(at)) {
             *text = Value::Null;
         }
-        self.lane.part(&kept, place, out);
+        self.lane.part(&part, place, out);
     }
 
     fn finish(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.begun(response, out);
         self.thoughts.flush(out);
         out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
-        // Its items were told one by one.
+        // The items were sent one by one.
         self.lane.event(&json!({ "response": without(response, &["output"]) }), out);
         out.extend(usage_of(member(response, "usage")).map(Output::Usage));
-        if let Some(told) = response.get("error").filter(|error| !error.is_null()) {
-            return Err(UpstreamFailure::from_error(told).to_fault(&self.secret));
+        if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
+            return Err(UpstreamFailure::from_error(error).to_fault(&self.secret));
         }
         let why = text(member(response, "incomplete_details"), "reason");
         match (text(response, "status"), why) {
@@ -345,7 +421,7 @@ impl Decode for Decoder {
             Ok(event) => self.event(&event, data, out),
             Err(error) => {
                 match UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default()) {
-                    Some(told) => Err(told.to_fault(&self.secret)),
+                    Some(failure) => Err(failure.to_fault(&self.secret)),
                     None => Err(malformed(format!("an event cannot be read: {error}"))),
                 }
             }
@@ -377,7 +453,7 @@ impl Decode for Decoder {
     }
 }
 
-/// Events that only repeat what others say.
+/// Whether events of this type only repeat other events.
 fn is_known(kind: &str) -> bool {
     matches!(
         kind,
@@ -394,6 +470,15 @@ fn is_known(kind: &str) -> bool {
     )
 }
 
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
 fn event_of(data: &str) -> Value {
     serde_json::from_str(data).or_else(|_| serde_json::from_str(&mend(data))).unwrap_or_default()
 }
@@ -407,7 +492,7 @@ fn value(raw: Raw<'_>) -> Value {
     raw.and_then(|raw| read(raw.get()).or_else(|| read(&mend(raw.get())))).unwrap_or_default()
 }
 
-/// The provider's counts under the names that all agents use; none if there are none.
+/// The provider's counts under the names that all agents use; `None` if there are none.
 fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
     let counts = [
         ("input_tokens", "/input_tokens"),

@@ -1,4 +1,4 @@
-//! A turn as input items of Responses.
+//! Makes input items of Responses from a turn.
 
 use std::collections::HashSet;
 use std::mem::take;
@@ -14,14 +14,14 @@ use crate::native;
 use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
 use crate::request_body::{Raw, RequestBody, raw};
 
-/// The system prompt and what the request wants to be known.
+/// The system prompt and the context of the request.
 pub(super) fn instructions(turn: &Turn, system: Option<&str>) -> Option<String> {
     let all: Vec<String> =
         system.map(str::to_owned).into_iter().chain(parts::context(turn)).collect();
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
-/// The instructions of a request in Responses' own words, with the configured ones before them.
+/// The instructions of a request in Responses' form, after the configured ones.
 pub(super) fn instructions_before(
     configured: Option<&str>,
     request: &RequestBody,
@@ -31,9 +31,9 @@ pub(super) fn instructions_before(
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
-/// The items of a request in Responses' own words; a text is one. Sealed items are opened, and
-/// those of others are left out.
-pub(super) fn told(request: &RequestBody, origin: &NativeOrigin) -> Vec<Raw> {
+/// The items of a request in Responses' form. A text becomes an item. Sealed items are opened, and
+/// those of other makers are left out.
+pub(super) fn of_request(request: &RequestBody, origin: &NativeOrigin) -> Vec<Raw> {
     match request.read::<String>("input") {
         Some(text) => vec![raw(&json!({ "role": "user", "content": text }))],
         None => request.list("input").into_iter().flat_map(|item| own_item(item, origin)).collect(),
@@ -60,7 +60,7 @@ fn own_item(item: Raw, origin: &NativeOrigin) -> Vec<Raw> {
     }
 }
 
-/// Some messages with their places, as items.
+/// Items from messages, each with its position.
 pub(super) fn items<'a>(
     conversation: impl Iterator<Item = (usize, &'a ChatMessage)>,
     origin: &NativeOrigin,
@@ -80,7 +80,7 @@ struct Items<'a> {
 }
 
 impl Items<'_> {
-    /// Calls and their answers are items of their own, between the messages.
+    /// Appends a message. Calls and their results are separate items between the messages.
     fn append(&mut self, index: usize, message: &ChatMessage) -> Result<(), Fault> {
         let (mut content, mut template) = (Vec::new(), Map::new());
         for (at, part) in message.parts.iter().enumerate() {
@@ -133,7 +133,7 @@ impl Items<'_> {
         self.out.push(item.into());
     }
 
-    /// A call, with what the provider said of it beside its name and arguments.
+    /// A call, with the provider's other members.
     fn call(
         &mut self,
         name: &str,

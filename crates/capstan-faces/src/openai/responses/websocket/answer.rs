@@ -1,4 +1,4 @@
-//! An answer on its way to the client: server-sent events come in, frames go out.
+//! An answer of a connection: turns server-sent events into frames.
 
 use axum::body::{Body, BodyDataStream, to_bytes};
 use axum::response::Response;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::create::{Create, Memory, joined};
 
-/// A refusal is never longer.
+/// The largest body of a refusal, in bytes.
 const LONGEST_REFUSAL: usize = 256 * 1024;
 
 /// The answer to a frame that started a run.
@@ -22,11 +22,11 @@ pub(super) struct Answer {
     body: BodyDataStream,
     decoder: sse::Decoder,
     draft: Option<Draft>,
-    /// Its last event was told.
+    /// The last event has passed.
     is_over: bool,
 }
 
-/// What will be remembered, if all of it is told.
+/// The memory of an answer that is not complete yet.
 struct Draft {
     id: Option<String>,
     items: String,
@@ -36,18 +36,18 @@ struct Draft {
     is_whole: bool,
 }
 
-/// What a piece of an answer comes to.
+/// The next step of an answer.
 pub(super) enum Piece {
-    /// These frames.
+    /// Frames for the client.
     Frames(Vec<String>),
     /// The answer is complete.
     End,
-    /// It broke off.
+    /// The answer broke off.
     Cut,
 }
 
 impl Answer {
-    /// The answer in a response; what is none stays a response.
+    /// Takes the stream of a response. Returns the response if it has none.
     pub(super) fn of(
         response: Response,
         create: Create,
@@ -71,7 +71,7 @@ impl Answer {
         Ok(Self { body, decoder, draft, is_over: false })
     }
 
-    /// The next of it. Nothing is lost if nobody waits for it to the end.
+    /// Waits for the next step. Cancel-safe.
     pub(super) async fn next(&mut self) -> Piece {
         match self.body.next().await {
             Some(Ok(bytes)) => Piece::Frames(self.take(&bytes)),
@@ -87,7 +87,7 @@ impl Answer {
         while let Some(Ok(frame)) = self.decoder.next_frame() {
             self.is_over |= is_last(&frame.event);
             if let Some(draft) = &mut self.draft
-                && !draft.note(&frame.event, &frame.data)
+                && !draft.record(&frame.event, &frame.data)
             {
                 self.draft = None;
             }
@@ -96,7 +96,7 @@ impl Answer {
         frames
     }
 
-    /// What is to be remembered of it; nothing of an answer that failed.
+    /// The memory of the answer; none if it failed.
     pub(super) fn into_memory(self) -> Option<Memory> {
         let Draft { id, items, is_stored, load, is_whole, .. } = self.draft?;
         id.filter(|_| is_whole).map(|id| Memory { id, items, is_stored, _load: load })
@@ -108,7 +108,7 @@ fn is_last(event: &str) -> bool {
 }
 
 impl Draft {
-    /// False if there is no room for it.
+    /// Adds items. Returns false if they exceed a limit.
     fn add(&mut self, items: &str) -> bool {
         if self.items.len().saturating_add(items.len()) > self.limits.body_bytes
             || self.load.grow(items.len() + 1, &self.limits).is_err()
@@ -119,15 +119,15 @@ impl Draft {
         true
     }
 
-    /// Looks at an event; false if it cannot be remembered.
-    fn note(&mut self, event: &str, data: &str) -> bool {
+    /// Records an event. Returns false if the answer cannot be remembered.
+    fn record(&mut self, event: &str, data: &str) -> bool {
         #[derive(Deserialize)]
         struct Done<'a> {
             #[serde(borrow)]
             item: &'a RawValue,
         }
         #[derive(Deserialize)]
-        struct Told {
+        struct Completed {
             response: Named,
         }
         #[derive(Deserialize)]
@@ -139,7 +139,7 @@ impl Draft {
                 serde_json::from_str::<Done<'_>>(data).is_ok_and(|done| self.add(done.item.get()))
             }
             "response.completed" | "response.incomplete" => {
-                self.id = serde_json::from_str::<Told>(data).ok().map(|told| told.response.id);
+                self.id = serde_json::from_str::<Completed>(data).ok().map(|end| end.response.id);
                 self.is_whole = true;
                 true
             }
@@ -149,8 +149,8 @@ impl Draft {
     }
 }
 
-/// A refusal as a frame. Clients wait as long as it says; one without a wait is final to them, so
-/// what passes has one.
+/// Makes a frame of a refusal. Clients take a refusal without a wait for final, so every transient
+/// one gets a wait.
 pub(super) async fn refusal(response: Response) -> String {
     let (head, body) = response.into_parts();
     let status = head.status.as_u16();
@@ -168,8 +168,8 @@ pub(super) async fn refusal(response: Response) -> String {
 
 async fn error_in(body: Body) -> Value {
     let body = to_bytes(body, LONGEST_REFUSAL).await.unwrap_or_default();
-    let told = serde_json::from_slice::<Value>(&body).unwrap_or_default();
-    let error = told.get("error").filter(|error| error.is_object()).cloned();
+    let body = serde_json::from_slice::<Value>(&body).unwrap_or_default();
+    let error = body.get("error").filter(|error| error.is_object()).cloned();
     error.unwrap_or_else(|| {
         json!({ "type": "server_error", "code": "server_error", "param": null,
             "message": "The request failed." })

@@ -1,4 +1,4 @@
-//! A connection: frames come in, answers go out, one at a time.
+//! Serves one connection: reads frames and writes answers, one at a time.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 
 use super::super::super::errors::CODE;
 use super::answer::{Answer, Piece, refusal};
-use super::asker::{Asked, Asker};
+use super::client::{Client, Started};
 use super::create::Memory;
 
-/// Pings without an answer before a peer counts as gone.
+/// The number of unanswered pings after which a peer counts as gone.
 const UNANSWERED: u32 = 3;
-/// How long a peer may take to close its side.
+/// The time that a peer has to close its side.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// Where pings are switched off.
+/// The interval of pings if they are switched off.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Codes of RFC 6455.
@@ -32,23 +32,23 @@ mod code {
 }
 
 pub(super) struct Connection {
-    asker: Asker,
+    client: Client,
     socket: WebSocket,
     answer: Option<Answer>,
     memory: Option<Memory>,
     pings: Interval,
     unanswered: u32,
-    /// When it has been idle for too long.
+    /// Fires when the connection has been idle for too long.
     idle: Pin<Box<Sleep>>,
     _slot: Slot,
 }
 
-/// Why a connection ends.
+/// The reason for the end of a connection.
 enum Ending {
-    /// The peer has closed it, or is not there any more.
+    /// The peer closed the connection, or is gone.
     Gone,
-    /// With this code, for this reason.
-    Because(u16, &'static str),
+    /// The server closes with this code and reason.
+    Closed(u16, &'static str),
 }
 
 enum Step {
@@ -58,20 +58,20 @@ enum Step {
 }
 
 impl Connection {
-    pub(super) fn new(asker: Asker, socket: WebSocket, slot: Slot) -> Self {
-        let timeouts = &asker.cx.engine.settings.timeouts;
+    pub(super) fn new(client: Client, socket: WebSocket, slot: Slot) -> Self {
+        let timeouts = &client.cx.engine.settings.timeouts;
         let every = if timeouts.ping.is_zero() { NEVER } else { timeouts.ping };
         let mut pings = interval_at(Instant::now() + every, every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let idle = Box::pin(sleep(timeouts.waiting));
         let (answer, memory, unanswered) = (None, None, 0);
-        Self { asker, socket, answer, memory, pings, unanswered, idle, _slot: slot }
+        Self { client, socket, answer, memory, pings, unanswered, idle, _slot: slot }
     }
 
-    /// Serves it to its end.
+    /// Serves the connection to its end.
     pub(super) async fn serve(mut self) {
-        let Err(Ending::Because(code, reason)) = self.converse().await else { return };
-        // Whoever reads an answer leaves it here: its run goes on.
+        let Err(Ending::Closed(code, reason)) = self.exchange().await else { return };
+        // Drop the reader of an open answer. Its run continues.
         self.answer = None;
         let farewell = async {
             let close = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
@@ -82,8 +82,8 @@ impl Connection {
         let _ = tokio::time::timeout(FAREWELL, farewell).await;
     }
 
-    async fn converse(&mut self) -> Result<(), Ending> {
-        let engine = self.asker.cx.engine.clone();
+    async fn exchange(&mut self) -> Result<(), Ending> {
+        let engine = self.client.cx.engine.clone();
         loop {
             let is_free = self.answer.is_none();
             let step = tokio::select! {
@@ -91,18 +91,18 @@ impl Connection {
                 message = self.socket.recv() => Step::Message(message),
                 _ = self.pings.tick() => Step::Ping,
                 () = self.idle.as_mut(), if is_free => {
-                    return Err(Ending::Because(code::NORMAL, "nothing was asked for too long"));
+                    return Err(Ending::Closed(code::NORMAL, "no request for too long"));
                 }
                 () = engine.draining.cancelled(), if is_free => return Err(LEAVING),
                 () = engine.closing.cancelled() => return Err(LEAVING),
             };
             match step {
-                Step::Piece(Piece::Frames(frames)) => self.tell(frames).await?,
+                Step::Piece(Piece::Frames(frames)) => self.write(frames).await?,
                 Step::Piece(Piece::End) => self.finish(),
                 Step::Piece(Piece::Cut) => return Err(self.broken()),
                 Step::Message(message) => {
                     self.unanswered = 0;
-                    self.hear(message).await?;
+                    self.message(message).await?;
                 }
                 Step::Ping if self.unanswered == UNANSWERED => return Err(Ending::Gone),
                 Step::Ping => {
@@ -113,26 +113,29 @@ impl Connection {
         }
     }
 
-    /// An answer that broke off must not look finished.
+    /// The ending after an answer that broke off, which must not look complete.
     fn broken(&self) -> Ending {
-        if self.asker.cx.engine.draining.is_cancelled() {
+        if self.client.cx.engine.draining.is_cancelled() {
             LEAVING
         } else {
-            Ending::Because(code::BROKEN, "the answer broke off")
+            Ending::Closed(code::BROKEN, "the answer broke off")
         }
     }
 
     fn finish(&mut self) {
         self.memory = self.answer.take().and_then(Answer::into_memory);
-        self.idle.as_mut().reset(Instant::now() + self.asker.cx.engine.settings.timeouts.waiting);
+        self.idle.as_mut().reset(Instant::now() + self.client.cx.engine.settings.timeouts.waiting);
     }
 
-    async fn hear(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<(), Ending> {
+    async fn message(
+        &mut self,
+        message: Option<Result<Message, axum::Error>>,
+    ) -> Result<(), Ending> {
         match message {
             Some(Ok(Message::Text(frame))) => self.create(&frame).await,
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
             Some(Ok(Message::Binary(_))) => {
-                Err(Ending::Because(code::UNSUPPORTED, "frames are text"))
+                Err(Ending::Closed(code::UNSUPPORTED, "frames are text"))
             }
             Some(Ok(Message::Close(_))) | None => Err(Ending::Gone),
             Some(Err(error)) => Err(unreadable(&error)),
@@ -144,13 +147,13 @@ impl Connection {
             let fault = Fault::new(FaultKind::RequestConflict)
                 .with_message("One response at a time: the last one is still being answered.")
                 .with_detail(CODE, "response_in_progress");
-            return self.refuse(self.asker.refusal(fault)).await;
+            return self.refuse(self.client.refusal(fault)).await;
         }
-        // In its own room: most of the time a connection only waits.
-        match Box::pin(self.asker.ask(frame, self.memory.as_ref())).await {
-            Ok(Asked::Answer(answer)) => self.answer = Some(*answer),
-            Ok(Asked::WarmedUp(memory, frames)) => {
-                self.tell(frames.into()).await?;
+        // Boxed, because most connections wait most of the time.
+        match Box::pin(self.client.start(frame, self.memory.as_ref())).await {
+            Ok(Started::Answer(answer)) => self.answer = Some(*answer),
+            Ok(Started::WarmedUp(memory, frames)) => {
+                self.write(frames.into()).await?;
                 self.memory = Some(memory);
             }
             Err(refused) => return self.refuse(refused).await,
@@ -158,19 +161,17 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells why nothing was started. Whoever looks after the server hears of it as of every
-    /// refusal.
+    /// Sends a refusal, and reports it to metrics and the log like any other.
     async fn refuse(&mut self, refused: Response) -> Result<(), Ending> {
         if let Some(fault) = refused.extensions().get::<Fault>() {
-            self.asker.cx.observer.refused(fault.kind());
-            let cause = self.asker.cx.engine.loggable(fault);
+            self.client.cx.observer.refused(fault.kind());
+            let cause = self.client.cx.engine.loggable(fault);
             tracing::info!(code = fault.code(), status = fault.status(), cause, "refused");
         }
-        // A turn that failed is not gone on from.
         self.send(Message::Text(refusal(refused).await.into())).await
     }
 
-    async fn tell(&mut self, frames: Vec<String>) -> Result<(), Ending> {
+    async fn write(&mut self, frames: Vec<String>) -> Result<(), Ending> {
         for frame in frames {
             self.socket.feed(Message::Text(frame.into())).await.map_err(|_| Ending::Gone)?;
         }
@@ -182,7 +183,7 @@ impl Connection {
     }
 }
 
-const LEAVING: Ending = Ending::Because(code::GOING_AWAY, "the server goes down");
+const LEAVING: Ending = Ending::Closed(code::GOING_AWAY, "the server goes down");
 
 async fn piece_of(answer: &mut Option<Answer>) -> Piece {
     match answer {
@@ -191,12 +192,12 @@ async fn piece_of(answer: &mut Option<Answer>) -> Piece {
     }
 }
 
-/// A frame that is larger than it may be is told so; the rest is no WebSocket.
+/// The ending after a frame that cannot be read: too large, or not a WebSocket's.
 fn unreadable(error: &axum::Error) -> Ending {
     use std::error::Error as _;
     let is_too_big = error.source().is_some_and(|cause| cause.to_string().contains("too long"));
     if is_too_big {
-        Ending::Because(code::TOO_BIG, "the frame is larger than a request may be")
+        Ending::Closed(code::TOO_BIG, "the frame is larger than a request may be")
     } else {
         Ending::Gone
     }

@@ -1,4 +1,4 @@
-//! A `response.create` frame as the body of a POST, and what a connection remembers of its answers.
+//! Turns a `response.create` frame into the body of a POST, with the memory of its connection.
 
 use std::collections::BTreeMap;
 
@@ -14,35 +14,35 @@ type Members = BTreeMap<String, Box<RawValue>>;
 /// The last answer of a connection.
 pub(super) struct Memory {
     pub(super) id: String,
-    /// What was said up to here, items with commas between them.
+    /// All items of the conversation, with commas between them.
     pub(super) items: String,
-    /// Whether its run is kept beyond this connection's memory.
+    /// Whether the journal keeps the answer.
     pub(super) is_stored: bool,
-    /// What it takes.
+    /// The memory that it takes.
     pub(super) _load: MemoryReservation,
 }
 
-/// What a frame asks for.
+/// A frame that was read.
 #[derive(Debug)]
 pub(super) struct Create {
     /// The body of the POST.
     pub(super) body: Vec<u8>,
-    /// What has been said with it, items with commas between them; `None` if the connection does
-    /// not know all of it.
+    /// All items of the conversation including the frame's; `None` if the connection does not know
+    /// all of them.
     pub(super) items: Option<String>,
-    /// False for a warm-up: it is only to be remembered.
+    /// False for a warm-up, which the connection only remembers.
     pub(super) generates: bool,
-    /// Whether its run is kept.
+    /// Whether the journal keeps the answer.
     pub(super) is_stored: bool,
     /// The agent.
     pub(super) model: Option<String>,
-    /// The answer that it goes on from; empty if from none.
+    /// The id of the answer that the frame continues; empty if there is none.
     pub(super) previous: String,
 }
 
 impl Create {
-    /// Reads a frame. What goes on from the answer that is remembered gets all of it as its input,
-    /// unless that answer is stored, where it is found as ever.
+    /// Reads a frame. If it continues the remembered answer, its input becomes the whole
+    /// conversation, unless the journal has that answer.
     pub(super) fn read(frame: &str, memory: Option<&Memory>) -> Result<Self, DecodeError> {
         let mut members: Members = serde_json::from_str(frame)
             .map_err(|error| DecodeError::value("document", error.to_string()))?;
@@ -78,7 +78,7 @@ impl Create {
     }
 }
 
-/// These items and those.
+/// Joins two lists of items.
 pub(super) fn joined(before: &str, after: &str) -> String {
     let comma = if before.is_empty() || after.is_empty() { "" } else { "," };
     [before, comma, after].concat()
@@ -104,7 +104,7 @@ fn take<T: serde::de::DeserializeOwned>(
     taken
 }
 
-/// The items of the input; a text is the message of a user.
+/// The items of the input. A text becomes the message of a user.
 fn items_of(members: &Members) -> Result<String, DecodeError> {
     let Some(input) = members.get("input").map(|input| input.get().trim()) else {
         return Ok(String::new());
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_from_an_unstored_answer_says_all_of_it_again() {
+    fn input_after_an_unstored_answer_is_the_whole_conversation() {
         let frame = json!({ "type": "response.create", "store": false, "model": "m",
             "previous_response_id": "resp_1", "input": [{ "c": 3 }] });
         let (body, items) = read(&frame, Some(&memory(false)));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_are_left_to_the_journal() {
+    fn stored_answers_are_left_to_the_journal() {
         let frame = |id: &str| {
             let kind = "response.create";
             json!({ "type": kind, "previous_response_id": id, "input": "Hi" })
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_ask_for_nothing_are_refused_with_the_member() {
+    fn wrong_frames_are_refused_with_the_member() {
         for (frame, place) in [
             (json!([]), "document"),
             (json!({ "input": "Hi" }), "type"),

@@ -1,4 +1,4 @@
-//! Whose connection it is, and how what its frames ask for is begun.
+//! The client of a connection: starts an answer for each of its frames.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use super::create::{Create, Memory};
 use crate::face::{self, FaceContext, RefusalTarget};
 use crate::identity::caller::Caller;
 
-/// Who asks on a connection.
-pub(super) struct Asker {
+/// The client of a connection.
+pub(super) struct Client {
     pub(super) face: Arc<Responses>,
     pub(super) cx: FaceContext,
     pub(super) caller: Caller,
@@ -27,20 +27,20 @@ pub(super) struct Asker {
     pub(super) head: Parts,
 }
 
-/// What comes of a frame.
-pub(super) enum Asked {
+/// The result of a frame.
+pub(super) enum Started {
     Answer(Box<Answer>),
-    /// It is only remembered, and that is told.
+    /// The connection only remembers the input. These frames say so.
     WarmedUp(Memory, [String; 2]),
 }
 
-impl Asker {
-    /// Does what a frame asks for, as if it had been posted; why not, if it does not.
-    pub(super) async fn ask(
+impl Client {
+    /// Handles a frame as if it had been posted. Returns the refusal if it starts nothing.
+    pub(super) async fn start(
         &self,
         frame: &str,
         memory: Option<&Memory>,
-    ) -> Result<Asked, Response> {
+    ) -> Result<Started, Response> {
         let (engine, tenant) = (&self.cx.engine, &self.caller.tenant);
         let known = memory.map_or(0, |memory| memory.items.len());
         let size = frame.len().saturating_add(known);
@@ -61,11 +61,11 @@ impl Asker {
         let response = answered.unwrap_or_else(|refusal| refusal.into_response());
         let answer =
             Answer::of(response, create, tenant, (&engine.limiter, &engine.settings.limits));
-        answer.map(|answer| Asked::Answer(Box::new(answer))).map_err(|response| *response)
+        answer.map(|answer| Started::Answer(Box::new(answer))).map_err(|response| *response)
     }
 
-    /// A response that says nothing, under an id to go on from.
-    fn warm_up(&self, create: Create) -> Result<Asked, Fault> {
+    /// Makes a response without output. The next frame can continue from its id.
+    fn warm_up(&self, create: Create) -> Result<Started, Fault> {
         let engine = &self.cx.engine;
         let items = create.items.ok_or_else(|| unknown_previous(&create.previous))?;
         let mut load = engine.limiter.load(&self.caller.tenant);
@@ -76,10 +76,10 @@ impl Asker {
         let echo = Echo::of(&self.cx, std::str::from_utf8(&create.body).unwrap_or_default());
         let id = id_of(run.stream_id);
         let frames = ResponseObject::begun(&run, &echo).warm_up();
-        Ok(Asked::WarmedUp(Memory { id, items, is_stored: false, _load: load }, frames))
+        Ok(Started::WarmedUp(Memory { id, items, is_stored: false, _load: load }, frames))
     }
 
-    /// A refusal, as it is to a request.
+    /// The response that refuses a request with this fault.
     pub(super) fn refusal(&self, fault: Fault) -> Response {
         let asker = RefusalTarget::Viewer(&self.head);
         face::refusal(&self.cx, &*self.face, fault, asker).into_response()
