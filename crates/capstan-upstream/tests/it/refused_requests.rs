@@ -101,7 +101,9 @@ async fn messages_tell_of_a_refused_request_in_anthropics_words() {
         let error = serde_json::from_str::<Value>(&text).unwrap()["error"].clone();
         assert_eq!((status, &error["type"]), (400, &json!("invalid_request_error")), "{text}");
         let message = error["message"].as_str().unwrap();
-        assert!(message.starts_with("prompt is too long: This model's"), "{message}");
+        // A provider of the client's own protocol knows the words that its clients look for.
+        let expected = if agent.0 == "anthropic" { "This model's" } else { "prompt is too long: " };
+        assert!(message.starts_with(expected), "{agent:?}: {message}");
     }
 }
 
