@@ -50,10 +50,9 @@ pub use run::{
     Viewers,
 };
 pub use secret::Secret;
-pub use split::{KeyRecord, Peer, TenantHost, TenantHosts};
 pub use store::{
-    Catalog, Claimed, Cluster, Found, Layer, Named, Records, RunCopy, SessionCopy, Sessions, Store,
-    Transfer, Transition, TurnRange,
+    Catalog, Claimed, Cluster, Found, KeyRecord, Layer, Named, Peer, Records, RunCopy, SessionCopy,
+    Sessions, Store, TenantHost, TenantHosts, Transfer, Transition, TurnRange,
 };
 pub use tails::TailLimits;
 pub use tokens::{Spent, Tokens};

@@ -8,8 +8,6 @@
 //! store records the hashes of the keys in use, so that a repeated request starts no second run
 //! even after its host is gone.
 
-mod tenant_hosts;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,12 +19,10 @@ use uuid::Uuid;
 use crate::backend::rules::expired;
 use crate::memory::MemoryStore;
 use crate::{
-    Catalog, Claim, Claimed, Cluster, Expired, Found, JournalError, Layer, Named, Piece, Query,
-    Quota, Records, Result, Retention, Run, RunPage, Sessions, Stats, Store, StoredTurn,
-    Transition, TurnRange, Usage,
+    Catalog, Claim, Claimed, Cluster, Expired, Found, JournalError, KeyRecord, Layer, Named, Piece,
+    Query, Quota, Records, Result, Retention, Run, RunPage, Sessions, Stats, Store, StoredTurn,
+    TenantHosts, Transition, TurnRange, Usage,
 };
-
-pub use tenant_hosts::{KeyRecord, Peer, TenantHost, TenantHosts};
 
 /// Whether a tenant's data must not be stored.
 pub(crate) type IsPrivate = Arc<dyn Fn(&str) -> bool + Send + Sync>;

@@ -8,6 +8,7 @@ mod catalog;
 mod cluster;
 mod records;
 mod sessions;
+mod tenant_hosts;
 mod transfer;
 
 use async_trait::async_trait;
@@ -21,6 +22,7 @@ pub use catalog::{Catalog, Named};
 pub use cluster::Cluster;
 pub use records::{Claimed, Found, Records, Transition};
 pub use sessions::{Sessions, TurnRange};
+pub use tenant_hosts::{KeyRecord, Peer, TenantHost, TenantHosts};
 pub use transfer::{RunCopy, SessionCopy, Transfer};
 
 /// The store below a layer. A store of its own has none and implements everything.
