@@ -46,7 +46,7 @@ export type AgentTimeouts = {
   idle: number;
 };
 
-/** One attempt, as the record tells it. */
+/** An attempt, from the run's record. */
 export type AttemptDetails = {
   n: number;
   began_at: string | null;
@@ -57,36 +57,36 @@ export type AttemptDetails = {
   fault?: string | null;
   fault_title?: string | null;
   severity?: string | null;
-  /** The packet that tells the fault. */
+  /** The packet with the fault. */
   fault_seq?: number | null;
   retry_after?: number | null;
-  /** Back to which packet it took the stream. */
+  /** The packet to which the attempt reset the stream. */
   reset_to?: number | null;
-  /** What it repeated of the attempt before, and was not written again. */
+  /** How much it repeated of the earlier attempt, which was not written again. */
   swallowed_bytes: number;
   /** Calls of upstreams. */
   calls: number;
-  /** The members of a route that it called. */
+  /** The members of a route that the attempt called. */
   members: Array<MemberDetails>;
   usage?: Record<string, unknown> | null;
   request_id?: string | null;
   trace_id?: string | null;
 };
 
-/** An attempt as lists show it. */
+/** An attempt in a list. */
 export type AttemptDot = {
   n: number;
   fault?: string | null;
 };
 
-/** A run that needs somebody. */
+/** A run that needs attention. */
 export type Attention = {
   run: RunRow;
   why: Why;
   sentence: string;
 };
 
-/** Whether the console shows what was said, to whom it may. */
+/** Whether the console shows content to visitors who may see it. */
 export const ContentRule = {
   NEVER: "never",
   ASKED: "asked",
@@ -97,15 +97,15 @@ export type ContentRule = (typeof ContentRule)[keyof typeof ContentRule];
 /** A conversation, oldest turn first. */
 export type Conversation = {
   turns: Array<NumberedTurn>;
-  /** Its runs, newest first: those that failed, or are under way, among them. */
+  /** Its runs, newest first, including failed and open ones. */
   runs: Array<RunRow>;
-  /** What the runs of this page have used, added up. */
+  /** The usage of the runs of this page, added up. */
   usage: Record<string, unknown>;
   /** `from` of the next page, if there are more turns. */
   next: number | null;
 };
 
-/** A server that ends: the rest of its health is asked for. */
+/** The server shuts down. The page loads the rest of its health. */
 export type Drains = {
   /** Always `draining`. */
   state: ServerState;
@@ -125,27 +125,24 @@ export type FaultCell = {
   refused: number;
 };
 
-/**
- * A fault, with what the catalogue says of its kind. Of one that only its agent knows the
- * catalogue says nothing.
- */
+/** A fault, with its entry in the catalogue. Faults of an agent's own have no entry. */
 export type FaultDetails = {
   code: string;
   title?: string | null;
   severity?: string | null;
   domain?: ErrorDomain | null;
-  /** What it means. */
+  /** The meaning. */
   meaning?: string | null;
-  /** What to do. */
+  /** The remedy. */
   remedy?: string | null;
-  /** The HTTP status under which clients see it. */
+  /** The HTTP status that clients see. */
   status?: number | null;
-  /** The code under which clients of AG-UI see it. */
+  /** The code that clients of AG-UI see. */
   agui_code?: AguiErrorCode | null;
   retry_after?: number | null;
-  /** What the run itself said of it; for those who may see what was said. */
+  /** The message of the run's error, for visitors who may see content. */
   details?: unknown;
-  /** How many other runs in sight that began in the last hour met it; 100 may stand for more. */
+  /** How many other visible runs of the last hour had it, at most 100. */
   others_last_hour: number;
 };
 
@@ -172,34 +169,34 @@ export type FaultTable = {
 /** `data:` of any event, as the document describes it. */
 export type FeedEvent = RunNews | Refusal | Health | Drains | Lagged;
 
-/** What an id leads to. */
+/** The results of a search for an id. */
 export type Findings = {
   hits: Array<Hit>;
   refusals: Array<Refusal>;
-  /** Where was looked, and how far back. */
+  /** What was searched, and how far back. */
   looked: Array<Looked>;
 };
 
-/** How the server feels, in a line. */
+/** The health of this process. */
 export type Health = {
   state: ServerState;
-  /** Runs at work. */
+  /** Running runs. */
   running: number;
-  /** Runs that wait. */
+  /** Waiting runs. */
   waiting: number;
   /** Open responses. */
   responses: number;
-  /** From a packet to its commit, of 95 in 100; nothing was written lately if null. */
+  /** The 95th percentile of the time from a packet to its commit. Null without recent packets. */
   append_p95_ms: number | null;
   /** Faults of the last five minutes. */
   faults_5m: number;
   version: string;
   uptime_seconds: number;
-  /** Which of the processes this is, where several share the journal. */
+  /** The number of this process, if several share the journal. */
   replica?: ReplicaPlace | null;
 };
 
-/** One thing that an id leads to. */
+/** One result of a search. */
 export type Hit = {
   kind: HitKind;
   stream_id?: string | null;
@@ -220,7 +217,7 @@ export const HitKind = {
 } as const;
 export type HitKind = (typeof HitKind)[keyof typeof HitKind];
 
-/** Some were missed. */
+/** Events were missed. */
 export type Lagged = Record<string, unknown>;
 
 /** The last failure. */
@@ -231,41 +228,41 @@ export type LastFault = {
 
 /** A process that shares the journal. */
 export type ListedReplica = {
-  /** Of its lease; another one if it had to begin a new one. */
+  /** The id of the process's lease. It changes with a new lease. */
   id: string;
   /** Its name. */
   name: string;
-  /** Where the others reach it. */
+  /** The URL at which the others reach it. */
   url?: string | null;
   /** Its version. */
   version: string;
   /** Whether it accepts runs. */
   state: Standing;
-  /** Whether it is the one who answers. */
+  /** Whether this process sent the response. */
   is_self: boolean;
   /** For how long it has had its lease. */
   age_seconds: number;
-  /** How long ago it gave its last sign of life. */
+  /** The time since its last heartbeat. */
   silent_seconds: number;
   /** How many runs it works on. */
   runs: number;
   /**
-   * How many responses are open there, as of its last sign of life; absent of a build that does
-   * not tell.
+   * How many responses are open there, as of its last heartbeat. Absent if its build does not
+   * report it.
    */
   responses?: number | null;
   /**
-   * 95 in a hundred of its latest commits took no longer; absent without one, or of a build that
-   * does not tell.
+   * The 95th percentile of its latest commits. Absent without a commit, or if its build does not
+   * report it.
    */
   append_p95_ms?: number | null;
 };
 
-/** A place that was looked at. */
+/** A place that was searched. */
 export type Looked = {
-  /** What was looked through. */
+  /** What was searched. */
   where: string;
-  /** How far back it reaches; null if to the beginning. */
+  /** How far back the search went; null if to the beginning. */
   back_to: string | null;
 };
 
@@ -273,16 +270,16 @@ export type Looked = {
 export type Mark = [number, number, string, string | null, number];
 
 /**
- * The packets of a run without what they say: seq, milliseconds since the run's request, op, type
- * of an event, bytes.
+ * The packets of a run without content: seq, milliseconds since the run's request, op, type of an
+ * event, bytes.
  */
 export type Marks = {
   marks: Array<Mark>;
-  /** Whether all that was asked for was looked at. */
+  /** Whether the whole range was examined. */
   complete: boolean;
-  /** The last packet that was looked at. */
+  /** The last packet that was examined. */
   read_to: number;
-  /** Whether packets were left out between those that are here. */
+  /** Whether packets between these were left out. */
   sampled: boolean;
 };
 
@@ -292,20 +289,20 @@ export type May = {
   act: boolean;
 };
 
-/** Who looks, and what they may do. */
+/** The visitor, and the visitor's rights. */
 export type Me = {
   who: VisitorKind;
   /** The tenant's or the operator's name. */
   name: string;
-  /** Whose runs are in sight; `*` for all. */
+  /** The tenants whose runs are visible; `*` for all. */
   tenants: Array<string>;
   may: Array<Right>;
   content: ContentRule;
   /** Whether runs can be stopped and erased here. */
   actions: boolean;
-  /** Where a trace is looked at, with `{trace_id}` in it. */
+  /** The URL of a trace, with `{trace_id}` in it. */
   trace_url?: string | null;
-  /** Where the log of a request is looked at, with `{request_id}` in it. */
+  /** The URL of a request's log, with `{request_id}` in it. */
   logs_url?: string | null;
   version: string;
   /** Whether several processes may share the journal. */
@@ -319,7 +316,7 @@ export type Member = {
   breaker: string;
 };
 
-/** What an attempt made of one member of a route. */
+/** An attempt's calls of one member of a route. */
 export type MemberDetails = {
   name: string;
   calls: number;
@@ -332,9 +329,9 @@ export type NumberedTurn = {
   n: number;
   /** The stream of the run. */
   stream_id: string;
-  /** What was asked, called, answered and said, oldest first. */
+  /** The messages of the turn, oldest first. */
   messages: Array<ChatMessage>;
-  /** What the run ended by asking, if nobody has answered it yet. */
+  /** The questions that the run ended with, if they are still open. */
   interrupts?: Array<unknown>;
   /** The run failed or was stopped: shown, but not sent to agents. */
   partial: boolean;
@@ -372,20 +369,20 @@ export type Percentiles = {
   p95: number | null;
 };
 
-/** A request that was refused. Nothing of what it sent. */
+/** A request that was refused, without anything that it sent. */
 export type Refusal = {
   at: string;
   /** Its X-Request-ID. */
   request_id: string;
   tenant?: string | null;
-  /** The route; empty if there is none like it. */
+  /** The route; empty if no route matched. */
   route: string;
   code: string;
   title: string;
-  /** Which member or which limit, where that can be told without what was sent. */
+  /** The member or limit, if the name contains nothing that the request sent. */
   why?: string | null;
   status: number;
-  /** After how many seconds it was told to come back. */
+  /** The seconds of `Retry-After`. */
   retry_after?: number | null;
   ms: number;
 };
@@ -396,16 +393,16 @@ export type ReplicaList = {
   replicas: Array<ListedReplica>;
 };
 
-/** A place among the processes of a journal. */
+/** The number of a process among those that share the journal. */
 export type ReplicaPlace = {
   name: string;
   /** From 1, by age. */
   n: number;
-  /** How many live. */
+  /** How many processes are live. */
   of: number;
 };
 
-/** What an operator may do. */
+/** A right of an operator. */
 export const Right = {
   LOOK: "look",
   CONTENT: "content",
@@ -413,10 +410,10 @@ export const Right = {
 } as const;
 export type Right = (typeof Right)[keyof typeof Right];
 
-/** Everything about one run but what was said. */
+/** All details of a run except content. */
 export type RunDetails = {
   row: RunRow;
-  /** What became of it, in plain words. */
+  /** The state of the run in a sentence. */
   sentence: string;
   attempts: Array<AttemptDetails>;
   fault?: FaultDetails | null;
@@ -429,9 +426,9 @@ export type RunDetails = {
   /** The reason that CLOSE gives. */
   reason?: string | null;
   usage?: Record<string, unknown> | null;
-  /** Who watches it in this process, or did lately. */
+  /** The viewers of the run in this process, present and recent. */
   viewers: Array<ViewerDetails>;
-  /** How it was watched up to its end. */
+  /** A summary of its viewers up to its end. */
   viewers_sum?: Viewers | null;
   may: May;
 };
@@ -442,14 +439,14 @@ export type RunNews = {
   run: RunRow;
 };
 
-/** A run as lists show it: nothing that was said. */
+/** A run in a list, without content. */
 export type RunRow = {
   stream_id: string;
   tenant: string;
   agent: string;
-  /** The protocol that asked. */
+  /** The protocol of the request. */
   face: string;
-  /** The conversation; null if its name is not to be told. */
+  /** The session; null if its name is not visible. */
   session: string | null;
   /** The key under which it was started. */
   key: string;
@@ -457,24 +454,24 @@ export type RunRow = {
   created_at: string;
   updated_at: string;
   closed_at?: string | null;
-  /** From the request to the first packet. */
+  /** Milliseconds from the request to the first packet. */
   first_packet_ms?: number | null;
-  /** From the request to the end, or to now. */
+  /** Milliseconds from the request to the end, or to now. */
   duration_ms: number;
   packets: number;
   bytes: number;
   /** Tokens, as limits count them. */
   tokens: number;
-  /** The fault that the last attempt ended with. */
+  /** The fault of the last attempt. */
   fault?: string | null;
-  /** Its headline. */
+  /** The fault's headline. */
   fault_title?: string | null;
   attempts: Array<AttemptDot>;
   /** When the last packet was written, while this process writes the stream. */
   last_packet_at?: string | null;
   /** The model that answered. */
   model?: string | null;
-  /** The process that works on it, where several share the journal. */
+  /** The process that runs it, if several share the journal. */
   owner?: string | null;
 };
 
@@ -483,9 +480,9 @@ export type RunRows = {
   runs: Array<RunRow>;
   /** `before` of the next page, if there may be one. */
   next: string | null;
-  /** How far back was looked; null if to the very end. */
+  /** The oldest record that was examined; null if all were. */
   looked_back_to: string | null;
-  /** Whether all that there is was looked at. */
+  /** Whether all records were examined. */
   complete: boolean;
 };
 
@@ -516,7 +513,7 @@ export const Standing = {
 } as const;
 export type Standing = (typeof Standing)[keyof typeof Standing];
 
-/** How a run stands after it was stopped. */
+/** The state of a run after a stop. */
 export type StoppedRun = {
   state: RunStatus;
   /** The reason that CLOSE gives. */
@@ -565,7 +562,7 @@ export type Use = {
   limit: number | null;
 };
 
-/** One who watches. */
+/** A viewer. */
 export type ViewerDetails = {
   joined_at: string;
   left_at?: string | null;
