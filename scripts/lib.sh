@@ -3,14 +3,14 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TERM_PROGRESS_WHEN=never
-# What Python and pytest have compiled is kept, or every run would compile it again.
+# Python and pytest store what they compile, or every run would compile it again.
 unset PYTHONDONTWRITEBYTECODE
 
 summary=()
 failed=()
 
-# note NAME SECONDS PROCESSOR STATUS: a line of the summary, beside what the suite may take. Suites
-# that run side by side share the processor, so what each took of it stands there as well.
+# note NAME SECONDS PROCESSOR STATUS: adds a line to the summary, with the suite's budget. Suites
+# that run side by side share the processors, so the line has the processor time as well.
 declare -A budget=() results=()
 note() {
   results[$1]=ok
@@ -24,22 +24,21 @@ processor() {
   tr -s ' ms' '\n  ' | awk '{ total += 60 * $1 + $2 } END { printf "%d", total }'
 }
 
-# suite NAME COMMAND...: runs a suite, and notes how long it took and whether it held. The others
-# run all the same.
-# Never behind `if`, `&&` or `||`, where `set -e` would not hold inside; ask `held NAME` afterwards.
+# suite NAME COMMAND...: runs a suite, and records its time and result. A failure does not stop the
+# other suites.
+# Never behind `if`, `&&` or `||`, which switch off `set -e` inside; use `held NAME` afterwards.
 suite() {
   printf '\n== %s\n' "$1"
   start "$@"
   finish
 }
 
-# begin NAME COMMAND...: starts a suite beside others. What it says is kept until `join` prints it
-# whole.
+# begin NAME COMMAND...: starts a suite beside others. `join` prints its output when it has ended.
 begin() {
   start "$@" >"$logs/$1" 2>&1
 }
 
-# join: waits for the suites that were begun, and prints them in that order.
+# join: waits for the suites that `begin` started, and prints them in that order.
 join() {
   while [ ${#running[@]} -gt 0 ]; do finish; done
 }
@@ -49,19 +48,19 @@ held() {
   [ "${results[$1]:-}" = ok ]
 }
 
-# What runs, oldest first: PID NAME.
+# The running suites, oldest first: PID NAME.
 running=()
 logs=$(mktemp -d)
 
-# in_memory: what is written for a while is written into memory, if there is room: most of it is
-# synced, and none of it kept.
+# in_memory: puts temporary files into memory, if there is room. Tests sync most of them, and none
+# is needed later.
 scratch=
 in_memory() {
   local room
   room=$(df --output=avail --block-size=1M /dev/shm 2>/dev/null | tail -1) || return 0
   [ -w /dev/shm ] && [ "$room" -gt 4096 ] || return 0
   scratch=$(mktemp -d /dev/shm/capstan.XXXXXX)
-  # PostgreSQL is somebody else.
+  # PostgreSQL runs as another user.
   chmod 711 "$scratch"
   export TMPDIR=$scratch
 }
@@ -70,7 +69,7 @@ in_memory() {
 start() {
   set -m
   (
-    # Its words are put in now: when a command fails, this function's are gone.
+    # Its variables are expanded now: when a command fails, those of this function are gone.
     # shellcheck disable=SC2064
     trap "echo \$((EPOCHSECONDS - $EPOCHSECONDS)) >'$logs/$1.seconds'; times >'$logs/$1.times'" EXIT
     "${@:2}"
@@ -79,37 +78,37 @@ start() {
   set +m
 }
 
-# finish: waits for the oldest, and notes it.
+# finish: waits for the oldest suite, and adds it to the summary.
 finish() {
   local pid name status=0
   read -r pid name <<<"${running[0]}"
   wait "$pid" || status=$?
   running=("${running[@]:1}")
-  told "$name"
+  print_log "$name"
   local seconds cpu
   seconds=$(cat "$logs/$name.seconds" 2>/dev/null || echo 0)
   cpu=$(processor <"$logs/$name.times" 2>/dev/null || echo 0)
   note "$name" "$seconds" "$cpu" $status
 }
 
-# told NAME: prints what a suite that was begun has said.
-told() {
+# print_log NAME: prints the output of a suite that `begin` started.
+print_log() {
   if [ -f "$logs/$1" ]; then printf '\n== %s\n' "$1" && cat "$logs/$1"; fi
 }
 
-# stop: what still runs is interrupted, as by Ctrl-C, so that test runners tell how far they came;
-# what does not listen is killed.
+# stop: interrupts what still runs, as Ctrl-C does, so that test runners report their state; kills
+# what does not end.
 stop() {
   local signal entry
   for signal in INT TERM KILL; do signal "$signal"; done
   wait
   for entry in "${running[@]}"; do
-    told "${entry#* }"
+    print_log "${entry#* }"
     summary+=("                       ended   ${entry#* }")
   done
 }
 
-# signal NAME: sends it to all that runs, and waits up to 5 s for its end.
+# signal NAME: sends a signal to all running suites, and waits up to 5 s for their end.
 signal() {
   local entry tries=50
   for entry in "${running[@]}"; do kill "-$1" -- "-${entry%% *}" || true; done
@@ -121,8 +120,7 @@ signal() {
   done
 }
 
-# At the end, and whenever it ends early: nothing is left behind, and the summary is the last thing
-# printed.
+# Runs at the end, also at an early one: cleans up, and prints the summary last.
 leave() {
   local status=$? suite
   trap - EXIT
@@ -143,20 +141,20 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# omit NAME WHY: what is not run here is named in the summary.
+# omit NAME WHY: names in the summary what does not run here.
 omit() {
   summary+=("                       skip    $1: $2")
 }
 
-# skip NAME WHY: the same for a suite; where everything must run, that is a failure.
+# skip NAME WHY: the same for a suite. In continuous integration it is a failure.
 skip() {
   omit "$@"
   if [ "${CI:-}" = true ]; then failed+=("$1 cannot be skipped here: $2"); fi
 }
 
-# install PACKAGE...: installs Debian packages that are missing, if that is possible here. The lists
-# are refreshed first, once: an old list installs an old browser, and what breaks in today's goes
-# unseen. Another installation that is under way is waited for.
+# install PACKAGE...: installs missing Debian packages, if that is possible here. It refreshes the
+# lists once: with an old list, tests would run in an old browser. It waits for another installation
+# that is in progress.
 refreshed=
 install() {
   local apt=(apt-get -o DPkg::Lock::Timeout=120 -qq)
@@ -167,7 +165,7 @@ install() {
   DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y --no-install-recommends "$@" >/dev/null
 }
 
-# have COMMAND PACKAGE: the command is there, or was just installed.
+# have COMMAND PACKAGE: succeeds if the command exists, or could be installed.
 have() {
   command -v "$1" >/dev/null || install "$2"
 }
@@ -176,7 +174,7 @@ have_node() {
   have node nodejs && have npm npm
 }
 
-# have_postgres: PostgreSQL is only a program for tests here: no cluster is made, nothing started.
+# have_postgres: tests need the program only, so installing it creates and starts no cluster.
 have_postgres() {
   local conf=/etc/postgresql-common
   compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null && return
@@ -184,12 +182,12 @@ have_postgres() {
   install postgresql
 }
 
-# have_faketime: a library that sets the clock of one process, and of nothing else.
+# have_faketime: a library that sets the clock of one process only.
 have_faketime() {
   compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || install libfaketime
 }
 
-# have_chromium: Debian has it without the windows of a desktop; elsewhere it comes whole.
+# have_chromium: Debian has a package without a desktop; other systems have the whole browser.
 have_chromium() {
   have chromium-headless-shell chromium-headless-shell 2>/dev/null || have chromium chromium
 }
@@ -199,8 +197,8 @@ have_venv() {
   have python3 python3 && { python3 -c 'import ensurepip' 2>/dev/null || install python3-venv; }
 }
 
-# venv: one for all Python suites, made anew when what they need or Python changes; a warm run does
-# not ask pip.
+# venv: one for all Python suites. It is made again when their requirements or Python change; a warm
+# run does not call pip.
 venv() {
   local needs=(tests/python/requirements.txt bindings/python/tests/requirements.txt) stamp
   stamp="$(python3 --version) $(cat "${needs[@]}" | sha256sum)"
@@ -210,8 +208,8 @@ venv() {
   printf '%s\n' "$stamp" >.venv/stamp
 }
 
-# have_idle SERVER...: the servers are there, or were just installed. Debian would start them, now
-# and at every boot; here they are only programs for tests.
+# have_idle SERVER...: succeeds if the servers exist, or could be installed. Debian would start
+# them, now and at every boot; tests need the programs only.
 have_idle() {
   local server missing=() policy=/usr/sbin/policy-rc.d
   for server in "$@"; do

@@ -1,6 +1,6 @@
 """An agent in FastAPI that answers in packets and fails in types.
 
-pip install ./bindings/python fastapi uvicorn
+    pip install ./bindings/python fastapi uvicorn
     uvicorn --app-dir examples/fastapi_agent main:app --port 8001
 
 Ask it with any client: `CAPClient("http://localhost:8001", "").chat("Hello")`. Ask for `/limit`,

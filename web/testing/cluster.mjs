@@ -1,6 +1,6 @@
 // @ts-nocheck: tests of several packages use it as it is.
-// Several gateways over one PostgreSQL, and what stands before them: a balancer that knows who
-// lives. For `scripts/postgres`, which names the server in CAPSTAN_TEST_POSTGRES.
+// Several gateways over one PostgreSQL, behind a balancer that knows which gateways are live. For
+// `scripts/postgres`, which names the server in CAPSTAN_TEST_POSTGRES.
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { createServer, connect } from "node:net";
@@ -62,7 +62,7 @@ export async function startCluster({ count = 3, config = "", env = {} } = {}) {
         .map(async (one) => [one, (await fetch(`${one.url}/health`)).headers.get("x-served-by")]),
     );
     const [found] = served.find(([, name]) => name === owner) ?? [];
-    if (found === undefined) throw new Error(`nobody works on ${stream}`);
+    if (found === undefined) throw new Error(`no gateway works on ${stream}`);
     balancer.leave(found);
     await found.stop();
   };

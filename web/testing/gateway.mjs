@@ -64,7 +64,7 @@ async function start(args, config = "", more = {}) {
   });
   const ended = new Promise((resolve) => child.once("exit", resolve));
   const stop = async () => {
-    child.kill("SIGKILL"); // Runs that nobody waits for would hold up a polite end.
+    child.kill("SIGKILL"); // Runs without readers would delay a graceful end.
     await ended;
     rmSync(folder, { recursive: true });
   };

@@ -45,7 +45,7 @@ fn all(root: &Path) -> Result<Files, String> {
     Ok(files)
 }
 
-/// The files that nobody writes a word of.
+/// The files that are generated as a whole.
 fn whole() -> Files {
     let mut files = Files::new();
     files.extend(schema::files());

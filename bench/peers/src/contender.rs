@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::result::here;
+use crate::gateways::MESSAGES;
 use crate::server::{self, Server};
 use crate::{axum_server, provider};
 
@@ -140,11 +141,14 @@ fn capstan(server: &Server, journal: &str, provider: SocketAddr) -> io::Result<C
     let config = format!(
         "listen = \"{}\"\njournal = \"{journal}\"\n[limits]\nconnections_per_address = \
          15000\nruns_per_tenant = 10000\n\
-         [[agents]]\nname = \"demo\"\nkind = \"demo\"\n{}{}{}",
+         [[agents]]\nname = \"demo\"\nkind = \"demo\"\n{}{}{}\
+         [[agents]]\nname = \"{MESSAGES}\"\nkind = \"anthropic\"\nurl = \"http://{provider}\"\n\
+         model = \"{}\"\n",
         server.address,
         agent("burst", provider::BURST),
         agent("paced", provider::PACED),
         agent("endless", provider::ENDLESS),
+        provider::PACED,
     );
     std::fs::write(server.folder.path().join("capstan.toml"), config)?;
     let built = here().join("../../target/dist/capstan");
@@ -204,13 +208,18 @@ fn durable_rust(server: &Server) -> Command {
 fn litellm(server: &Server, provider: SocketAddr) -> io::Result<Command> {
     let config = format!(
         "model_list:\n  - model_name: paced\n    litellm_params:\n      model: openai/{}\n      \
-         api_base: http://{provider}/v1\n      api_key: none\n",
+         api_base: http://{provider}/v1\n      api_key: none\n  \
+         - model_name: {MESSAGES}\n    litellm_params:\n      model: anthropic/{}\n      \
+         api_base: http://{provider}\n      api_key: none\n",
+        provider::PACED,
         provider::PACED
     );
     std::fs::write(server.folder.path().join("config.yaml"), config)?;
     let mut command = Command::new(installed("litellm/bin/litellm"));
     command.args(["--config", "config.yaml", "--host", "127.0.0.1", "--port", &server.port()]);
     command.env("LITELLM_LOG", "ERROR");
+    // Without a key for its own callers it does not start any more.
+    command.env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true");
     Ok(command)
 }
 

@@ -1,5 +1,5 @@
-//! What a gateway adds to a provider's tokens: ten streams of 50 tokens a second, asked for as
-//! OpenAI's Chat Completions of the provider itself and through each gateway.
+//! What a gateway adds to a provider's tokens: ten streams of 50 tokens a second, from the provider
+//! itself and through each gateway, as OpenAI's Chat Completions or as Anthropic's Messages.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,9 +13,12 @@ use tokio::time::Instant;
 
 use crate::agent_request::post_with;
 use crate::contender::{Contender, start_provider};
-use crate::provider::{PACED, PACED_TOKENS, PERIOD};
+use crate::provider::{Api, PACED, PACED_TOKENS, PERIOD};
 use crate::server::Server;
 use crate::stamps::{now, percentile, take};
+
+/// The agent, or the model of a gateway, that asks the provider as Anthropic's Messages.
+pub const MESSAGES: &str = "paced-messages";
 
 const ROUNDS: usize = 5;
 const STREAMS: usize = 10;
@@ -38,16 +41,29 @@ pub struct Latencies {
     pub tokens: Vec<u64>,
 }
 
+/// Of them those that translate nothing when a client of Anthropic's asks a server of Anthropic's.
+const OF_MESSAGES: &[Contender] =
+    &[Contender::Direct, Contender::CapstanDisk, Contender::CapstanMemory, Contender::LiteLlm];
+
 pub async fn run() -> io::Result<Value> {
+    measure(CONTENDERS, Api::Chat).await
+}
+
+pub async fn run_messages() -> io::Result<Value> {
+    measure(OF_MESSAGES, Api::Messages).await
+}
+
+async fn measure(contenders: &[Contender], api: Api) -> io::Result<Value> {
     let provider = start_provider()?;
     let mut ways: Vec<(Contender, Server, [Rounds; 5])> = Vec::new();
-    for contender in Contender::present(CONTENDERS) {
+    for contender in Contender::present(contenders) {
         ways.push((contender, contender.start(provider.address)?, Default::default()));
     }
     for round in 0..=how_many(ROUNDS) {
         for (contender, server, rounds) in &mut ways {
             let cpu = server.cpu()?;
-            let mut seen = load(*contender, server.address, provider.address, STREAMS).await?;
+            let (address, provider) = (server.address, provider.address);
+            let mut seen = load(*contender, api, address, provider, STREAMS).await?;
             // The first round finds code and connections unmade.
             if round > 0 {
                 let figures = [
@@ -96,6 +112,7 @@ fn report(ways: &[(Contender, Server, [Rounds; 5])]) -> io::Result<Value> {
 /// So many streams at once, begun over ten periods so that their tokens do not fall together.
 pub async fn load(
     contender: Contender,
+    api: Api,
     address: SocketAddr,
     provider: SocketAddr,
     streams: usize,
@@ -106,7 +123,8 @@ pub async fn load(
         let at = began + PERIOD.mul_f64(nth as f64 / streams as f64) + PERIOD * (nth as u32 % 10);
         callers.spawn(async move {
             tokio::time::sleep_until(at).await;
-            let called = tokio::time::timeout(PATIENCE, call(contender, address, provider)).await;
+            let calling = call(contender, api, address, provider);
+            let called = tokio::time::timeout(PATIENCE, calling).await;
             called.unwrap_or_else(|_| Err(io::Error::other("it says nothing any more")))
         });
     }
@@ -122,20 +140,24 @@ pub async fn load(
 
 async fn call(
     contender: Contender,
+    api: Api,
     address: SocketAddr,
     provider: SocketAddr,
 ) -> io::Result<Latencies> {
-    let body = json!({ "model": PACED, "stream": true, "messages": [{ "role": "user",
-        "content": "Speak." }] })
+    let model = if api == Api::Messages { MESSAGES } else { PACED };
+    let model = if contender == Contender::Direct { PACED } else { model };
+    let body = json!({ "model": model, "stream": true, "max_tokens": 1024,
+        "messages": [{ "role": "user", "content": "Speak." }] })
     .to_string();
-    let mut headers = "authorization: Bearer sk-none\r\n".to_owned();
+    let mut headers =
+        "authorization: Bearer sk-none\r\nanthropic-version: 2023-06-01\r\n".to_owned();
     if contender == Contender::Portkey {
         headers.push_str(&format!(
             "x-portkey-provider: openai\r\nx-portkey-custom-host: http://{provider}/v1\r\n"
         ));
     }
     let asked = now();
-    let mut response = post_with(address, "/v1/chat/completions", &headers, &body).await?;
+    let mut response = post_with(address, api.path(), &headers, &body).await?;
     let (mut seen, mut rest, mut said) = (Latencies::default(), Vec::new(), Vec::new());
     while seen.first.len() + seen.tokens.len() < PACED_TOKENS {
         let bytes = response.read().await?;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::contender::{Contender, start_provider};
 use crate::gateways::{CONTENDERS, load};
+use crate::provider::Api;
 use crate::stamps::percentile;
 
 const LADDER: &[usize] =
@@ -30,7 +31,7 @@ pub async fn run() -> io::Result<Value> {
     for contender in gateways.filter(|contender| contender.skipped().is_none()) {
         let server = contender.start(provider.address)?;
         // Its first streams find code and connections unmade.
-        let _ = load(contender, server.address, provider.address, 5).await;
+        let _ = load(contender, Api::Chat, server.address, provider.address, 5).await;
         let mut steps = Steps::new();
         // Whoever holds a load holds the lower ones: halving finds the last that is held.
         let (mut held, mut missed) = (0, LADDER.len());
@@ -64,7 +65,7 @@ async fn base(
     if let Some(p99) = alone.get(&streams) {
         return Ok(*p99);
     }
-    let mut seen = load(Contender::Direct, provider, provider, streams).await?;
+    let mut seen = load(Contender::Direct, Api::Chat, provider, provider, streams).await?;
     let p99 = percentile(&mut seen.tokens, 0.99);
     alone.insert(streams, p99);
     Ok(p99)
@@ -81,7 +82,7 @@ async fn climb(
     let mut tries = Vec::new();
     let (mut held, mut missed) = (0, 0);
     while held.max(missed) * 2 < TRIES {
-        let seen = load(contender, address, provider, streams).await.ok();
+        let seen = load(contender, Api::Chat, address, provider, streams).await.ok();
         let p99 = seen.map(|mut seen| percentile(&mut seen.tokens, 0.99));
         match p99.is_some_and(|p99| p99 - base <= MOST_MS) {
             true => held += 1,

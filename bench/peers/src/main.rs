@@ -37,6 +37,7 @@ const PARTS: &[(&str, &str, Run)] = &[
     ("fanout", "one stream to 1,000 viewers", || Box::pin(fanout::run())),
     ("idle", "memory of 10,000 idle viewers", || Box::pin(idle::run())),
     ("gateways", "what is added to a provider's tokens", || Box::pin(gateways::run())),
+    ("messages", "the same, as Anthropic's Messages", || Box::pin(gateways::run_messages())),
     ("held", "streams of 50 tokens/s that are held", || Box::pin(held::run())),
 ];
 

@@ -1,5 +1,5 @@
-//! A model provider that says what it is told to by the model's name, as OpenAI's Chat Completions:
-//! at once, or token by token when it is due. Such a token carries the time of its sending.
+//! A model provider that speaks OpenAI's Chat Completions and Anthropic's Messages. The model's name
+//! says how fast: at once, or token by token when it is due. Such a token carries its time of sending.
 
 use std::io;
 use std::time::Duration;
@@ -39,20 +39,21 @@ pub fn serve(port: &str) -> io::Result<()> {
 
 async fn answer(mut stream: TcpStream, burst: &[u8]) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let Some(model) = asked(&mut stream).await? else { return Ok(()) };
+    let Some((api, model)) = asked(&mut stream).await? else { return Ok(()) };
     let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     stream.write_all(head).await?;
+    stream.write_all(api.begin().as_bytes()).await?;
     match model.as_str() {
         BURST => stream.write_all(burst).await?,
-        PACED => speak(&mut stream, PACED_TOKENS).await?,
-        _ => speak(&mut stream, usize::MAX).await?,
+        PACED => speak(&mut stream, api, PACED_TOKENS).await?,
+        _ => speak(&mut stream, api, usize::MAX).await?,
     }
-    stream.write_all(end().as_bytes()).await?;
+    stream.write_all(api.end().as_bytes()).await?;
     stream.shutdown().await
 }
 
-/// The model that a request names.
-async fn asked(stream: &mut TcpStream) -> io::Result<Option<String>> {
+/// The protocol of a request, and the model that it names.
+async fn asked(stream: &mut TcpStream) -> io::Result<Option<(Api, String)>> {
     let (mut seen, mut buffer) = (Vec::new(), vec![0; 16 * 1024]);
     loop {
         let n = stream.read(&mut buffer).await?;
@@ -63,16 +64,81 @@ async fn asked(stream: &mut TcpStream) -> io::Result<Option<String>> {
         // Requests are small: whatever is a document after the head is the whole body.
         let body = memchr::memmem::find(&seen, b"\r\n\r\n").map(|at| &seen[at + 4..]);
         if let Some(body) = body.and_then(|body| serde_json::from_slice::<Value>(body).ok()) {
-            return Ok(body["model"].as_str().map(str::to_owned));
+            let is_messages = seen.starts_with(format!("POST {}", Api::Messages.path()).as_bytes());
+            let api = if is_messages { Api::Messages } else { Api::Chat };
+            return Ok(body["model"].as_str().map(|model| (api, model.to_owned())));
         }
     }
 }
 
-async fn speak(stream: &mut TcpStream, count: usize) -> io::Result<()> {
+/// A protocol of requests and answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// OpenAI's Chat Completions.
+    Chat,
+    /// Anthropic's Messages.
+    Messages,
+}
+
+impl Api {
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/v1/chat/completions",
+            Self::Messages => "/v1/messages",
+        }
+    }
+
+    /// The bytes before the first token.
+    fn begin(self) -> String {
+        let usage = json!({ "input_tokens": 5, "output_tokens": 1 });
+        let message = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+            "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage });
+        let block = json!({ "type": "text", "text": "" });
+        match self {
+            Self::Chat => String::new(),
+            Self::Messages => [
+                event("message_start", json!({ "message": message })),
+                event("content_block_start", json!({ "index": 0, "content_block": block })),
+            ]
+            .concat(),
+        }
+    }
+
+    fn token(self, text: &str) -> String {
+        let delta = || json!({ "type": "text_delta", "text": text });
+        match self {
+            Self::Chat => chunk(text),
+            Self::Messages => {
+                event("content_block_delta", json!({ "index": 0, "delta": delta() }))
+            }
+        }
+    }
+
+    fn end(self) -> String {
+        let delta = json!({ "stop_reason": "end_turn", "stop_sequence": null });
+        match self {
+            Self::Chat => end(),
+            Self::Messages => [
+                event("content_block_stop", json!({ "index": 0 })),
+                event("message_delta", json!({ "delta": delta, "usage": { "output_tokens": 5 } })),
+                event("message_stop", json!({})),
+            ]
+            .concat(),
+        }
+    }
+}
+
+/// An event of Messages.
+fn event(kind: &str, mut data: Value) -> String {
+    data["type"] = kind.into();
+    format!("event: {kind}\ndata: {data}\n\n")
+}
+
+async fn speak(stream: &mut TcpStream, api: Api, count: usize) -> io::Result<()> {
     let began = Instant::now();
     for nth in 0..count {
         tokio::time::sleep_until(began + PERIOD * nth as u32).await;
-        stream.write_all(chunk(&format!("@{}@", now())).as_bytes()).await?;
+        stream.write_all(api.token(&format!("@{}@", now())).as_bytes()).await?;
     }
     Ok(())
 }

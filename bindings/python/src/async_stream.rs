@@ -157,7 +157,7 @@ impl AsyncStream {
         lock(&self.near).reader.is_collecting = true;
     }
 
-    /// Closes the connection. The run goes on at the server.
+    /// Closes the connection. The run continues at the server.
     fn _close(&self) {
         if self.is_foreign() {
             return;

@@ -69,7 +69,7 @@ struct State {
 }
 
 impl Channel {
-    /// Appends, and wakes whoever waits. What comes back is empty, with room for the next batch.
+    /// Appends, and wakes the reader. `items` is empty afterwards, with room for the next batch.
     fn push(&self, items: &mut Parcels, end: Option<End>) {
         let waiter = {
             let mut state = lock(&self.state);
@@ -100,7 +100,7 @@ impl Channel {
     /// How it ended, if nothing is left before that.
     pub(crate) fn take_end(&self) -> Option<End> {
         let mut state = lock(&self.state);
-        // The last batch may have come since somebody looked, and its end with it.
+        // The last batch may have come since the last check, and its end with it.
         if state.items.is_empty() { state.end.take() } else { None }
     }
 
@@ -125,7 +125,7 @@ impl Channel {
         machine.advance(items, end).filter(|_| items.is_empty())
     }
 
-    /// Forgets all of it; whoever waits is woken.
+    /// Drops all items, and wakes the reader.
     pub(crate) fn clear(&self) {
         let waiter = {
             let mut state = lock(&self.state);

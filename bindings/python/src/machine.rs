@@ -1,4 +1,4 @@
-//! The client's state machine, for whoever does the I/O in Python: the driver of the caller's own
+//! The client's state machine, for I/O in Python: the driver of the caller's own
 //! HTTP client, and the replay of the machine's traces.
 
 use std::sync::Mutex;

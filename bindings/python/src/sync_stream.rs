@@ -21,7 +21,7 @@ use crate::{failure, json};
 enum Source {
     /// Our own connection.
     Native(Native),
-    /// The caller's own HTTP client, told what to do by the machine.
+    /// The caller's own HTTP client, which does what the machine requests.
     Driven { machine: Py<Machine>, step: Py<PyAny> },
     /// Nothing more comes.
     Over,
@@ -30,7 +30,7 @@ enum Source {
 struct Native {
     packets: Option<Box<PacketStream>>,
     engine: Arc<Engine>,
-    heard: Arc<Heard>,
+    notices: Arc<Notices>,
 }
 
 impl Drop for Native {
@@ -44,9 +44,9 @@ impl Drop for Native {
 
 /// Notices of a call, on their way to the log.
 #[derive(Default)]
-struct Heard {
-    notices: Mutex<Vec<Notice>>,
-    news: Notify,
+struct Notices {
+    waiting: Mutex<Vec<Notice>>,
+    arrived: Notify,
 }
 
 struct Inbox {
@@ -133,13 +133,13 @@ impl Stream {
         Ok(lock(&self.reader).text().to_owned())
     }
 
-    /// Closes the connection. The run goes on at the server.
+    /// Closes the connection. The run continues at the server.
     fn close(&self) {
         if self.engine.as_ref().is_some_and(|engine| engine.is_foreign()) {
             return;
         }
         self.closed.cancel();
-        // Somebody who waits notices by himself.
+        // A waiting reader notices that by itself.
         if let Ok(mut inbox) = self.inbox() {
             inbox.source = Source::Over;
             inbox.items.clear();
@@ -205,32 +205,32 @@ impl Stream {
 
 fn native(call: &Call) -> PyResult<(Source, CancellationToken)> {
     let (mut packets, engine) = (Box::new(call.take()?), Arc::clone(&call.engine));
-    let heard = Arc::new(Heard::default());
-    let teller = Arc::clone(&heard);
+    let notices = Arc::new(Notices::default());
+    let sender = Arc::clone(&notices);
     packets.listen(move |notice| {
-        lock(&teller.notices).push(notice.clone());
-        teller.news.notify_one();
+        lock(&sender.waiting).push(notice.clone());
+        sender.arrived.notify_one();
     });
     let closed = engine.closed.child_token();
-    Ok((Source::Native(Native { packets: Some(packets), engine, heard }), closed))
+    Ok((Source::Native(Native { packets: Some(packets), engine, notices }), closed))
 }
 
 impl Inbox {
     /// Waits until there is something: packets, notices, the end.
     fn fill(&mut self, py: Python<'_>, closed: &CancellationToken) -> PyResult<()> {
         match &mut self.source {
-            Source::Native(Native { packets: Some(packets), engine, heard }) => {
+            Source::Native(Native { packets: Some(packets), engine, notices }) => {
                 let items = &mut self.items;
                 let read = async {
                     tokio::select! {
                         biased;
                         () = closed.cancelled() => Some(Ok(())),
                         end = batch(packets, items) => end,
-                        () = heard.news.notified() => None,
+                        () = notices.arrived.notified() => None,
                     }
                 };
                 let end = engine.worker()?.wait(py, read)?;
-                for notice in lock(&heard.notices).drain(..).rev() {
+                for notice in lock(&notices.waiting).drain(..).rev() {
                     self.items.push_front(Item::Notice(notice));
                 }
                 self.end = end;

@@ -21,6 +21,8 @@ pub enum Timer {
     FirstToken,
     /// The limit between two pieces of it.
     Idle,
+    /// The same while a model thinks and shows nothing of it.
+    Thinking,
     /// The limit of a complete call.
     Total,
     /// The wait before a second call starts beside a slow first one.
@@ -37,6 +39,7 @@ impl Timer {
             Self::Connect => "connect",
             Self::FirstToken => "first_token",
             Self::Idle => "idle",
+            Self::Thinking => "thinking",
             Self::Total => "total",
             Self::Hedge => "hedge",
             Self::Grace => "grace",

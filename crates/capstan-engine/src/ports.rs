@@ -18,6 +18,10 @@ pub trait Protocols: Send + Sync + 'static {
     /// back for it.
     fn ends_unread(&self, run: &Run) -> bool;
 
+    /// Whether the run's client asks by itself for the rest of an answer that broke off. Then no
+    /// attempt follows one that sent a complete part, and the run waits longer for a reader.
+    fn asks_for_rest(&self, run: &Run) -> bool;
+
     /// Whether no request can name this run. Then a repeated request may attach to it if it has no
     /// reader.
     fn is_keyless(&self, run: &Run) -> bool;
@@ -85,6 +89,10 @@ impl Protocols for () {
     }
 
     fn ends_unread(&self, _: &Run) -> bool {
+        false
+    }
+
+    fn asks_for_rest(&self, _: &Run) -> bool {
         false
     }
 

@@ -120,8 +120,8 @@ pub struct ReaderGuard {
     stream: Uuid,
     /// No request can name the run, so other processes must know whether it has a reader.
     is_keyless: bool,
-    /// No client can come back for the run, so it stops when it has no reader.
-    ends_unread: bool,
+    /// After this time without a reader the run is stopped; `None` if it goes on.
+    ends_unread: Option<Duration>,
 }
 
 impl ReaderGuard {
@@ -143,7 +143,7 @@ impl ReaderGuard {
 
     /// The claim failed: there is no run, so nothing is announced or stopped.
     pub(crate) fn void(mut self) {
-        (self.is_keyless, self.ends_unread) = (false, false);
+        (self.is_keyless, self.ends_unread) = (false, None);
     }
 
     /// Counts a reader if the run has none in any process. Of several clients that repeat a request
@@ -183,8 +183,7 @@ impl ReaderGuard {
     }
 
     fn of(engine: &Engine, run: &Run) -> Self {
-        let protocols = &engine.protocols;
-        let (is_keyless, ends_unread) = (protocols.is_keyless(run), protocols.ends_unread(run));
+        let (is_keyless, ends_unread) = (engine.protocols.is_keyless(run), grace_of(engine, run));
         Self { engine: engine.clone(), stream: run.stream_id, is_keyless, ends_unread }
     }
 }
@@ -192,25 +191,30 @@ impl ReaderGuard {
 impl Drop for ReaderGuard {
     fn drop(&mut self) {
         let is_last = self.engine.readers.remove(self.stream, || self.announce(false));
-        if is_last && self.ends_unread {
-            stop_unread(&self.engine, self.stream);
+        if let Some(grace) = self.ends_unread.filter(|_| is_last) {
+            stop_unread(&self.engine, self.stream, grace);
         }
     }
 }
 
 /// Starts the wait for readers of a run that goes on here without one, if its face asks for it.
 pub(crate) fn stop_if_unread(engine: &Engine, run: &Run) {
-    if engine.protocols.ends_unread(run) && !engine.readers.has(run.stream_id) {
-        stop_unread(engine, run.stream_id);
+    if let Some(grace) = grace_of(engine, run).filter(|_| !engine.readers.has(run.stream_id)) {
+        stop_unread(engine, run.stream_id, grace);
     }
 }
 
+/// How long a run goes on without a reader; `None` if there is no limit.
+fn grace_of(engine: &Engine, run: &Run) -> Option<Duration> {
+    let (protocols, timeouts) = (&engine.protocols, &engine.settings.timeouts);
+    let usual = timeouts.unread_chat;
+    let grace = if protocols.asks_for_rest(run) { usual.max(timeouts.waiting) } else { usual };
+    (protocols.ends_unread(run) && !usual.is_zero()).then_some(grace)
+}
+
 /// Stops a run after the grace period, unless a reader comes back.
-fn stop_unread(engine: &Engine, stream: Uuid) {
-    let grace = engine.settings.timeouts.unread_chat;
-    if let Ok(runtime) = Handle::try_current()
-        && !grace.is_zero()
-    {
+fn stop_unread(engine: &Engine, stream: Uuid, grace: Duration) {
+    if let Ok(runtime) = Handle::try_current() {
         let (engine, number) = (engine.clone(), engine.readers.number(stream));
         runtime.spawn(async move {
             UnreadWait {

@@ -133,8 +133,9 @@ async fn take_over(engine: &Engine) {
         tokio::select! {
             biased;
             // The relays notice the lost lease themselves and leave their runs unchanged.
-            Ok(()) = lease_epoch.changed() => tracing::warn!("this process has lost its lease: it no \
-             longer writes its runs"),
+            Ok(()) = lease_epoch.changed() => {
+                tracing::warn!("this process has lost its lease: it no longer writes its runs");
+            }
             () = tokio::time::sleep(ORPHAN_CHECK_INTERVAL) => {
                 if !engine.draining.is_cancelled()
                     && let Err(fault) = take_over_once(engine).await

@@ -330,7 +330,7 @@ impl Relay {
     /// Applies the three rules for a failed attempt. Returns true if this relay makes another
     /// attempt.
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
-        let is_last = self.run.attempt >= self.run.max_attempts;
+        let is_last = self.run.attempt >= self.run.max_attempts || self.client_asks_for_rest();
         let wait = self.engine.wait_after(&fault, self.run.attempt);
         // Do not promise a retry at a time when the wait has ended the run already.
         let is_too_long = wait > self.engine.settings.timeouts.waiting;
@@ -349,9 +349,16 @@ impl Relay {
         Ok(false)
     }
 
+    /// Whether the client has complete parts of the answer, and asks for the rest by itself. Another
+    /// attempt would probably differ from those parts.
+    fn client_asks_for_rest(&self) -> bool {
+        let is_seen = !self.run.is_unseen && self.packets.has_complete_part();
+        is_seen && self.engine.protocols.asks_for_rest(&self.run)
+    }
+
     async fn interrupted(mut self) -> Result<(), JournalError> {
         let fault = Fault::new(FaultKind::RunInterrupted);
-        if self.run.attempt >= self.run.max_attempts {
+        if self.run.attempt >= self.run.max_attempts || self.client_asks_for_rest() {
             return self.finish(Ending::Failed(fault)).await;
         }
         let wait = self.engine.settings.timeouts.backoff;

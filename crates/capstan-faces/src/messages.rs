@@ -1,21 +1,23 @@
 //! Anthropic's Messages in front of every agent, for Claude Code and the official SDKs.
 //!
-//! What an `anthropic` agent is asked is the request as it came, and what it answers is told in its
-//! provider's own events. For every other agent both are translated. See `docs/claude-code.md`.
+//! An `anthropic` agent gets the request unchanged, and its client gets the provider's own events.
+//! For every other agent both are translated. See `docs/claude-code.md`.
 
-mod begun;
+mod answer_events;
+mod answer_start;
 mod blocks;
+mod collected;
 mod content;
 mod count_tokens;
+mod cut_sessions;
 mod errors;
 mod event;
 mod parameters;
 mod request;
 mod resume;
 mod routes;
-mod telling;
+mod session_run;
 mod tools;
-mod whole;
 mod writer;
 
 use std::collections::HashSet;
@@ -30,17 +32,20 @@ use capstan_journal::{ArmedBy, Run};
 use capstan_protocol::{DecodeError, Dialect, Fault, ResponseFormat};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
+use serde_json::Value;
 
+use self::answer_events::{AnswerEvents, End};
+use self::collected::Packets;
+use self::cut_sessions::CutSessions;
 use self::event::Event;
 use self::request::Wants;
 use self::resume::Place;
-use self::telling::{End, Telling};
-use self::whole::Packets;
 use self::writer::MessagesWriter;
 use crate::face::FaceContext;
+use crate::face::models;
 use crate::face::post;
 use crate::face::reader;
-use crate::face::repeats::{self, KEY};
+use crate::face::repeats::{self, KEY, MayRepeat};
 use crate::face::sent_answers::SentAnswers;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
@@ -51,11 +56,11 @@ use capstan_engine::ask::{Ask, body_hash, decoded_body_hash, invalid};
 use capstan_engine::cpu_offload;
 use capstan_engine::resume::ResumePoint;
 
-/// The name under which runs of this face are kept.
+/// The face's name in the records of its runs.
 const NAME: &str = "anthropic-messages";
 const DIALECT: Dialect = Dialect::AnthropicMessages;
 
-/// The headers that tell one asker of a session from another.
+/// The headers that identify the session, the agent and the prompt of a request.
 const ASKERS: [&str; 3] =
     [routes::SESSION.name, "x-claude-code-agent-id", "x-claude-code-prompt-id"];
 
@@ -63,6 +68,7 @@ const ASKERS: [&str; 3] =
 #[derive(Default)]
 pub(crate) struct Messages {
     sent_answers: SentAnswers,
+    cut_sessions: CutSessions,
 }
 
 #[async_trait]
@@ -100,7 +106,8 @@ impl Face for Messages {
         request::from_body(body)
     }
 
-    /// Clients of Anthropic's send Anthropic's names of models: the first agent answers for those.
+    /// Lets the first agent answer for Anthropic's names of models, which its clients have built
+    /// in.
     async fn complete(
         &self,
         cx: &FaceContext,
@@ -108,7 +115,8 @@ impl Face for Messages {
         _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
-        let is_foreign = |name: &&str| cx.engine.agent(name).is_none() && is_anthropics(name);
+        let is_foreign =
+            |name: &&str| cx.engine.agent(name).is_none() && models::is_anthropics_name(name);
         if ask.agent.as_deref().filter(is_foreign).is_some() {
             ask.agent = None;
         }
@@ -120,17 +128,24 @@ impl Face for Messages {
         if let Some(place) = parts.extensions.get::<Place>() {
             return Ok(place.key.clone());
         }
-        let may_repeat = |run: &Run| self.sent_answers.may_repeat(run, parts);
-        let repeats = repeats::is_repeat(parts) || has_session(parts);
-        repeats::key(cx, request, NAME, repeats.then_some(&may_repeat)).await
+        let max_tokens = request.ask.extras.parameters.max_tokens;
+        let may_repeat = |run: &Run| self.may_repeat(run, parts, max_tokens);
+        if !has_session(parts) || parts.headers.contains_key(KEY.name) {
+            let may_repeat: MayRepeat<'_> = &may_repeat;
+            let may_repeat = Some(may_repeat).filter(|_| repeats::is_repeat(parts));
+            return repeats::key(cx, request, NAME, may_repeat).await;
+        }
+        let Request { tenant, hash, .. } = *request;
+        let found = repeats::repeated(cx, tenant, parts, hash, NAME, &may_repeat).await?;
+        Ok(found.map_or_else(|| session_run::key(max_tokens), |run| run.key))
     }
 
-    /// There is no place in an answer from which one could read on.
+    /// A client cannot resume within an answer.
     fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
         Ok(ResumePoint::default())
     }
 
-    /// What was seen decides whether a reset can be told, and how.
+    /// `AnswerEvents` decides, from the blocks that the client has.
     fn accepts_reset(&self, _: &Parts) -> bool {
         true
     }
@@ -139,17 +154,22 @@ impl Face for Messages {
         !Wants::of(parts).is_stream()
     }
 
-    /// An SDK sends a request again that has a key and whose answer was to be whole. Nobody comes
-    /// back for any other run: there the gateway goes on by itself.
+    /// An SDK repeats a request with a key if its answer is one object. For every other run the
+    /// gateway makes the next attempt itself.
     fn armed_by(&self, parts: &Parts) -> ArmedBy {
         let has_key = parts.headers.contains_key(KEY.name);
         if has_key && self.wants_collected(parts) { ArmedBy::Client } else { ArmedBy::Gateway }
     }
 
-    /// Without a key nobody can come back for it for long, and whoever closes the connection wants
-    /// it stopped.
+    /// Without a key no client can come back for the run for long, and a client that closes its
+    /// connection wants the run to stop.
     fn ends_unread(&self, run: &Run) -> bool {
         repeats::is_keyless(run)
+    }
+
+    /// Claude Code does. It tries for minutes.
+    fn asks_for_rest(&self, run: &Run) -> bool {
+        session_run::is_of_session(run)
     }
 
     async fn collected(
@@ -158,13 +178,13 @@ impl Face for Messages {
         request: &Request<'_>,
         run: &Run,
     ) -> Option<Response> {
-        let told = if Wants::of(request.parts).is_stream() {
-            begun::wait(cx, run).await.err().map(Err)?
+        let answer = if Wants::of(request.parts).is_stream() {
+            answer_start::wait(cx, run).await.err().map(Err)?
         } else {
             self.message(cx, request, run).await
         };
         let asker = RefusalTarget::Client(request.parts, request.ask);
-        Some(match told {
+        Some(match answer {
             Ok(mut response) => {
                 name_request(request.parts, response.headers_mut());
                 response
@@ -197,12 +217,13 @@ impl Face for Messages {
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let run = opening.run;
-        let telling = telling(cx, run, opening.posted, opening.parts);
+        let events = events_of(cx, run, opening.posted, opening.parts);
         let taken_back = TakenBack::read(cx, run).await?;
         let sent_answer = self.sent_answers.answer(run.stream_id, opening.parts);
+        let watch = self.cut_sessions.watch(opening.parts);
         let exposure = cx.engine.settings.exposure;
         let id = request_id(opening.parts).map(str::to_owned);
-        Ok(Box::new(MessagesWriter::new(telling, taken_back, exposure, id, sent_answer)))
+        Ok(Box::new(MessagesWriter::new(events, taken_back, exposure, id, sent_answer, watch)))
     }
 
     async fn headers(
@@ -217,6 +238,12 @@ impl Face for Messages {
 }
 
 impl Messages {
+    /// Whether a request may have this run, which has the same meaning.
+    fn may_repeat(&self, run: &Run, parts: &Parts, max_tokens: Option<u64>) -> bool {
+        let may_repeat = self.sent_answers.may_repeat(run, parts);
+        may_repeat && !session_run::is_too_short(run, max_tokens)
+    }
+
     async fn message(
         &self,
         cx: &FaceContext,
@@ -224,12 +251,12 @@ impl Messages {
         run: &Run,
     ) -> Result<Response, Fault> {
         let followed = reader::collect_to_end::<Packets>(cx, run).await?;
-        let telling = telling(cx, run, Some(request.ask), request.parts);
-        match followed.encode(|whole| whole::message(&whole.transcript, telling)) {
-            Some(Ok(message)) => Ok(whole::response(message)),
+        let events = events_of(cx, run, Some(request.ask), request.parts);
+        match followed.encode(|whole| collected::message(&whole.transcript, events)) {
+            Some(Ok(message)) => Ok(collected::response(message)),
             Some(Err(End::Stopped)) => Ok(errors::stopped()),
-            Some(Err(End::Failed(fault) | End::Again(fault))) => Err(fault),
-            Some(Err(End::Whole)) | None => Err(followed
+            Some(Err(End::Failed(fault) | End::Repeat(fault))) => Err(fault),
+            Some(Err(End::Complete)) | None => Err(followed
                 .fault()
                 .unwrap_or_else(|| Fault::new(capstan_protocol::FaultKind::AgentExecutionError))),
         }
@@ -249,16 +276,20 @@ async fn start(
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))?;
     parts.extensions.insert(wants);
     parts.extensions.insert(repeats::ReaderGuardSlot::default());
+    let size = posted.body.len();
+    let is_known = ASKERS.iter().any(|name| parts.headers.contains_key(*name));
+    let read = || serde_json::from_slice::<Value>(&posted.body).ok();
+    let value = if is_known { cpu_offload::run(size, read) } else { None };
     if has_session(&parts)
-        && let Some(resumed) = resume::find(&face, &cx, &caller, &parts, &posted.body).await
+        && let Some(value) = &value
+        && let Some(resumed) = resume::find(&face, &cx, &caller, &parts, value).await
     {
         (posted.body, posted.hash) = (with_head(&resumed.body, &parts), Some(resumed.hash));
         parts.extensions.insert(resumed.place);
         return post::answer(&cx, &caller, &*face, None, &parts, posted).await;
     }
-    let size = posted.body.len();
     (posted.hash, posted.body) = cpu_offload::run(size, || {
-        let hash = repeat_hash(&parts.headers, &posted.body);
+        let hash = repeat_hash(&parts.headers, value.as_ref(), &posted.body);
         (Some(hash), with_head(&posted.body, &parts))
     });
     post::answer(&cx, &caller, &*face, None, &parts, posted).await
@@ -268,12 +299,13 @@ fn with_head(body: &Bytes, parts: &Parts) -> Bytes {
     request::with_head(body, &parts.headers)
 }
 
-/// By what a repeat is known: who asks, and what.
-fn repeat_hash(headers: &HeaderMap, body: &[u8]) -> [u8; 32] {
+/// Returns the hash that identifies a repeated request: of the session's headers and the request's
+/// meaning. Without a session it is the hash of the body.
+fn repeat_hash(headers: &HeaderMap, value: Option<&Value>, body: &[u8]) -> [u8; 32] {
     let askers = ASKERS.map(|name| headers.get(name).map_or(&b""[..], HeaderValue::as_bytes));
     let is_known = askers.iter().any(|asker| !asker.is_empty());
     let asker = askers.map(String::from_utf8_lossy).join("\u{b7}");
-    let meaning = if is_known { request::meaning(body) } else { None };
+    let meaning = value.filter(|_| is_known).and_then(request::meaning);
     match meaning {
         Some(members) => decoded_body_hash(&members, Some(&asker), NAME),
         None => body_hash(body, is_known.then_some(&asker), NAME),
@@ -284,29 +316,24 @@ fn has_session(parts: &Parts) -> bool {
     parts.headers.contains_key(routes::SESSION.name)
 }
 
-/// The answer of a run, as a request gets it.
-fn telling(cx: &FaceContext, run: &Run, posted: Option<&Ask>, parts: &Parts) -> Telling {
+/// Makes the events of a run's answer for a request.
+fn events_of(cx: &FaceContext, run: &Run, posted: Option<&Ask>, parts: &Parts) -> AnswerEvents {
     let offered = posted.map(offered).unwrap_or_default();
-    let telling = Telling::new(run, offered, behind(parts), cx.sealer(DIALECT));
+    let events = AnswerEvents::new(run, offered, behind(parts), cx.sealer(DIALECT));
     let is_repeat = parts.extensions.get().is_some_and(repeats::ReaderGuardSlot::is_repeat);
-    if is_repeat && has_session(parts) { telling.renamed() } else { telling }
+    if is_repeat && has_session(parts) { events.renamed() } else { events }
 }
 
-/// So many blocks of the answer the client has.
+/// The number of blocks that the client has.
 fn behind(parts: &Parts) -> usize {
     parts.extensions.get::<Place>().map_or(0, |place| place.blocks)
-}
-
-/// Names of Anthropic's models, as its clients have them built in.
-fn is_anthropics(name: &str) -> bool {
-    name == "default" || name.starts_with("claude") || name.starts_with("anthropic")
 }
 
 fn offered(ask: &Ask) -> HashSet<String> {
     ask.extras.tools.iter().map(|tool| tool.name.clone()).collect()
 }
 
-/// What only a look at the agent tells: whether it can be asked this. A route asks its members.
+/// Refuses a request that its agent cannot take. A route checks with its members.
 fn check_agent(cx: &FaceContext, ask: &Ask) -> Result<(), Fault> {
     let about = cx.engine.agent_for(None, ask)?.agent.about();
     if matches!(about.provider, "anthropic" | "route") {
@@ -321,7 +348,7 @@ fn check_agent(cx: &FaceContext, ask: &Ask) -> Result<(), Fault> {
     Err(invalid(&DecodeError::value("output_config.format", what)))
 }
 
-/// Under which Anthropic's clients look for the id of a request.
+/// The header in which Anthropic's clients look for the id of a request.
 const REQUEST_ID: &str = "request-id";
 
 fn request_id(parts: &Parts) -> Option<&str> {
@@ -334,7 +361,7 @@ fn name_request(parts: &Parts, headers: &mut HeaderMap) {
     }
 }
 
-/// What the clients send from pages beside what every client does.
+/// The headers that these clients send from web pages, besides the usual ones.
 const REQUEST_HEADERS: &[&str] = &[
     "idempotency-key",
     "x-api-key",

@@ -71,6 +71,10 @@ impl Protocols for Faces {
         self.named(protocol).map(|face| face.decode(body))
     }
 
+    fn asks_for_rest(&self, run: &Run) -> bool {
+        self.face_of(run).is_some_and(|face| face.asks_for_rest(run))
+    }
+
     fn ends_unread(&self, run: &Run) -> bool {
         self.face_of(run).is_some_and(|face| face.ends_unread(run))
     }
@@ -178,6 +182,12 @@ pub trait Face: Send + Sync + 'static {
 
     /// Whether the gateway posts the end of this request's run to the tenant's webhook.
     fn sends_webhook(&self, _ask: &Ask) -> bool {
+        false
+    }
+
+    /// Whether the client of this run asks by itself for the rest of an answer that broke off behind
+    /// a complete block. It may come back later than other clients.
+    fn asks_for_rest(&self, _run: &Run) -> bool {
         false
     }
 

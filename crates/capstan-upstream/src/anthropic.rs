@@ -140,6 +140,10 @@ impl call::Dialect for Anthropic {
         Some(DIALECT)
     }
 
+    fn error_headers(&self) -> Option<&'static [&'static str]> {
+        Some(&["anthropic-ratelimit-", "x-should-retry"])
+    }
+
     fn counting(&self, turn: &Turn) -> Option<Result<Counting, Fault>> {
         let counting = |mut body: RequestBody| {
             let asked = native::request(turn, DIALECT).unwrap_or_default();

@@ -180,7 +180,17 @@ impl<'a> AttemptWriter<'a> {
         }
     }
 
-    /// Something came that cannot be written yet.
+    /// The answer has begun: a client of the provider's protocol gets what was held for it.
+    pub(crate) async fn begin_answer(&mut self) -> Result<(), Stopped> {
+        let seated = self.seat.iter().flat_map(|seat| &seat.held);
+        if self.has_written || !self.held.iter().chain(seated).any(is_native) {
+            return Ok(());
+        }
+        let mut held = mem::take(&mut self.held);
+        self.open().await?.put_all(&mut held).await
+    }
+
+    /// A piece of the answer came that cannot be written yet: part of a call, or of a thought.
     pub(crate) fn alive(&mut self) -> Result<(), Stopped> {
         self.writer().map_or(Ok(()), Writer::alive)
     }

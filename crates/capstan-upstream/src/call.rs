@@ -6,15 +6,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_agent::{
-    About, Agent, CallBegan, Cancel, CancelReason, Clock, Endpoint, Outcome, Output, Stopped,
-    Timer, Turn, Writer,
+    About, Agent, CallBegan, Cancel, CancelReason, Clock, Endpoint, Failure, Outcome, Output,
+    Stopped, Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
 use capstan_protocol::{DecodeError, ErrorSeverity, Fault, FaultKind, NativeOrigin, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 use url::Url;
 
@@ -31,7 +31,7 @@ use crate::http::{self, timed_out, unsent};
 use crate::kind::Common;
 use crate::prefill::Prefill;
 use crate::request_body::RequestBody;
-use crate::retries::Retries;
+use crate::retries::{Retries, is_for_the_client};
 use crate::timeouts::{CallTimeouts, left};
 use crate::upstream_failure::UpstreamFailure;
 
@@ -105,7 +105,20 @@ pub(crate) trait Dialect: Send + Sync + 'static {
         None
     }
 
+    /// The headers of an error response that a client of this protocol acts on, each by how its
+    /// name begins. Such a client gets errors in the provider's own words. `None`: it does not.
+    fn error_headers(&self) -> Option<&'static [&'static str]> {
+        None
+    }
+
     fn about(&self) -> About;
+}
+
+/// What is known of the response to a call.
+#[derive(Default)]
+struct Seen {
+    log: Upstream,
+    headers: HeaderMap,
 }
 
 /// A request that only counts tokens.
@@ -157,16 +170,13 @@ impl<D: Dialect> HttpAgent<D> {
         turn: &Turn,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
-        let mut seen =
-            Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
+        let mut seen = Seen::default();
+        seen.log.host = Some(http::host_of(self.dialect.url()));
         let called = self.exchange(headers, body, times, turn, out, &mut seen).await;
-        called.map_err(|failed| FailedCall {
-            fault: http::with_log_details(
-                self.quote(name_address(self.name_model(failed.fault)), turn),
-                seen,
-                &self.secret,
-            ),
-            ..failed
+        called.map_err(|failed| {
+            let fault = name_address(self.name_model(failed.fault));
+            let fault = self.hand_on(self.quote(fault, turn), &seen, turn);
+            FailedCall { fault: http::with_log_details(fault, seen.log, &self.secret), ..failed }
         })
     }
 
@@ -191,6 +201,26 @@ impl<D: Dialect> HttpAgent<D> {
             Some(text) => fault.with_detail("upstream_message", text),
             None => fault,
         }
+    }
+
+    /// Adds all that a provider says about its failure, for clients that act on its own words and
+    /// headers.
+    fn hand_on(&self, fault: Fault, seen: &Seen, turn: &Turn) -> Fault {
+        let is_own = turn.dialect.is_some() && turn.dialect == self.dialect.spoken();
+        let Some(names) = self.dialect.error_headers().filter(|_| is_own) else { return fault };
+        let said = fault.cause().filter(|cause| cause.error_type == UpstreamFailure::SAID);
+        let text = said.and_then(|cause| cause.chain.first()).cloned();
+        let Some(text) = text.filter(|_| fault.details().contains_key("upstream_error")) else {
+            return fault;
+        };
+        let is_named = |name: &str| names.iter().any(|begin| name.starts_with(begin));
+        let headers = seen.headers.iter().filter(|(name, _)| is_named(name.as_str()));
+        let headers: Map<String, Value> = headers
+            .filter_map(|(name, value)| {
+                Some((name.to_string(), self.secret.scrub(value.to_str().ok()?).into()))
+            })
+            .collect();
+        fault.with_detail("upstream_message", text).with_detail("upstream_headers", headers)
     }
 
     /// Says which model is not there and, to developers, where those that are can be listed.
@@ -221,7 +251,7 @@ impl<D: Dialect> HttpAgent<D> {
         times: CallTimeouts,
         turn: &Turn,
         out: &mut AttemptWriter<'_>,
-        seen: &mut Upstream,
+        seen: &mut Seen,
     ) -> Result<(), FailedCall> {
         let began = Instant::now();
         let request = self.client.post(self.dialect.url().clone()).headers(headers.clone());
@@ -229,8 +259,9 @@ impl<D: Dialect> HttpAgent<D> {
         let patience = times.first_token.min(times.total);
         let response = self.clock.within(Timer::FirstToken, patience, sending).await;
         let response = response.ok_or_else(|| timed_out(Timer::FirstToken))??;
-        seen.status = Some(response.status().as_u16());
-        seen.request_id = http::request_id(response.headers(), &self.secret);
+        seen.log.status = Some(response.status().as_u16());
+        seen.log.request_id = http::request_id(response.headers(), &self.secret);
+        seen.headers.clone_from(response.headers());
         let response = self.accept(response).await?;
         if self.far_runs.is_some() {
             let id = far_id(response.headers());
@@ -350,6 +381,9 @@ impl<D: Dialect> HttpAgent<D> {
         loop {
             let (limit, patience) = match heard_at {
                 None => (Timer::FirstToken, began + times.first_token),
+                Some(at) if reading.decoder.is_thinking() => {
+                    (Timer::Thinking, at + times.thinking.max(times.idle))
+                }
                 Some(at) => (Timer::Idle, at + times.idle),
             };
             let (limit, until) =
@@ -363,15 +397,15 @@ impl<D: Dialect> HttpAgent<D> {
                     return Ok(());
                 }
                 Step::Ending => return self.usage(reading, out).await,
-                Step::Heard => {
+                // Of a hidden thought nothing comes but pings and empty pieces.
+                Step::Quiet if !reading.decoder.is_thinking() => {}
+                Step::Heard | Step::Quiet => {
                     heard_at = Some(Instant::now());
+                    out.begin_answer().await?;
                     if is_mute {
-                        // Arguments of a call, or a thought that is not whole yet.
                         out.alive()?;
                     }
                 }
-                // A ping, an empty piece: the connection lives, but nobody knows of the answer.
-                Step::Quiet => {}
             }
         }
     }
@@ -435,10 +469,10 @@ impl<D: Dialect> Agent for HttpAgent<D> {
                 self.retries.wait(&failed, turn.attempt, made).filter(|_| !writer.has_written());
             let Some(wait) = wait else {
                 writer.end_calls().await?;
-                return Err(self
-                    .retries
-                    .verdict(failed.fault, turn.attempt, writer.has_written())
-                    .into());
+                let has_written = writer.has_written();
+                let fault = self.retries.verdict(failed.fault, turn.attempt, has_written);
+                let is_clients = !has_written && is_for_the_client(&turn, &fault);
+                return Err(if is_clients { Failure::last(fault) } else { fault.into() });
             };
             failed.log_retry(&turn, made, wait);
             self.clock.sleep(Timer::Again, wait).await;

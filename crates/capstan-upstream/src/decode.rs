@@ -37,6 +37,11 @@ pub trait Decode: Send {
         None
     }
 
+    /// Whether the model thinks just now. It may show nothing of that for minutes.
+    fn is_thinking(&self) -> bool {
+        false
+    }
+
     /// Whether the protocol's own finish was seen. A body that ends before it was cut off.
     fn is_complete(&self) -> bool;
 }

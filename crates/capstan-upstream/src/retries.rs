@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
+use capstan_agent::Turn;
+use capstan_protocol::{Backoff, Dialect, ErrorSeverity, Fault, FaultKind};
 use serde::Deserialize;
 
 use crate::failed_call::FailedCall;
@@ -95,6 +96,16 @@ impl Retries {
             OnCut::Fail | OnCut::Restart => fault,
         }
     }
+}
+
+/// Whether the client should repeat the call rather than the gateway: the provider refused it before
+/// the answer began, and this protocol's clients repeat such a call by themselves. Their repeats
+/// would multiply with the gateway's.
+pub(crate) fn is_for_the_client(turn: &Turn, fault: &Fault) -> bool {
+    let repeats =
+        matches!(turn.dialect, Some(Dialect::AnthropicMessages | Dialect::OpenaiResponses));
+    let has_begun = !turn.sent.text.is_empty() || turn.sent.events > 0;
+    repeats && !has_begun && fault.details().contains_key("upstream_status")
 }
 
 #[cfg(test)]

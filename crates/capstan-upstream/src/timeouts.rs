@@ -14,9 +14,15 @@ pub struct CallTimeouts {
     pub first_token: Duration,
     /// Between two pieces of it.
     pub idle: Duration,
+    /// The same while a model thinks and shows nothing of it. The longest silence for which the
+    /// gateway's own `timeouts.idle` has room.
+    pub thinking: Duration,
     /// The whole call.
     pub total: Duration,
 }
+
+/// Seconds of silence of a model that thinks.
+const THINKING: u64 = 110;
 
 impl CallTimeouts {
     /// For model providers: what a person would wait for. Twice without a first token is over after
@@ -34,6 +40,7 @@ impl CallTimeouts {
             connect: seconds(connect),
             first_token: seconds(first_token),
             idle: seconds(idle),
+            thinking: seconds(THINKING),
             total: seconds(total),
         }
     }
@@ -51,6 +58,7 @@ pub(crate) struct TimeoutsConfig {
     connect: Option<f64>,
     first_token: Option<f64>,
     idle: Option<f64>,
+    thinking: Option<f64>,
     total: Option<f64>,
 }
 
@@ -62,6 +70,7 @@ impl TimeoutsConfig {
             ("timeouts.connect", self.connect, &mut times.connect),
             ("timeouts.first_token", self.first_token, &mut times.first_token),
             ("timeouts.idle", self.idle, &mut times.idle),
+            ("timeouts.thinking", self.thinking, &mut times.thinking),
             ("timeouts.total", self.total, &mut times.total),
         ] {
             if let Some(seconds) = given {

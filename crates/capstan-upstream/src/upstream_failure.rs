@@ -180,6 +180,9 @@ pub struct UpstreamFailure {
 }
 
 impl UpstreamFailure {
+    /// The type of a cause whose text is the upstream's own.
+    pub(crate) const SAID: &str = "UpstreamSaid";
+
     /// A response that is no answer: its status, its headers, the beginning of its body.
     pub fn from_response(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -238,7 +241,7 @@ impl UpstreamFailure {
             _ => fault,
         };
         let text = short(&secret.scrub(&self.text));
-        fault.with_cause(Cause { error_type: "UpstreamSaid".into(), chain: vec![text] })
+        fault.with_cause(Cause { error_type: Self::SAID.into(), chain: vec![text] })
     }
 
     pub(crate) fn to_failed_call(&self, secret: &ApiKey) -> FailedCall {

@@ -8,7 +8,7 @@ import { ANSWER, CONTENT, startModel } from "./provider.mjs";
 
 /**
  * @param {import("node:test").TestContext} t
- * @param {{ cli: "claude" | "codex", faults?: string[], capstan?: false | "pair",
+ * @param {{ cli: "claude" | "codex", faults?: string[], capstan?: false | "pair" | Function,
  * cutter?: string, answer?: 1 | 2, during?: Function, slow?: boolean, by?: "capstan",
  * tool?: "patch", hasSocket?: boolean, again?: boolean }} options `cutter` names the place in which
  * the CLI's connection breaks, in this `answer` of the model; `again` resumes the session for a
@@ -20,7 +20,8 @@ export async function play(t, options) {
   t.after(here.clear);
   const model = await startModel({ cli, tool, file: here.file, faults, slow });
   t.after(model.stop);
-  const start = capstan === "pair" ? startPair : startCapstan;
+  const usual = capstan === "pair" ? startPair : startCapstan;
+  const start = typeof capstan === "function" ? capstan : usual;
   const gateway = capstan === false ? undefined : await start({ cli, model: model.url });
   if (gateway) t.after(gateway.stop);
   let url = gateway?.url ?? model.url;

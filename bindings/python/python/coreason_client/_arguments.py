@@ -1,4 +1,4 @@
-"""What callers give: a mistake is told by the argument's name, with what was expected."""
+"""Checks arguments. An error names the argument and what was expected."""
 
 from __future__ import annotations
 

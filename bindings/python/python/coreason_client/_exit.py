@@ -13,7 +13,7 @@ _open: weakref.WeakSet[_core.Client] = weakref.WeakSet()
 
 
 def remember(client: _core.Client) -> None:
-    """Closes the client at exit, if nobody did before."""
+    """Closes the client at exit, if it is still open."""
     _open.add(client)
 
 

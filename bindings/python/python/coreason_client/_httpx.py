@@ -192,7 +192,7 @@ def _limit(response: httpx.Response) -> int:
 
 
 def _beginning(response: httpx.Response) -> bytes:
-    """A body up to its limit. The rest is not fetched: nobody knows how much it is."""
+    """A body up to its limit. The rest is not fetched: its size is unknown."""
     body, limit = bytearray(), _limit(response)
     for chunk in response.iter_bytes():
         body += chunk
@@ -264,7 +264,7 @@ class SyncDriver(_Driver):
     _chunks: Iterator[bytes]
 
     def step(self, what: str, value: Any) -> None:
-        """Does what the machine wants done, and tells it how that went."""
+        """Does what the machine requests, and reports the outcome to it."""
         try:
             if what == "connect":
                 self._connect(value)
@@ -313,7 +313,7 @@ class AsyncDriver(_Driver):
     _chunks: AsyncIterator[bytes]
 
     async def step(self, what: str, value: Any) -> None:
-        """Does what the machine wants done, and tells it how that went."""
+        """Does what the machine requests, and reports the outcome to it."""
         try:
             left = self._machine.left()
             doing = self._do(what, value)

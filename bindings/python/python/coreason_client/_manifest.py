@@ -24,7 +24,7 @@ MODULES = {
 class Finder:
     """A finder and its loader.
 
-    It stands at the end of the line: what is installed is found before it is asked.
+    It is the last of all finders, so that installed packages are found first.
     """
 
     @classmethod

@@ -60,8 +60,8 @@ def _shown(stream_id: UUID | None) -> str | None:
 class PacketStream(_core.Stream):
     """The packets of one run, healed: `for packet in stream`.
 
-    Nothing is sent before the first packet is asked for. Leaving a `with` block closes the
-    connection; the run goes on at the server, and `client.attach(stream.cursor)` follows it from
+    Nothing is sent before the first packet is read. Leaving a `with` block closes the
+    connection; the run continues at the server, and `client.attach(stream.cursor)` follows it from
     there.
     """
 
@@ -165,7 +165,7 @@ class _AsyncStream(_core.AsyncStream):
 
     async def _items(self) -> AsyncGenerator[Any, None]:
         """All that comes. A generator, since the interpreter hands over what one yields without an
-        exception for each. It keeps nothing: whoever breaks off goes on with another.
+        exception for each. It has no state: after a `break`, another one continues.
         """
         yield None  # for `_without_hooks`
         while True:
@@ -205,7 +205,7 @@ class _AsyncStream(_core.AsyncStream):
             await driver.step(*step)
 
     async def close(self) -> None:
-        """Closes the connection. The run goes on at the server."""
+        """Closes the connection. The run continues at the server."""
         self._close()
         driver, self._driver = self._driver, None
         if driver is not None:
@@ -233,7 +233,7 @@ class AsyncPacketStream(_AsyncStream):
     """The packets of one run, healed: `async for packet in stream`. Awaiting it gives it back at
     once.
 
-    Cancelling the task that reads closes the connection; the run goes on at the server.
+    Cancelling the task that reads closes the connection; the run continues at the server.
 
     """
 

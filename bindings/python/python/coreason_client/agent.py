@@ -1,15 +1,15 @@
 """The agent's side: a stream of packets as an HTTP response.
 
-@app.post("/assist")
+    @app.post("/assist")
     async def assist(request: Request):
         async def answer(stream: PacketWriter) -> None:
             await stream.write_delta("Hello")
 
-return PacketWriter(answer).response()
+        return PacketWriter(answer).response()
 
-A function that raises ends its stream in types: a FATAL error is followed by CLOSE; after a
-TRANSIENT one the body just ends, so that the client comes back. A plain agent keeps nothing: what
-makes its streams survive a cut is the gateway in front of it.
+A function that raises ends its stream with a typed error. CLOSE follows a FATAL error. After a
+TRANSIENT one the body ends, so that the client sends the request again. A plain agent stores
+nothing: the gateway in front of it makes its streams survive a cut.
 """
 
 from __future__ import annotations
@@ -68,10 +68,13 @@ class PacketWriter:
         stream_id: UUID | str | None = None,
         is_debug: bool | None = None,
     ) -> None:
-        """Args: answer: Writes the answer. It starts when the response is first read and is
-        cancelled when the reader goes. Without it, write from a task of your own and `close()`.
-        stream_id: The stream's id; a new one without it. is_debug: Whether exceptions' types and
-        texts may go out; by default in development only (`CAPSTAN_ENV`).
+        """
+        Args:
+            answer: Writes the answer. It starts when the response is first read and is cancelled
+                when the reader goes. Without it, write from a task of your own and `close()`.
+            stream_id: The stream's id; a new one without it.
+            is_debug: Whether exceptions' types and texts may go out; by default in development only
+                (`CAPSTAN_ENV`).
         """
         if answer is not None and not callable(answer):
             raise wrong("answer", "an async function that takes the writer", answer)
@@ -114,8 +117,9 @@ class PacketWriter:
         """A typed error. A FATAL one ends the stream; after a TRANSIENT one that nothing follows
         the client comes back.
 
-        Raises: UntypedErrorError: If it is a string, or anything else that is not a `StreamError`.
-        It is both a `TypeError` and a `ValueError`.
+        Raises:
+            UntypedErrorError: If it is a string, or anything else that is not a `StreamError`. It
+                is both a `TypeError` and a `ValueError`.
         """
         await self.write_packet(op=StreamOpCode.ERROR, p=error)
 
@@ -138,12 +142,11 @@ class PacketWriter:
         Args:
             interrupt_id: By which it is answered; unique within the stream.
             reason: Why the stream ends, in a word such as `approval`.
-            message: The question, for whoever answers.
+            message: The question, for the person who answers.
             response_schema: A JSON Schema of the answer, so that a form can be made of it.
             expires_at: Until when it can be answered.
             tool_call_id: The tool call that it is about.
             metadata: Anything else.
-
         """
         asked = {
             "id": interrupt_id,
@@ -178,9 +181,10 @@ class PacketWriter:
     async def close(self, reason: str | None = None) -> None:
         """Ends the stream. Closing twice is no mistake.
 
-        Args: reason: What CLOSE says; without it `completed`, or `interrupt` if something was
-        asked. After a TRANSIENT error there is no CLOSE without it: the body ends, which tells the
-        client to wait and to ask again.
+        Args:
+            reason: What CLOSE says; without it `completed`, or `interrupt` if something was asked.
+                After a TRANSIENT error there is no CLOSE without it: the body ends, which tells the
+                client to wait and to ask again.
         """
         if self._is_closed:
             return

@@ -337,13 +337,13 @@ def _from_pydantic(error: BaseException) -> _core.Fault | None:
 
 
 def _is_fastapis(error: BaseException) -> bool:
-    """FastAPI tells pydantic's errors of a request in an exception of its own."""
+    """FastAPI wraps pydantic's errors of a request in an exception of its own."""
     exceptions = sys.modules.get("fastapi.exceptions")
     return exceptions is not None and isinstance(error, exceptions.RequestValidationError)
 
 
 def _problem(problem: Mapping[str, Any]) -> str:
-    """The field and what is wrong with it, but never the value: it may be anybody's."""
+    """The field and what is wrong with it, but never the value, which may be private."""
     field = ".".join(map(str, problem["loc"])) or "document"
     # A text with a context may quote the value, or whatever a validator of the program's own said.
     is_plain = not problem.get("ctx") and problem["type"] in _plain_types()

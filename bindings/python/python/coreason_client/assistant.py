@@ -294,7 +294,6 @@ def parse_frame(line: str) -> Frame | None:
 
     Raises:
         ValueError: If it begins like a frame and is not one; the path of the member is named.
-
     """
     found = _core.parse_frame(line)
     if found is None:

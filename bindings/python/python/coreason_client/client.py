@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncCAPClient", "CAPClient"]
 
 USER = "anonymous"
-"""Who asks in `chat()`, unless told otherwise."""
+"""The default user of `chat()`."""
 
 
 class _Client:
@@ -57,21 +57,29 @@ class _Client:
         deadline: float | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
     ) -> None:
-        """Args: base_url: The root URL of the service. api_key: Sent as `Authorization: Bearer …`;
-        an empty one sends none. timeout: Seconds a response may be silent, and all that `stop()`
-        and `health()` may take (60), or an `httpx.Timeout`. max_retries: Interruptions since the
-        last new packet that are healed (3). http_client: Your own `httpx.Client`
-        (`httpx.AsyncClient` for the async client), to connect through. user_id: Who asks in
-        `chat()`. headers: More headers for every request. path: Where requests are posted to, below
-        the base URL. profile: What `chat()` and `attach()` speak: `v1` or `v2`. strict: Missing
-        packets raise `CAPProtocolError` instead of being logged. max_wait: The longest wait that is
-        slept through; a longer `retry_after` raises at once and says so. resume_patience: While
-        resuming, go on beyond `max_retries` until nothing new came for so many seconds. deadline:
-        Seconds that any call may take as a whole, however lively it is; no limit without it.
-        backoff: The first and the longest wait between tries, in seconds.
+        """
+        Args:
+            base_url: The root URL of the service.
+            api_key: Sent as `Authorization: Bearer …`; an empty one sends none.
+            timeout: Seconds a response may be silent, and all that `stop()` and `health()` may take
+                (60), or an `httpx.Timeout`.
+            max_retries: Interruptions since the last new packet that are healed (3).
+            http_client: Your own `httpx.Client` (`httpx.AsyncClient` for the async client), to
+                connect through.
+            user_id: The user of `chat()`.
+            headers: More headers for every request.
+            path: Where requests are posted to, below the base URL.
+            profile: What `chat()` and `attach()` speak: `v1` or `v2`.
+            strict: Missing packets raise `CAPProtocolError` instead of being logged.
+            max_wait: The longest wait before a retry; a longer `retry_after` raises at once.
+            resume_patience: While resuming, retry beyond `max_retries` until no new packet came for
+                so many seconds.
+            deadline: The limit of a whole call in seconds; no limit without it.
+            backoff: The first and the longest wait between tries, in seconds.
 
-        Raises: CAPValidationError: If an argument is not what it should be; it names the argument.
-        It is a `ValueError`.
+        Raises:
+            CAPValidationError: If an argument is wrong; it names the argument. It
+                is a `ValueError`.
         """
         self.base_url = check.base_url(base_url).rstrip("/")
         key = check.api_key(api_key)
@@ -150,14 +158,17 @@ class CAPClient(_Client):
     ) -> PacketStream:
         """Starts a run, or attaches to it if its key is known; its packets, healed.
 
-        Args: request: A `ServiceRequest`, a dict of the same shape, or any model of it that has
-        `model_dump`. agent: The name of the agent that answers; the server's default one without
-        it.
+        Args:
+            request: A `ServiceRequest`, a dict of the same shape, or any model of it that has
+                `model_dump`.
+            agent: The name of the agent that answers; the server's default one without it.
 
-        Raises: CAPConnectionError: If retries are exhausted; a `CAPTimeoutError`, which is a
-        `TimeoutError` too, if the server was silent or the deadline has passed. CAPProtocolError:
-        If the server sends invalid data. CAPRuntimeError: If the server refuses, or the run fails.
-        ValueError: If the request is invalid; nothing was sent.
+        Raises:
+            CAPConnectionError: If retries are exhausted; a `CAPTimeoutError`, which is a
+                `TimeoutError` too, if the server was silent or the deadline has passed.
+            CAPProtocolError: If the server sends invalid data.
+            CAPRuntimeError: If the server refuses, or the run fails.
+            ValueError: If the request is invalid; nothing was sent.
         """
         prepared, agent = _prepared(request), check.agent(agent)
         if self._way is not None:
@@ -169,9 +180,11 @@ class CAPClient(_Client):
     ) -> ChatStream:
         """Says something; the text of the answer.
 
-        Args: message: What to say. conversation_id: The conversation to continue; a new one without
-        it. A name of your own stands for a UUID, always the same. agent: The name of the agent that
-        answers; the server's default one without it.
+        Args:
+            message: What to say.
+            conversation_id: The conversation to continue; a new one without it. A name of your own
+                stands for a UUID, always the same.
+            agent: The name of the agent that answers; the server's default one without it.
         """
         conversation, agent = _conversation(conversation_id), check.agent(agent)
         prepared = self._question(message, conversation)

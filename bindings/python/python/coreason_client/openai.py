@@ -1,12 +1,12 @@
 """A drop-in transport for pip `openai`: a streamed answer of a gateway survives cuts, and the SDK
 notices nothing.
 
-import httpx2  # openai 2 and older: httpx
+    import httpx2  # openai 2 and older: httpx
     from coreason_client.openai import HealingTransport
     from openai import OpenAI
 
-client = OpenAI(base_url="http://localhost:8787/v1",
-http_client=httpx2.Client(transport=HealingTransport()))
+    http_client = httpx2.Client(transport=HealingTransport())
+    client = OpenAI(base_url="http://localhost:8787/v1", http_client=http_client)
 
 The SDK sees one body that never breaks: byte by byte what an unbroken one would have held. Behind
 it a response is read on by `starting_after`; a chat, which has no place to read on from, is posted
@@ -357,7 +357,7 @@ class _Exchange:
         return False
 
     def again(self) -> Any:
-        """The request that goes on."""
+        """The request that resumes."""
         self._buffer = b""
         if self._kind == "chat" or self._id is None:
             self._skip = self._handed

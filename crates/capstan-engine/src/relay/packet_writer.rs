@@ -230,6 +230,11 @@ impl PacketWriter {
         self.sent.can_continue()
     }
 
+    /// Whether viewers have a complete call, or a text with a call after it.
+    pub(super) fn has_complete_part(&self) -> bool {
+        self.sent.has_complete_part()
+    }
+
     /// Bytes that the present attempt repeated and viewers have.
     pub(super) fn swallowed(&self) -> u64 {
         self.attempt.swallowed

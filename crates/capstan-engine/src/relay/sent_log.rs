@@ -144,6 +144,11 @@ impl SentLog {
         self.tools.is_empty() && self.diff.len() == self.diff.text().len()
     }
 
+    /// Whether the answer has a complete call, or a text with a call after it.
+    pub(super) fn has_complete_part(&self) -> bool {
+        self.calls.last_whole() > 0 || self.diff.len() > 0 && !self.tools.is_empty()
+    }
+
     /// Takes the answer as messages, with this text and these native parts. Leaves out calls that
     /// broke off, because their arguments are incomplete.
     pub(super) fn take_messages(&mut self, text: &str, native: Vec<Placed>) -> Vec<ChatMessage> {

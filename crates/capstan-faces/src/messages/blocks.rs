@@ -1,6 +1,5 @@
-//! The blocks of an answer. Clients expect one at a time, from its start to its stop, while an
-//! agent may write several calls at once: the first that is open is sent as it grows, and what
-//! follows waits.
+//! Sends the blocks of an answer one at a time, as clients expect them. An agent may write several
+//! calls at once: the first open block is sent as it grows, and the others wait in a queue.
 
 use std::collections::VecDeque;
 
@@ -8,7 +7,7 @@ use serde_json::Value;
 
 use super::event::{Event, Piece, Sink};
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -22,13 +21,13 @@ pub(super) enum Kind {
 struct Block {
     kind: Kind,
     start: Value,
-    /// What waits to be sent.
+    /// The pieces that wait to be sent.
     pieces: Vec<Piece<'static>>,
     has_begun: bool,
     is_done: bool,
 }
 
-/// What the client has seen of an answer.
+/// The part of an answer that the client has seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Shown {
     #[default]
@@ -37,29 +36,30 @@ pub(super) enum Shown {
     More,
 }
 
-/// All of them.
+/// The blocks of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     queue: VecDeque<Block>,
-    /// How many are over.
+    /// How many blocks have ended.
     over: usize,
-    /// The number of the next, as the client counts.
+    /// The client's index of the next block.
     index: usize,
-    /// So many the client has.
+    /// How many blocks the client has already.
     behind: usize,
     shown: Shown,
     has_calls: bool,
 }
 
 impl Blocks {
-    /// Those behind the first ones, which the client has. Thoughts among them are told again: what
-    /// follows counts as a message of its own, and a provider wants it to begin with them.
+    /// Leaves out the first blocks, which the client has. Thoughts among them are sent again,
+    /// because the rest is a message of its own, and a provider wants it to begin with its
+    /// thoughts.
     pub(super) fn behind(behind: usize) -> Self {
         let shown = if behind > 0 { Shown::More } else { Shown::Nothing };
         Self { behind, shown, ..Self::default() }
     }
 
-    /// The number of the first in the queue, as the client counts; none if it has that one.
+    /// The client's index of the first block in the queue; `None` if the client has this block.
     fn index(&self) -> Option<usize> {
         let is_thinking = self.queue.front().is_some_and(Block::is_thinking);
         (is_thinking || self.over >= self.behind).then_some(self.index)
@@ -83,7 +83,7 @@ impl Blocks {
         self.queue.back().is_some_and(|block| block.kind == *kind && !block.is_done)
     }
 
-    /// Begins a block. All before it are over, but for calls, which say so themselves.
+    /// Begins a block. It ends all earlier ones except calls, which have ends of their own.
     pub(super) fn open(&mut self, kind: Kind, start: Value, sink: &mut impl Sink) {
         for block in self.queue.iter_mut().filter(|block| !matches!(block.kind, Kind::Call(_))) {
             block.is_done = true;
@@ -94,13 +94,13 @@ impl Blocks {
         self.send(sink);
     }
 
-    /// Adds to the last block; false if there is none that goes on.
+    /// Adds to the last block. False if no block is open.
     pub(super) fn add(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
         let last = self.queue.len().checked_sub(1);
         last.is_some_and(|at| self.add_at(at, piece, sink))
     }
 
-    /// Adds to a call; false if there is no such call that goes on.
+    /// Adds to a call. False if this call is not open.
     pub(super) fn add_to_call(&mut self, id: &str, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
         self.call(id).is_some_and(|at| self.add_at(at, piece, sink))
     }
@@ -132,7 +132,7 @@ impl Blocks {
         self.send(sink);
     }
 
-    /// Ends a call; false if there is no such call.
+    /// Ends a call. False if there is no such call.
     pub(super) fn end_call(&mut self, id: &str, sink: &mut impl Sink) -> bool {
         let at = self.call(id);
         if let Some(block) = at.and_then(|at| self.queue.get_mut(at)) {
@@ -148,7 +148,7 @@ impl Blocks {
         self.send(sink);
     }
 
-    /// Sends what is due.
+    /// Sends the events that are due.
     fn send(&mut self, sink: &mut impl Sink) {
         loop {
             let index = self.index();
@@ -167,7 +167,7 @@ impl Blocks {
 }
 
 impl Block {
-    /// Sends what is due; says what the client sees by it.
+    /// Sends the events that are due. Returns what the client sees by them.
     fn send(&mut self, index: usize, sink: &mut impl Sink) -> Shown {
         if !self.has_begun {
             self.has_begun = true;
@@ -187,7 +187,7 @@ impl Block {
     }
 }
 
-/// Whether a block holds what the model thought, readable or not.
+/// Whether a block is a thought, readable or not.
 pub(super) fn is_thought(block: &Value) -> bool {
     let kind = block.get("type").and_then(Value::as_str);
     kind.is_some_and(|kind| kind.ends_with("thinking"))

@@ -1,5 +1,5 @@
-//! The messages of a request, for agents that speak another protocol. An `anthropic` agent gets
-//! them as they came, so that nothing is refused here that only it could judge.
+//! Translates the messages of a request for agents of other protocols. An `anthropic` agent gets
+//! them unchanged, so nothing is refused here that its provider may accept.
 
 use capstan_agent::sealed;
 use capstan_protocol::{
@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use crate::text_or::TextOr;
 
-/// Who will read it.
+/// The agent for which messages are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reader {
-    /// Perhaps an agent that speaks the protocol itself: what we do not know may be known to it.
+    /// It may speak this protocol, and know blocks that we do not know.
     Any,
-    /// An agent of another protocol: what cannot be translated is refused by name.
+    /// It speaks another protocol. Blocks that cannot be translated are refused by name.
     Other,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Message {
 
 pub(super) type Contents = TextOr<Block>;
 
-/// A block of whatever type: its members are the types' own.
+/// A block of any type, with the members of all types.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Block {
@@ -48,7 +48,7 @@ pub(super) struct Block {
     title: Option<String>,
 }
 
-/// Where the bytes of a picture or a document are.
+/// The source of a picture or a document.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Source {
@@ -62,8 +62,8 @@ struct Source {
 }
 
 impl Message {
-    /// As agents know messages: results of tools are messages of their own, before what the user
-    /// says beside them.
+    /// Translates the message. Results of tools become messages of their own, before the user's
+    /// text.
     pub(super) fn into_messages(
         self,
         n: usize,
@@ -107,7 +107,7 @@ impl Message {
     }
 }
 
-/// A text is one block.
+/// The blocks of a content. A text is one block.
 fn blocks(contents: Contents) -> Vec<Block> {
     match contents {
         TextOr::Text(text) => {
@@ -117,7 +117,7 @@ fn blocks(contents: Contents) -> Vec<Block> {
     }
 }
 
-/// Blocks of text as one text.
+/// Joins blocks of text.
 pub(super) fn text_of(contents: Contents, place: &str) -> Result<String, DecodeError> {
     let blocks = match contents {
         TextOr::Text(text) => return Ok(text),
@@ -134,7 +134,7 @@ pub(super) fn text_of(contents: Contents, place: &str) -> Result<String, DecodeE
     Ok(texts?.join("\n\n"))
 }
 
-/// What a tool answered. Agents know only text as an answer: pictures go with the user's words.
+/// The result of a tool. Agents take only text as a result, so pictures go with the user's text.
 struct ToolResult {
     message: ChatMessage,
     pictures: Vec<Part>,
@@ -146,7 +146,7 @@ impl Block {
         Ok(Some(match self.kind.as_str() {
             "text" => Part::Text { content: self.text.ok_or_else(|| missing("text"))? },
             "thinking" => {
-                // Of one that only has a signature nobody else can make anything.
+                // A thought without text has a signature alone, which no other provider can use.
                 let thought = self.thinking.filter(|thought| !thought.is_empty());
                 return Ok(thought.map(|content| Part::Reasoning { content }));
             }
@@ -231,8 +231,8 @@ impl Block {
     }
 }
 
-/// Thoughts that are encrypted, and what Anthropic's servers did themselves: only they can read
-/// that again, and the answer that followed tells the gist of it.
+/// Whether a block is an encrypted thought, or work of Anthropic's own servers. Only they can read
+/// it again; other agents have the answer that followed.
 fn is_own_working(kind: &str) -> bool {
     const OWN: [&str; 4] = ["redacted_thinking", "server_tool_use", "mcp_tool_use", "compaction"];
     OWN.contains(&kind) || kind.ends_with("_tool_result")
@@ -248,7 +248,7 @@ fn unknown(place: &str, kind: &str, reader: Reader) -> Result<Option<Part>, Deco
     }
 }
 
-/// What stands within a block.
+/// The blocks within a block.
 fn inner(content: Option<RawJson>, place: &str) -> Result<Vec<Block>, DecodeError> {
     let Some(content) = content else { return Ok(Vec::new()) };
     let contents: Contents =

@@ -1,5 +1,5 @@
-//! How many tokens a request has, before it is asked. An agent whose upstream counts is asked; for
-//! all others the answer is an estimate.
+//! Counts the tokens of a request without starting a run. The provider of an `anthropic` agent
+//! counts; for other agents the count is an estimate.
 
 use std::sync::Arc;
 

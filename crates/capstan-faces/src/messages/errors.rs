@@ -1,13 +1,15 @@
-//! Faults in Anthropic's words. Its clients decide by status, by `error.type`, and by single words
-//! of the message what they do next; so an error of the provider keeps its own.
+//! Translates faults into Anthropic's errors. Clients decide by the status, by `error.type` and by
+//! words in the message what to do next, so an error of Anthropic's provider is handed on
+//! unchanged.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use capstan_protocol::fault::Entry;
 use capstan_protocol::{Close, Exposure, Fault, FaultKind};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -29,30 +31,30 @@ pub(super) struct ErrorBody {
     pub(super) request_id: Option<String>,
 }
 
-/// An error as the SDKs read it, and what we know beyond it.
+/// An error as the SDKs read it, with members of our own.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(super) struct ApiError {
-    /// Anthropic's word.
+    /// Anthropic's type of error.
     #[serde(rename = "type")]
-    pub(super) kind: &'static str,
-    /// For people; some clients look for words in it.
+    pub(super) kind: Cow<'static, str>,
+    /// For people. Some clients look for words in it.
     message: String,
     /// The kind of fault in the gateway's own catalogue, at `/v1/errors`.
     code: String,
     /// Whether a new request may succeed.
     retryable: bool,
-    /// What else is known.
+    /// More details.
     #[serde(skip_serializing_if = "Map::is_empty")]
     details: Map<String, Value>,
 }
 
-/// How a fault is told.
-struct Told {
+/// The status and the type of an error.
+struct WireError {
     status: u16,
-    kind: &'static str,
+    kind: Cow<'static, str>,
 }
 
-/// Anthropic's words, and the status that each has.
+/// Anthropic's types of errors, each with its usual status.
 const WORDS: &[(&str, u16)] = &[
     (INVALID, 400),
     ("authentication_error", 401),
@@ -68,36 +70,38 @@ const WORDS: &[(&str, u16)] = &[
 
 const INVALID: &str = "invalid_request_error";
 const API: &str = "api_error";
-/// The word after which clients send a request again.
+/// The type after which clients repeat a request.
 const OVERLOADED: &str = "overloaded_error";
 
-/// The words by which clients know that a conversation is too long.
+/// The words by which clients recognize that a conversation is too long.
 const TOO_LONG: &str = "prompt is too long";
 
 /// The detail in which an adapter hands on what a provider said about the caller's own request.
 const UPSTREAM_MESSAGE: &str = "upstream_message";
+/// The detail with the headers of an error that is handed on as its provider wrote it.
+const UPSTREAM_HEADERS: &str = "upstream_headers";
 
 impl ErrorBody {
     pub(super) fn of(fault: &Fault, exposure: Exposure) -> Self {
-        Self::told(fault, fault.kind(), exposure)
+        Self::with_kind(fault, fault.kind(), exposure)
     }
 
-    fn told(fault: &Fault, kind: FaultKind, exposure: Exposure) -> Self {
+    fn with_kind(fault: &Fault, kind: FaultKind, exposure: Exposure) -> Self {
         let error = ApiError {
-            kind: told(fault, kind).kind,
+            kind: wire_error(fault, kind).kind,
             message: message_of(fault, kind),
             code: fault.code().to_owned(),
             retryable: may_be_repeated(fault, kind),
-            details: fault.to_problem(exposure).details.unwrap_or_default(),
+            details: details_of(fault, exposure),
         };
         Self { kind: "error", error, request_id: None }
     }
 
-    /// The end of a run that somebody stopped. It is no failure, and no answer; nobody should
-    /// ask again by himself.
+    /// The end of a stopped run. It is neither a failure nor an answer, and no client should repeat
+    /// the request by itself.
     pub(super) fn stopped() -> Self {
         let error = ApiError {
-            kind: INVALID,
+            kind: INVALID.into(),
             message: "The run was stopped.".into(),
             code: Close::CANCELLED.into(),
             retryable: false,
@@ -106,17 +110,17 @@ impl ErrorBody {
         Self { kind: "error", error, request_id: None }
     }
 
-    /// What makes a client send its request again: it gets the run from its beginning, without
-    /// what was taken back.
-    pub(super) fn again(fault: &Fault, exposure: Exposure) -> Self {
+    /// Makes a client repeat its request. It then gets the run from its beginning, without the part
+    /// that was taken back.
+    pub(super) fn to_repeat(fault: &Fault, exposure: Exposure) -> Self {
         let mut body = Self::of(fault, exposure);
-        body.error.kind = OVERLOADED;
+        body.error.kind = OVERLOADED.into();
         body.error.retryable = true;
         body
     }
 }
 
-/// The words for kinds of faults. Others are called by their status.
+/// The types for kinds of faults. The others get a type by their status.
 const KINDS: &[(&str, &[FaultKind])] = &[
     (
         "rate_limit_error",
@@ -145,57 +149,102 @@ const KINDS: &[(&str, &[FaultKind])] = &[
         OVERLOADED,
         &[FaultKind::ServiceUnavailable, FaultKind::RunInterrupted, FaultKind::JournalUnavailable],
     ),
-    // The operator's to mend: the caller's key is right.
+    // The operator has to fix it: the caller's key is right.
     (API, &[FaultKind::UpstreamAuth]),
     (INVALID, &[FaultKind::ContextLengthExceeded, FaultKind::ContentRefused]),
 ];
 
-/// What a fault that is not the provider's own is called.
-fn told_by_kind(kind: FaultKind) -> Told {
+/// The type and status of a fault that is not the provider's own error.
+fn wire_error_of_kind(kind: FaultKind) -> WireError {
     let own = kind.entry().status;
     let usual = if (400..500).contains(&own) { INVALID } else { API };
     let row = KINDS.iter().find(|(_, kinds)| kinds.contains(&kind));
     let word = row.map_or(usual, |(word, _)| *word);
-    // Those that have no word but a status of their own keep it.
+    // Faults without a type that have a status of their own keep it.
     let status = match matches!(own, 405 | 409 | 415) && row.is_none() {
         true => own,
         false => WORDS.iter().find(|(known, _)| *known == word).map_or(500, |(_, status)| *status),
     };
-    Told { status, kind: word }
+    WireError { status, kind: word.into() }
 }
 
-fn told(fault: &Fault, kind: FaultKind) -> Told {
-    own_word(fault).unwrap_or_else(|| told_by_kind(kind))
+fn wire_error(fault: &Fault, kind: FaultKind) -> WireError {
+    provider_error(fault).unwrap_or_else(|| wire_error_of_kind(kind))
 }
 
-/// A provider's own word for its failure, if it speaks this protocol. Whose key was refused is
-/// told in ours: the caller's was not.
-fn own_word(fault: &Fault) -> Option<Told> {
+/// The details of an error.
+fn details_of(fault: &Fault, exposure: Exposure) -> Map<String, Value> {
+    let mut details = fault.to_problem(exposure).details.unwrap_or_default();
+    // They are in the message and the headers already.
+    if details.remove(UPSTREAM_HEADERS).is_some() {
+        details.remove(UPSTREAM_MESSAGE);
+    }
+    details
+}
+
+/// The status of the provider's error response.
+fn upstream_status(fault: &Fault) -> Option<u16> {
+    let status = fault.details().get("upstream_status").and_then(Value::as_u64);
+    status.and_then(|status| u16::try_from(status).ok()).filter(|status| *status >= 400)
+}
+
+/// Whether the error is handed on as its provider wrote it: status, type, message and headers.
+fn is_handed_on(fault: &Fault) -> bool {
+    fault.details().contains_key(UPSTREAM_HEADERS)
+}
+
+/// The type and the status of an error that is handed on. Only 401 becomes another error, because
+/// the caller's key is right.
+fn handed_on(fault: &Fault) -> Option<WireError> {
+    let word = fault.details().get("upstream_error").and_then(Value::as_str)?.to_owned();
+    let known = WORDS.iter().find(|(known, _)| *known == word);
+    // A compatible server may use another protocol's types.
+    if known.is_none() && !word.ends_with("_error") {
+        return None;
+    }
+    let usual = known.map_or(500, |(_, usual)| *usual);
+    Some(match upstream_status(fault).unwrap_or(usual) {
+        401 => WireError { status: 500, kind: API.into() },
+        status => WireError { status, kind: word.into() },
+    })
+}
+
+/// The provider's own type for its failure, if it has one. A refused key gets a type of ours,
+/// because it is not the caller's key.
+fn provider_error(fault: &Fault) -> Option<WireError> {
+    if let Some(error) = handed_on(fault).filter(|_| is_handed_on(fault)) {
+        return Some(error);
+    }
     if matches!(fault.kind(), FaultKind::UpstreamAuth | FaultKind::UpstreamQuota) {
         return None;
     }
-    let told = fault.details().get("upstream_status").and_then(Value::as_u64);
-    let status = told.and_then(|status| u16::try_from(status).ok()).filter(|s| *s >= 400);
+    let status = upstream_status(fault);
     let word = fault.details().get("upstream_error").and_then(Value::as_str);
     if let Some((kind, usual)) = WORDS.iter().find(|(known, _)| Some(*known) == word) {
-        return Some(Told { status: status.unwrap_or(*usual), kind });
+        return Some(WireError { status: status.unwrap_or(*usual), kind: (*kind).into() });
     }
     // Another protocol's provider about the client's own request.
     let status = status.filter(|_| fault.details().contains_key(UPSTREAM_MESSAGE))?;
     let row = WORDS.iter().find(|(_, usual)| *usual == status);
-    Some(row.map_or(Told { status: 400, kind: INVALID }, |(kind, _)| Told { status, kind }))
+    Some(row.map_or(WireError { status: 400, kind: INVALID.into() }, |(kind, _)| WireError {
+        status,
+        kind: (*kind).into(),
+    }))
 }
 
-/// Whether a new request may succeed. One that is wrong does not, whatever its kind allows.
+/// Whether a new request may succeed. A wrong request does not, whatever its kind allows.
 fn may_be_repeated(fault: &Fault, kind: FaultKind) -> bool {
-    let status = told(fault, kind).status;
+    let status = wire_error(fault, kind).status;
     fault.is_retryable() && (status >= 500 || matches!(status, 408 | 429))
 }
 
-/// With the words that clients look for.
+/// The message, with the words that clients look for.
 fn message_of(fault: &Fault, kind: FaultKind) -> String {
     let own = fault.details().get(UPSTREAM_MESSAGE).and_then(Value::as_str);
     let message = own.unwrap_or(fault.message());
+    if is_handed_on(fault) {
+        return message.to_owned();
+    }
     if kind == FaultKind::ContextLengthExceeded && !message.contains(TOO_LONG) {
         return format!("{TOO_LONG}: {message}");
     }
@@ -207,7 +256,7 @@ fn message_of(fault: &Fault, kind: FaultKind) -> String {
 
 /// The status of a kind, as `/openapi.json` lists it.
 fn status_of(entry: &Entry) -> u16 {
-    told_by_kind(entry.kind).status
+    wire_error_of_kind(entry.kind).status
 }
 
 /// A fault as an answer.
@@ -218,18 +267,22 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
         && is_stranger
         && !fault.details().contains_key(LACKS);
     let kind = if is_unknown_key { FaultKind::TenantRequired } else { fault.kind() };
-    let mut body = ErrorBody::told(fault, kind, cx.engine.settings.exposure);
+    let mut body = ErrorBody::with_kind(fault, kind, cx.engine.settings.exposure);
     let id = asker.parts().and_then(|parts| parts.extensions.get::<RequestId>());
     body.request_id = id.map(|RequestId(id)| id.clone());
-    let status =
-        StatusCode::from_u16(told(fault, kind).status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status = StatusCode::from_u16(wire_error(fault, kind).status)
+        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(body)).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let should_retry = if may_be_repeated(fault, kind) { "true" } else { "false" };
-    headers.insert(SHOULD_RETRY.name, HeaderValue::from_static(should_retry));
+    let is_own = hand_on_headers(fault, headers);
+    // Clients know themselves what to do after an error of Anthropic's.
+    if !is_own || upstream_status(fault) == Some(401) {
+        let should_retry = if may_be_repeated(fault, kind) { "true" } else { "false" };
+        headers.insert(SHOULD_RETRY.name, HeaderValue::from_static(should_retry));
+    }
     if let Some(seconds) = fault.retry_after() {
-        // A client waits as it is told, and the run that it repeats must still be there.
+        // The client waits that long, and the run that it repeats must still exist then.
         if let Some(caller) = asker.parts().and_then(|parts| parts.extensions.get::<Caller>()) {
             cx.engine.readers.expect(&cx.engine, &caller.tenant, Duration::from_secs(seconds));
         }
@@ -238,7 +291,19 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
     response
 }
 
-/// The answer to one who waits for a run that somebody stopped.
+/// Copies the headers of an error that is handed on. False if it is none.
+fn hand_on_headers(fault: &Fault, headers: &mut HeaderMap) -> bool {
+    let given = fault.details().get(UPSTREAM_HEADERS).and_then(Value::as_object);
+    for (name, value) in given.into_iter().flatten() {
+        let value = value.as_str().and_then(|value| HeaderValue::from_str(value).ok());
+        if let (Ok(name), Some(value)) = (HeaderName::try_from(name.as_str()), value) {
+            headers.insert(name, value);
+        }
+    }
+    given.is_some()
+}
+
+/// The answer to a client that waits for a run that was stopped.
 pub(super) fn stopped() -> Response {
     let mut response = (StatusCode::BAD_REQUEST, Json(ErrorBody::stopped())).into_response();
     response.headers_mut().insert(SHOULD_RETRY.name, HeaderValue::from_static("false"));
@@ -251,7 +316,7 @@ pub(super) const SHOULD_RETRY: Header = Header {
     schema: || serde_json::json!({ "enum": ["true", "false"] }),
 };
 
-/// How rows describe all this.
+/// The description of refusals in OpenAPI rows.
 pub(super) const REFUSALS: Refusals =
     Refusals { status: status_of, content: Content::Json(model::<ErrorBody>) };
 
@@ -261,7 +326,10 @@ mod tests {
 
     fn body(fault: &Fault) -> (u16, Value) {
         let body = ErrorBody::of(fault, Exposure::Production);
-        (told(fault, fault.kind()).status, serde_json::to_value(body).unwrap()["error"].clone())
+        (
+            wire_error(fault, fault.kind()).status,
+            serde_json::to_value(body).unwrap()["error"].clone(),
+        )
     }
 
     #[test]

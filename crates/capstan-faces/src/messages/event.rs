@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What takes the events of an answer, in their order.
+/// Takes the events of an answer, in order.
 pub(super) trait Sink {
     fn take(&mut self, event: Event<'_>);
 }
@@ -30,7 +30,7 @@ pub(super) enum Event<'a> {
         index: usize,
     },
     MessageStop,
-    /// As its provider wrote it: the `message_delta` of an answer, or what is new.
+    /// An event as its provider wrote it: the `message_delta` of an answer, or an unknown event.
     #[serde(untagged)]
     Raw(&'a Value),
 }
@@ -81,7 +81,7 @@ impl<'a> Piece<'a> {
 }
 
 impl Event<'_> {
-    /// The name that stands beside the data.
+    /// The event's name on the wire.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::MessageStart { .. } => "message_start",

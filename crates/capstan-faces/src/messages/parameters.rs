@@ -1,11 +1,11 @@
-//! How an answer is to be made, for agents that speak another protocol.
+//! Translates the parameters of an answer for agents of other protocols.
 
 use capstan_protocol::{AnswerSchema, DecodeError, Effort, RawJson, ResponseFormat};
 use serde::Deserialize;
 
 use super::content::Reader;
 
-/// How much is thought, and what the answer looks like.
+/// How much the model thinks, and the format of its answer.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct OutputConfig {
     effort: Option<String>,
@@ -20,7 +20,7 @@ pub(super) struct Format {
 }
 
 impl OutputConfig {
-    /// A word that is new here is the provider's to understand.
+    /// An unknown word is left to a provider of this protocol.
     pub(super) fn effort(&self, reader: Reader) -> Result<Option<Effort>, DecodeError> {
         let Some(word) = self.effort.as_deref() else { return Ok(None) };
         Ok(Some(match word {

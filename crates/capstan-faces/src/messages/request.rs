@@ -1,5 +1,5 @@
-//! A request as a question. Its body stays as it came for an agent that speaks the protocol itself;
-//! for all others it is translated.
+//! Decodes a request. An agent of this protocol gets its body unchanged; for other agents it is
+//! translated.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ struct Body {
     container: Option<RawJson>,
 }
 
-/// How an answer is wanted. It travels in the extensions of the request's head.
+/// Whether the answer is a stream. It is stored in the extensions of the request's head.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub(super) struct Wants {
     stream: Option<bool>,
@@ -54,14 +54,14 @@ impl Wants {
     }
 }
 
-/// Reads a request.
+/// Decodes a request.
 pub(super) fn from_body(body: &[u8]) -> Result<Ask, Fault> {
     let payload: RawObject = decode::from_slice(body).map_err(|error| invalid(&error))?;
     let request: Body = decode::from_slice(body).map_err(|error| invalid(&error))?;
     request.into_ask(payload, Reader::Any).map_err(|error| invalid(&error))
 }
 
-/// Refuses what an agent of another protocol cannot be told.
+/// Refuses a request that cannot be translated for an agent of another protocol.
 pub(super) fn check_translation(payload: &RawObject) -> Result<(), Fault> {
     let request: Result<Body, _> = payload.decode();
     let read = request.and_then(|request| request.into_ask(payload.clone(), Reader::Other));
@@ -131,9 +131,9 @@ fn only_anthropic(place: &str, value: Option<&RawJson>) -> Result<(), DecodeErro
     }
 }
 
-/// The head of a request is not stored with its run, and an attempt after a crash must ask for the
-/// same: what the provider has to be told stands in the body, under the names that other hosts of
-/// the protocol have for it there.
+/// Copies headers that the provider needs into the body, under the names that other hosts of the
+/// protocol use. The headers of a request are not stored with its run, and an attempt after a crash
+/// must send the same.
 pub(super) fn with_head(body: &Bytes, headers: &HeaderMap) -> Bytes {
     let mut members = Map::new();
     let lines = |name: &str| {
@@ -151,12 +151,12 @@ pub(super) fn with_head(body: &Bytes, headers: &HeaderMap) -> Bytes {
     spliced(body, members).unwrap_or_else(|| body.clone())
 }
 
-/// Where a body says what `anthropic-version` does.
+/// The member for `anthropic-version`.
 const VERSION: &str = "anthropic_version";
-/// Where a body says what `anthropic-beta` does, as a list.
+/// The member for `anthropic-beta`, a list.
 const BETA: &str = "anthropic_beta";
 
-/// An object with these members before its own, which count if they have the same names.
+/// Puts members before an object's own. Of equal names the object's own count.
 fn spliced(body: &Bytes, members: Map<String, Value>) -> Option<Bytes> {
     let rest = body.trim_ascii_start().strip_prefix(b"{")?;
     if members.is_empty() || !rest.trim_ascii_start().starts_with(b"\"") {
@@ -167,11 +167,11 @@ fn spliced(body: &Bytes, members: Map<String, Value>) -> Option<Bytes> {
     Some([head, b",", rest].concat().into())
 }
 
-/// What a body asks, without what a client changes when it asks the same once more: where caches
-/// are to end, whether a text stands in a list and ends its line, whether and how long the answer
-/// comes in one piece.
-pub(super) fn meaning(body: &[u8]) -> Option<Map<String, Value>> {
-    let mut members: Map<String, Value> = serde_json::from_slice(body).ok()?;
+/// The meaning of a body: without the members that a client changes when it repeats a request.
+/// These are marks of caches, `stream`, `max_tokens`, texts as lists, and blanks at the end of
+/// texts.
+pub(super) fn meaning(body: &Value) -> Option<Map<String, Value>> {
+    let mut members = body.as_object()?.clone();
     for name in ["stream", "max_tokens", "cache_control"] {
         members.remove(name);
     }
@@ -185,7 +185,7 @@ pub(super) fn meaning(body: &[u8]) -> Option<Map<String, Value>> {
     Some(members)
 }
 
-/// A list of blocks, or of tools, without marks of a cache and blanks at the end of texts.
+/// Removes marks of caches, and blanks at the end of texts, from a list of blocks or tools.
 fn plain(list: &mut Value) {
     if let Value::String(text) = list {
         *list = json!([{ "type": "text", "text": text }]);

@@ -1,25 +1,27 @@
-//! A client that was cut within a text or a call, behind blocks that were complete, does not send
-//! its request again: it sends those blocks back and asks the model to go on from there. Where the
-//! run has gone on below it, its own blocks are what the client waits for, and no second answer
-//! has to be paid for.
+//! A client that was cut behind complete blocks does not send its request again. It sends those
+//! blocks back, and asks the model for the rest, or for all of it anew, or with the results of the
+//! calls among them. Where the run has gone on below the client, its own blocks are the answer to
+//! that, and no second answer has to be paid for.
 
 use bytes::Bytes;
 use http::request::Parts;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::answer_events::AnswerEvents;
 use super::blocks::is_thought;
+use super::collected::{self, Packets};
 use super::request;
-use super::telling::Telling;
-use super::whole::{self, Packets};
 use super::{DIALECT, Messages, NAME, offered, repeat_hash};
 use crate::face::FaceContext;
 use crate::face::reader;
-use crate::face::repeats;
+use crate::face::repeats::{self, ReaderGuardSlot};
 use crate::identity::caller::Caller;
 use capstan_journal::Run;
 
 /// How Claude Code asks for the rest.
-const GO_ON: &str = "Your response above was cut off mid-stream.";
+const REST: &str = "Your response above was cut off mid-stream. Resume directly";
+/// How its subagents ask for all of it.
+const ANEW: &str = "Your response above was cut off mid-stream and only your next message";
 
 /// A request for the rest of an answer, as the request for all of it.
 pub(super) struct Resumed {
@@ -37,6 +39,14 @@ pub(super) struct Place {
     pub(super) blocks: usize,
 }
 
+/// A request in which an answer may be resumed.
+struct Lookup<'a> {
+    face: &'a Messages,
+    cx: &'a FaceContext,
+    caller: &'a Caller,
+    parts: &'a Parts,
+}
+
 /// The run whose rest is asked for, if there is one that nobody reads and that has told what the
 /// client has of it.
 pub(super) async fn find(
@@ -44,35 +54,67 @@ pub(super) async fn find(
     cx: &FaceContext,
     caller: &Caller,
     parts: &Parts,
-    body: &[u8],
+    body: &Value,
 ) -> Option<Resumed> {
-    let may_repeat = |run: &Run| face.sent_answers.may_repeat(run, parts);
-    let (mut cut, mut later) = (CutOff::of(body), Vec::new());
-    // What was cut may itself have been the rest of an answer.
-    while let Some(CutOff { body, mut seen }) = cut {
-        // The rest of an answer begins with the thoughts of its beginning.
-        later.retain(|block| !is_thought(block) || !seen.iter().any(|seen| is_same(seen, block)));
-        seen.append(&mut later);
-        let hash = repeat_hash(&parts.headers, &body);
-        let found = repeats::repeated(cx, &caller.tenant, parts, hash, NAME, &may_repeat).await;
-        if let Some(run) = found.ok()?
-            && (seen.is_empty() || has_told(cx, &run, &body, &seen).await)
-        {
-            let place = Place { key: run.key, blocks: seen.len() };
-            return Some(Resumed { body: body.into(), hash, place });
-        }
-        (cut, later) = (CutOff::of(&body), seen);
-    }
-    None
+    let is_shared = cx.engine.journal.store().is_shared();
+    let may_be_calls = face.cut_sessions.may_have(parts, is_shared);
+    let cut = CutOff::of(body).filter(|cut| cut.wanted != Wanted::Calls || may_be_calls)?;
+    Lookup { face, cx, caller, parts }.resume(cut).await
 }
 
-/// Whether these are the run's first blocks.
-async fn has_told(cx: &FaceContext, run: &Run, body: &[u8], seen: &[Value]) -> bool {
-    let Ok(ask) = request::from_body(body) else { return false };
-    let Ok(so_far) = reader::collect_so_far::<Packets>(cx, run).await else { return false };
-    let telling = Telling::new(run, offered(&ask), 0, cx.sealer(DIALECT));
-    let told = so_far.encode(|it| whole::blocks(&it.transcript, telling));
-    told.len() >= seen.len() && told.iter().zip(seen).all(|(told, seen)| is_same(told, seen))
+impl Lookup<'_> {
+    async fn resume(&self, first: CutOff) -> Option<Resumed> {
+        let (wanted, mut cut, mut later) = (first.wanted, Some(first), Vec::new());
+        // What was cut may itself have been the rest of an answer.
+        while let Some(CutOff { body, mut seen, wanted: here }) = cut {
+            if here == Wanted::All {
+                later.clear();
+            }
+            // The rest of an answer begins with the thoughts of its beginning.
+            later.retain(|block| !is_thought(block) || !seen.iter().any(|own| is_same(own, block)));
+            seen.append(&mut later);
+            if let Some(resumed) = self.find(&body, &seen, wanted).await {
+                return Some(resumed);
+            }
+            (cut, later) = (CutOff::of(&body), seen);
+        }
+        None
+    }
+
+    async fn find(&self, body: &Value, seen: &[Value], wanted: Wanted) -> Option<Resumed> {
+        let max_tokens = body.get("max_tokens").and_then(Value::as_u64);
+        let may_repeat = |run: &Run| self.face.may_repeat(run, self.parts, max_tokens);
+        let bytes = serde_json::to_vec(body).ok()?;
+        let hash = repeat_hash(&self.parts.headers, Some(body), &bytes);
+        let (cx, tenant) = (self.cx, &self.caller.tenant);
+        let found = repeats::repeated(cx, tenant, self.parts, hash, NAME, &may_repeat).await;
+        let run = found.ok()??;
+        let is_all = seen.is_empty() && wanted != Wanted::Calls;
+        if !is_all && !self.has_blocks(&run, &bytes, seen, wanted).await {
+            // Somebody else may have it.
+            self.parts.extensions.get().map(ReaderGuardSlot::release);
+            return None;
+        }
+        let blocks = if wanted == Wanted::All { 0 } else { seen.len() };
+        Some(Resumed { body: bytes.into(), hash, place: Place { key: run.key, blocks } })
+    }
+
+    /// Whether these are the run's first blocks. Behind results of its first calls it must have
+    /// more calls; so it is read to its end.
+    async fn has_blocks(&self, run: &Run, body: &[u8], seen: &[Value], wanted: Wanted) -> bool {
+        let Ok(ask) = request::from_body(body) else { return false };
+        let read = match wanted {
+            Wanted::Calls => reader::collect_to_end::<Packets>(self.cx, run).await,
+            Wanted::Rest | Wanted::All => reader::collect_so_far::<Packets>(self.cx, run).await,
+        };
+        let Ok(read) = read else { return false };
+        let events = AnswerEvents::new(run, offered(&ask), 0, self.cx.sealer(DIALECT));
+        let told = read.encode(|it| collected::blocks(&it.transcript, events));
+        let is_beginning =
+            told.len() >= seen.len() && told.iter().zip(seen).all(|(told, own)| is_same(told, own));
+        let more = told.get(seen.len()..).unwrap_or_default();
+        is_beginning && (wanted != Wanted::Calls || more.iter().any(is_call))
+    }
 }
 
 /// A block as it was told and as the client sends it back.
@@ -83,50 +125,75 @@ fn is_same(told: &Value, seen: &Value) -> bool {
     ["type", "text", "id", "signature"].iter().all(|name| text(told, name) == text(seen, name))
 }
 
+fn is_call(block: &Value) -> bool {
+    block.get("type").is_some_and(|kind| kind == "tool_use")
+}
+
+/// What a client asks for behind a cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// The blocks that it does not have.
+    Rest,
+    /// All blocks, in an answer of their own.
+    All,
+    /// It sends the results of the calls that it has. If the answer has more calls, they are due.
+    Calls,
+}
+
 /// What was asked before the cut, and what the client has of the answer.
 #[derive(Debug)]
 struct CutOff {
-    body: Vec<u8>,
+    body: Value,
     seen: Vec<Value>,
+    wanted: Wanted,
 }
 
 impl CutOff {
-    fn of(body: &[u8]) -> Option<Self> {
-        // Few requests are one: the others need not be taken apart.
-        let text = std::str::from_utf8(body).ok()?;
-        if !text.contains(GO_ON) {
-            return None;
-        }
-        let mut body: Value = serde_json::from_str(text).ok()?;
-        let messages = body.get_mut("messages")?.as_array_mut()?;
+    fn of(body: &Value) -> Option<Self> {
+        let messages = body.get("messages")?.as_array()?;
         // Instructions may stand behind it.
         let at = messages.iter().rposition(|message| !is_by(message, "system"))?;
-        let last = messages.get_mut(at).filter(|message| is_by(message, "user"))?;
-        let is_alone = match last.get_mut("content")? {
-            Value::String(text) if text.starts_with(GO_ON) => true,
-            Value::Array(blocks) => {
-                let text = blocks.last()?.get("text")?.as_str()?;
-                if !text.starts_with(GO_ON) {
-                    return None;
-                }
-                blocks.pop();
-                blocks.is_empty()
-            }
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Object(_) => return None,
+        let last = messages.get(at).filter(|message| is_by(message, "user"))?;
+        let (wanted, is_alone) = wanted_by(last.get("content")?)?;
+        let before = at.checked_sub(1).and_then(|before| messages.get(before));
+        let before = before.filter(|message| is_alone && is_by(message, "assistant"));
+        let (seen, first) = match before {
+            Some(message) => (blocks_of(message), at - 1),
+            None => (Vec::new(), at),
         };
-        let mut seen = Vec::new();
-        if is_alone {
-            messages.remove(at);
-            let before = at.checked_sub(1)?;
-            if messages.get(before).is_some_and(|message| is_by(message, "assistant")) {
-                seen = blocks_of(messages.remove(before));
-            }
+        if wanted == Wanted::Calls && !seen.iter().any(is_call) {
+            return None;
         }
-        Some(Self { body: serde_json::to_vec(&body).ok()?, seen })
+        let mut body = body.clone();
+        let messages = body.get_mut("messages")?.as_array_mut()?;
+        if is_alone {
+            messages.drain(first..=at);
+        } else {
+            messages.get_mut(at)?.get_mut("content")?.as_array_mut()?.pop();
+        }
+        Some(Self { body, seen, wanted })
+    }
+}
+
+/// What the content of the last message asks for, and whether that is all of it.
+fn wanted_by(content: &Value) -> Option<(Wanted, bool)> {
+    let said = |text: &str| match text {
+        text if text.starts_with(REST) => Some(Wanted::Rest),
+        text if text.starts_with(ANEW) => Some(Wanted::All),
+        _ => None,
+    };
+    match content {
+        Value::String(text) => Some((said(text)?, true)),
+        Value::Array(blocks) => {
+            let is_result =
+                |block: &Value| block.get("type").is_some_and(|kind| kind == "tool_result");
+            if !blocks.is_empty() && blocks.iter().all(is_result) {
+                return Some((Wanted::Calls, true));
+            }
+            let text = blocks.last()?.get("text")?.as_str()?;
+            Some((said(text)?, blocks.len() == 1))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
     }
 }
 
@@ -134,10 +201,10 @@ fn is_by(message: &Value, role: &str) -> bool {
     message.get("role").is_some_and(|by| by == role)
 }
 
-fn blocks_of(mut message: Value) -> Vec<Value> {
-    match message.get_mut("content").map(Value::take) {
-        Some(Value::Array(blocks)) => blocks,
-        Some(Value::String(text)) => vec![serde_json::json!({ "type": "text", "text": text })],
+fn blocks_of(message: &Value) -> Vec<Value> {
+    match message.get("content") {
+        Some(Value::Array(blocks)) => blocks.clone(),
+        Some(Value::String(text)) => vec![json!({ "type": "text", "text": text })],
         _ => Vec::new(),
     }
 }
@@ -149,16 +216,15 @@ mod tests {
     use super::*;
 
     fn cut_off(messages: Value) -> Option<(Value, usize)> {
-        let body = json!({ "model": "m", "messages": messages }).to_string();
-        let CutOff { body, seen } = CutOff::of(body.as_bytes())?;
-        let body: Value = serde_json::from_slice(&body).unwrap();
+        let body = json!({ "model": "m", "messages": messages });
+        let CutOff { body, seen, .. } = CutOff::of(&body)?;
         Some((body["messages"].clone(), seen.len()))
     }
 
     #[test]
     fn what_was_asked_before_a_cut_is_found_again() {
         let asked = json!({ "role": "user", "content": [{ "type": "text", "text": "Hi" }] });
-        let go_on = format!("{GO_ON} Resume directly.");
+        let go_on = format!("{REST} from where it stops.");
         let seen = json!({ "role": "assistant", "content": [{ "type": "thinking" },
             { "type": "text", "text": "a" }] });
         let alone = json!({ "role": "user", "content": go_on });
@@ -174,9 +240,22 @@ mod tests {
     }
 
     #[test]
+    fn results_of_calls_ask_for_what_follows_them() {
+        let asked = json!({ "role": "user", "content": "Hi" });
+        let seen = json!({ "role": "assistant", "content": [
+            { "type": "text", "text": "a" }, { "type": "tool_use", "id": "t" }] });
+        let result = json!({ "type": "tool_result", "tool_use_id": "t", "content": "b" });
+        let results = json!({ "role": "user", "content": [result] });
+        assert_eq!(cut_off(json!([asked, seen, results])), Some((json!([asked]), 2)));
+        let spoken =
+            json!({ "role": "user", "content": [result, { "type": "text", "text": "c" }] });
+        assert_eq!(cut_off(json!([asked, seen, spoken])), None);
+    }
+
+    #[test]
     fn who_only_speaks_of_a_cut_asks_something_else() {
-        let quote = format!("What does {GO_ON:?} mean?");
+        let quote = format!("What does {REST:?} mean?");
         assert_eq!(cut_off(json!([{ "role": "user", "content": quote }])), None);
-        assert_eq!(cut_off(json!([{ "role": "assistant", "content": GO_ON }])), None);
+        assert_eq!(cut_off(json!([{ "role": "assistant", "content": REST }])), None);
     }
 }

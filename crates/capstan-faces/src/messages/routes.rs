@@ -1,4 +1,4 @@
-//! What the routes of Messages say of themselves.
+//! The OpenAPI rows of the routes of Messages.
 
 use capstan_protocol::FaultKind;
 use schemars::{Schema, SchemaGenerator, json_schema};

@@ -1,4 +1,4 @@
-//! The tools of a request, and which of them are to be called.
+//! Translates the tools of a request, and its choice of tools.
 
 use capstan_protocol::agui::Tool;
 use capstan_protocol::{DecodeError, RawJson, ToolChoice};
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::content::Reader;
 
-/// A tool. One with a type of its own is Anthropic's: its servers or models know it.
+/// A tool. A tool with a type is Anthropic's own, known to its servers or models.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolSpec {
     #[serde(rename = "type")]
@@ -49,7 +49,7 @@ impl ToolSpec {
     }
 }
 
-/// Which tools are called.
+/// The choice of tools.
 #[derive(Debug, Deserialize)]
 pub(super) struct Choice {
     #[serde(rename = "type")]

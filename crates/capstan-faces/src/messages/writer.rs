@@ -1,49 +1,53 @@
-//! A run as a stream of events. There is no way to take one back, nor to read on: whoever comes
-//! again gets all of them.
+//! Writes the answer of a run as a stream of events. An event cannot be taken back, and a client
+//! cannot resume: a repeated request gets all events.
 
 use bytes::Bytes;
 use capstan_journal::{Frames, RunState};
 use capstan_protocol::{Exposure, sse};
 use serde::Serialize;
 
+use super::answer_events::{AnswerEvents, End};
+use super::cut_sessions::Watch;
 use super::errors::ErrorBody;
 use super::event::{Event, Sink};
-use super::telling::{End, Telling};
 use crate::face::FaceContext;
 use crate::face::reader::ViewerKind;
 use crate::face::sent_answers::SentAnswer;
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
-/// One response.
+/// Writes one response.
 pub(super) struct MessagesWriter {
-    telling: Telling,
-    /// What is left out.
+    events: AnswerEvents,
+    /// The packets that later attempts took back before this response.
     taken_back: TakenBack,
     exposure: Exposure,
     request_id: Option<String>,
     sent_answer: SentAnswer,
+    /// Notes a connection that breaks off.
+    watch: Watch,
 }
 
 const PING: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\n";
 
 impl MessagesWriter {
     pub(super) fn new(
-        telling: Telling,
+        events: AnswerEvents,
         taken_back: TakenBack,
         exposure: Exposure,
         request_id: Option<String>,
         sent_answer: SentAnswer,
+        watch: Watch,
     ) -> Self {
-        Self { telling, taken_back, exposure, request_id, sent_answer }
+        Self { events, taken_back, exposure, request_id, sent_answer, watch }
     }
 
     /// Takes frames up to the end of the answer, if it is among them.
-    fn tell(&mut self, frames: &Frames, out: &mut Out) -> Option<End> {
+    fn write_frames(&mut self, frames: &Frames, out: &mut Out) -> Option<End> {
         let packets = frames.iter().filter_map(sse::decode_packet);
         for packet in packets {
             if !self.taken_back.has(packet.seq)
-                && let Some(end) = self.telling.take(packet, out)
+                && let Some(end) = self.events.take(packet, out)
             {
                 return Some(end);
             }
@@ -51,7 +55,7 @@ impl MessagesWriter {
         None
     }
 
-    /// Without `message_stop`: a client that saw one would take the answer for whole.
+    /// Ends without `message_stop`, which would mark the answer as complete.
     fn fail(&self, mut error: ErrorBody, out: &mut Out) {
         error.request_id.clone_from(&self.request_id);
         out.event("error", &error);
@@ -86,13 +90,14 @@ impl FaceWriter for MessagesWriter {
 
     fn frames<'a>(&'a mut self, _: &'a FaceContext, frames: Frames) -> Emit<'a> {
         let mut out = Out::default();
-        let Some(end) = self.tell(&frames, &mut out) else {
+        let Some(end) = self.write_frames(&frames, &mut out) else {
             return Emit::Now(BodyStep::Write(out.0.into()));
         };
+        self.watch.end();
         match end {
-            End::Whole => self.sent_answer.record(),
+            End::Complete => self.sent_answer.record(),
             End::Failed(fault) => self.fail(ErrorBody::of(&fault, self.exposure), &mut out),
-            End::Again(fault) => self.fail(ErrorBody::again(&fault, self.exposure), &mut out),
+            End::Repeat(fault) => self.fail(ErrorBody::to_repeat(&fault, self.exposure), &mut out),
             End::Stopped => self.fail(ErrorBody::stopped(), &mut out),
         }
         Emit::Now(BodyStep::Last(out.0.into()))
@@ -101,12 +106,12 @@ impl FaceWriter for MessagesWriter {
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
-            // Its end would have been told.
+            // The end would have been written.
             RunState::Closed => BodyStep::Cut,
         }
     }
 
-    /// A clean end without a last word would be read as success.
+    /// Cuts the connection, because a client takes a clean end for success.
     fn closing(&mut self) -> BodyStep {
         BodyStep::Cut
     }

@@ -105,7 +105,8 @@ pub(super) async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let is_anthropics = models::is_anthropics(&headers);
-    if cx.engine.agent(&name).is_some() {
+    let is_answered = is_anthropics && models::is_anthropics_name(&name);
+    if cx.engine.agent(&name).is_some() || is_answered {
         return Ok(match is_anthropics {
             true => models::get(&name),
             false => Json(Model::from(&*name)).into_response(),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::{Server, client, demo, start, stream_of};
-use capstan_agent::{Agent, Outcome, Timer, Turn, Writer, async_trait};
+use capstan_agent::{Agent, Outcome, Output, Timer, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, KeyHash, Settings, Tenant};
 use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Value, json};
@@ -73,6 +73,36 @@ impl Agent for Wavering {
     }
 }
 
+/// Says little, and that this was all it could.
+struct Short;
+
+#[async_trait]
+impl Agent for Short {
+    async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
+        out.delta("one").await?;
+        out.put(Output::Reason("length".into())).await?;
+        Ok(())
+    }
+}
+
+/// Makes a call, and another one when it may.
+struct Calling(Arc<Semaphore>);
+
+#[async_trait]
+impl Agent for Calling {
+    async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
+        for id in ["c1", "c2"] {
+            let start = json!({ "toolCallId": id, "toolCallName": "Read" });
+            out.event("TOOL_CALL_START", &start).await?;
+            out.event("TOOL_CALL_END", &json!({ "toolCallId": id })).await?;
+            if id == "c1" {
+                self.0.acquire().await?.forget();
+            }
+        }
+        Ok(())
+    }
+}
+
 async fn serve() -> Server {
     serve_halting(Arc::new(Semaphore::new(0))).await
 }
@@ -82,6 +112,8 @@ async fn serve_halting(go_on: Arc<Semaphore>) -> Server {
         .agent("demo", demo())
         .agent("caller", Caller)
         .agent("halting", Halting(Arc::clone(&go_on)))
+        .agent("short", Short)
+        .agent("calling", Calling(Arc::clone(&go_on)))
         .agent("wavering", Wavering(go_on));
     crate::common::serve_gateway(gateway).await
 }
@@ -356,6 +388,42 @@ async fn a_repeat_in_a_session_gets_the_run_that_nobody_reads() {
     assert_eq!(runs(&server).await, 3);
 }
 
+/// The answer to a question with few tokens is not the answer to the same with many.
+#[tokio::test]
+async fn an_answer_that_ended_at_its_limit_is_not_told_to_a_request_with_another() {
+    let server = serve().await;
+    let mut body = streamed(asked("Count."));
+    body["model"] = "short".into();
+    let first = post(&server, &body, &[(SESSION, "s1")]).await;
+    let stream = stream_of(&first);
+    assert_eq!(
+        told(first).await.iter().rev().nth(1).unwrap()["delta"]["stop_reason"],
+        "max_tokens"
+    );
+    let same = post(&server, &body, &[(SESSION, "s1")]).await;
+    assert_eq!(stream_of(&same), stream);
+    told(same).await;
+    body["max_tokens"] = 500.into();
+    assert_ne!(stream_of(&post(&server, &body, &[(SESSION, "s1")]).await), stream);
+}
+
+#[tokio::test]
+async fn a_run_of_a_session_waits_longer_for_its_client() {
+    let go_on = Arc::new(Semaphore::new(0));
+    let server = serve_halting(Arc::clone(&go_on)).await;
+    let mut body = streamed(asked("Count."));
+    body["model"] = "halting".into();
+    for (n, headers) in [&[(SESSION, "s1")][..], &[]].into_iter().enumerate() {
+        let mut cut = post(&server, &body, headers).await;
+        cut.chunk().await.unwrap();
+        drop(cut);
+        until_left(&server, n + 1).await;
+    }
+    let waits: Vec<u64> = server.clock.asked(Timer::Grace).iter().map(|t| t.as_secs()).collect();
+    assert_eq!(waits, [300, 30]);
+    go_on.add_permits(2);
+}
+
 #[tokio::test]
 async fn a_finished_answer_is_told_again_only_if_it_may_have_been_lost() {
     let server = serve().await;
@@ -464,6 +532,75 @@ async fn who_asks_for_the_rest_of_an_answer_gets_that_of_the_run() {
     assert_ne!(stream_of(&other), stream);
 }
 
+/// A subagent is told that only its next message counts.
+#[tokio::test]
+async fn who_asks_for_the_whole_answer_again_gets_it_from_its_beginning() {
+    let go_on = Arc::new(Semaphore::new(0));
+    let server = serve_halting(Arc::clone(&go_on)).await;
+    let mut body = streamed(asked("Count."));
+    body["model"] = "halting".into();
+    let mut cut = post(&server, &body, &[(SESSION, "s1")]).await;
+    let stream = stream_of(&cut);
+    while !String::from_utf8_lossy(&cut.chunk().await.unwrap().unwrap()).contains("text_delta") {}
+    drop(cut);
+    until_left(&server, 1).await;
+    go_on.add_permits(1);
+    let sentence = "Your response above was cut off mid-stream and only your next message is \
+                    delivered. Write the complete response again from the start.";
+    let messages = body["messages"].as_array_mut().unwrap();
+    let text = json!({ "type": "text", "text": "one" });
+    messages.push(json!({ "role": "assistant", "content": [thought(), text] }));
+    messages.push(json!({ "role": "user", "content": sentence }));
+    let again = post(&server, &body, &[(SESSION, "s1")]).await;
+    assert_ne!(stream_of(&again), stream, "the run has not told this text");
+    body["messages"][1]["content"] = json!([thought()]);
+    let again = post(&server, &body, &[(SESSION, "s1")]).await;
+    assert_eq!(stream_of(&again), stream);
+    let told = told(again).await;
+    let text: String = told.iter().filter_map(|event| event["delta"]["text"].as_str()).collect();
+    let thoughts = told.iter().filter(|event| event["content_block"]["type"] == "thinking").count();
+    assert_eq!((text.as_str(), thoughts), ("one two", 1));
+}
+
+/// Claude Code runs the calls that it has, and sends their results.
+#[tokio::test]
+async fn results_of_the_first_calls_are_answered_with_the_other_calls() {
+    let go_on = Arc::new(Semaphore::new(0));
+    let server = serve_halting(Arc::clone(&go_on)).await;
+    let tool = json!({ "name": "Read", "input_schema": { "type": "object" } });
+    let mut body = streamed(asked("Read both."));
+    body["model"] = "calling".into();
+    body["tools"] = json!([tool]);
+    let mut cut = post(&server, &body, &[(SESSION, "s1")]).await;
+    let stream = stream_of(&cut);
+    let mut said = String::new();
+    while !said.contains(r#""id":"c1""#) || !said.contains("content_block_stop") {
+        said += std::str::from_utf8(&cut.chunk().await.unwrap().unwrap()).unwrap();
+    }
+    drop(cut);
+    until_left(&server, 1).await;
+    go_on.add_permits(1);
+    let call = |id: &str| json!({ "type": "tool_use", "id": id, "name": "Read", "input": {} });
+    let result = |id: &str| json!({ "type": "tool_result", "tool_use_id": id, "content": "x" });
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(json!({ "role": "assistant", "content": [call("c1")] }));
+    messages.push(json!({ "role": "user", "content": [result("c1")] }));
+    let rest = post(&server, &body, &[(SESSION, "s1")]).await;
+    assert_eq!(stream_of(&rest), stream);
+    let rest = told(rest).await;
+    let calls: Vec<_> = rest
+        .iter()
+        .filter(|event| event["type"] == "content_block_start")
+        .map(|event| (event["index"].clone(), event["content_block"]["id"].clone()))
+        .collect();
+    assert_eq!(calls, [(json!(0), json!("c2"))]);
+    // With both results nothing of the run is left: that is the next question.
+    body["messages"][1]["content"] = json!([call("c1"), call("c2")]);
+    body["messages"][2]["content"] = json!([result("c1"), result("c2")]);
+    go_on.add_permits(1);
+    assert_ne!(stream_of(&post(&server, &body, &[(SESSION, "s1")]).await), stream);
+}
+
 #[tokio::test]
 async fn the_models_are_the_agents_page_by_page() {
     let server = serve().await;
@@ -477,13 +614,15 @@ async fn the_models_are_the_agents_page_by_page() {
         data.map(|model| model["id"].as_str().unwrap().to_owned()).collect()
     };
     let all = list("?limit=1000").await;
-    assert_eq!(ids(&all), ["demo", "caller", "halting", "wavering"]);
+    assert_eq!(ids(&all), ["demo", "caller", "calling", "halting", "short", "wavering"]);
     assert_eq!((&all["has_more"], &all["last_id"]), (&json!(false), &json!("wavering")));
     let first = list("?limit=2").await;
     assert_eq!((ids(&first).len(), &first["has_more"]), (2, &json!(true)));
-    assert_eq!(ids(&list("?limit=2&after_id=caller").await), ["halting", "wavering"]);
+    assert_eq!(ids(&list("?limit=2&after_id=caller").await), ["calling", "halting"]);
     assert_eq!(ids(&list("?limit=1&before_id=caller").await), ["demo"]);
     assert_eq!(list("/caller").await["type"], "model");
+    // The first agent answers for it.
+    assert_eq!(list("/claude-opus-5-5").await["id"], "claude-opus-5-5");
     assert_eq!(list("/gpt-9").await["error"]["type"], "not_found_error");
 }
 

@@ -367,7 +367,7 @@ async fn wrong_input_is_named_and_what_another_face_began_is_no_response() {
         ),
         (with(ask("hi"), "background", "yes".into()), 400, "background"),
         (with(ask("hi"), "stream", "yes".into()), 400, "stream"),
-        (with(ask("hi"), "metadata", json!({ "k": true })), 400, "metadata"),
+        (with(ask("hi"), "metadata", json!({ "k": true })), 400, "metadata.k"),
         (with(ask("hi"), "metadata", json!(["k"])), 400, "metadata"),
         (
             with(ask("hi"), "metadata", (0..17).map(|n| (n.to_string(), json!("v"))).collect()),

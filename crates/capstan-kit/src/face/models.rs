@@ -69,6 +69,12 @@ pub struct Page {
 const USUAL: usize = 20;
 const MOST: usize = 1000;
 
+/// Whether a name is one of Anthropic's models, as its clients have them built in. The first agent
+/// answers for those that no agent has.
+pub fn is_anthropics_name(name: &str) -> bool {
+    name == "default" || name.starts_with("claude") || name.starts_with("anthropic")
+}
+
 /// Whether the request is from a client of Anthropic's API.
 pub fn is_anthropics(headers: &HeaderMap) -> bool {
     headers.contains_key("anthropic-version")

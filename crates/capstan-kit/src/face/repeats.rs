@@ -85,7 +85,18 @@ pub async fn key(
     {
         return Ok(run.key);
     }
-    Ok(format!("{KEYLESS}{}", Uuid::now_v7()))
+    Ok(new_key(""))
+}
+
+/// Makes up a key. A face may mark it, to read the mark from the run again.
+pub fn new_key(mark: &str) -> String {
+    format!("{KEYLESS}{mark}{}", Uuid::now_v7())
+}
+
+/// What a face has marked the run's key with, if the gateway made the key up.
+pub fn mark_of(run: &Run) -> Option<&str> {
+    let made = run.key.strip_prefix(KEYLESS)?;
+    made.get(..made.len().checked_sub(uuid::fmt::Hyphenated::LENGTH)?)
 }
 
 /// Whether the gateway made up the run's key, so that no request can name it.

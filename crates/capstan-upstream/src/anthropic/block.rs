@@ -11,6 +11,8 @@ use crate::native::without;
 pub(super) enum Block {
     /// Reasoning: its members but for the text, its signature among them.
     Thinking(Map<String, Value>),
+    /// Encrypted reasoning.
+    Redacted,
     /// A call, with the input that its beginning already has.
     Call(Value),
     /// CAP has all of it.
@@ -36,7 +38,8 @@ impl Blocks {
             "tool_use" | "server_tool_use" | "mcp_tool_use" => {
                 Block::Call(block.get("input").cloned().unwrap_or_default())
             }
-            "text" | "redacted_thinking" => Block::Known,
+            "redacted_thinking" => Block::Redacted,
+            "text" => Block::Known,
             kind if kind.ends_with("tool_result") => Block::Known,
             kind => Block::Unknown(kind.to_owned()),
         };
@@ -57,8 +60,13 @@ impl Blocks {
     pub(super) fn unknown(&self, index: u64) -> Option<&str> {
         match self.open.get(&index)? {
             Block::Unknown(kind) => Some(kind),
-            Block::Thinking(_) | Block::Call(_) | Block::Known => None,
+            Block::Thinking(_) | Block::Redacted | Block::Call(_) | Block::Known => None,
         }
+    }
+
+    /// Whether the model thinks, readable or not.
+    pub(super) fn has_thinking(&self) -> bool {
+        self.open.values().any(|block| matches!(block, Block::Thinking(_) | Block::Redacted))
     }
 
     pub(super) fn end(&mut self, index: u64) -> Option<Block> {

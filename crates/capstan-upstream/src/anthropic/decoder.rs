@@ -90,7 +90,10 @@ impl Decoder {
                 }
                 return self.say(text(block, "text").unwrap_or_default(), out);
             }
-            "thinking" => return self.think(text(block, "thinking").unwrap_or_default(), out),
+            "thinking" => {
+                self.template(index, &without(block, &["thinking", "signature"]).into(), out);
+                self.think(text(block, "thinking").unwrap_or_default(), out);
+            }
             "redacted_thinking" => self.lane.part(block, None, out),
             "tool_use" | "server_tool_use" | "mcp_tool_use" => {
                 if kind != "tool_use" || has_others(block, &["type", "id", "name", "input"]) {
@@ -134,7 +137,7 @@ impl Decoder {
                 let stop = json!({ "type": "content_block_stop", "index": index });
                 self.lane.unknown(&kind, &stop, out);
             }
-            Some(Block::Call(_) | Block::Known) | None => {}
+            Some(Block::Redacted | Block::Call(_) | Block::Known) | None => {}
         }
     }
 
@@ -161,7 +164,12 @@ impl Decoder {
                 let text = self.halves.join(text.get()).unwrap_or_default();
                 self.say(&text, out)
             }
-            Some("thinking_delta") => self.think(&piece(delta.thinking), out),
+            Some("thinking_delta") => {
+                if delta.estimated_tokens.is_some() {
+                    self.lane.event(&progress_of(data), out);
+                }
+                self.think(&piece(delta.thinking), out)
+            }
             Some("input_json_delta") => {
                 let piece = piece(delta.partial_json);
                 self.tools.arguments(index, &piece, out);
@@ -301,9 +309,22 @@ impl Decode for Decoder {
         })
     }
 
+    fn is_thinking(&self) -> bool {
+        self.blocks.has_thinking()
+    }
+
     fn is_complete(&self) -> bool {
         self.is_finished
     }
+}
+
+/// Returns the estimate of a thought's tokens, without the text of the thought.
+fn progress_of(data: &str) -> Value {
+    let mut event = event_of(data);
+    if let Some(thought) = event.pointer_mut("/delta/thinking") {
+        *thought = "".into();
+    }
+    event
 }
 
 /// Returns the event that would have ended a streamed answer.

@@ -28,6 +28,8 @@ pub(super) struct Delta<'a> {
     #[serde(borrow)]
     pub(super) thinking: Raw<'a>,
     #[serde(borrow)]
+    pub(super) estimated_tokens: Raw<'a>,
+    #[serde(borrow)]
     pub(super) partial_json: Raw<'a>,
     #[serde(borrow)]
     pub(super) citation: Raw<'a>,

@@ -20,7 +20,7 @@ use crate::attempt_writer::{AttemptWriter, Floor, Seat, Seen};
 use crate::callee::Ask;
 use crate::failed_call::FailedCall;
 use crate::prefill::Prefill;
-use crate::retries::{OnCut, SHORT_WAIT};
+use crate::retries::{OnCut, SHORT_WAIT, is_for_the_client};
 use crate::seam::{Seam, prefill_of};
 
 pub(super) struct RouteAttempt<'a> {
@@ -392,7 +392,7 @@ impl<'a> RouteAttempt<'a> {
         let fault = fault.unwrap_or_else(|| Fault::new(FaultKind::UpstreamUnreachable));
         if self.left == 0 {
             fault.with_severity(ErrorSeverity::Fatal).into()
-        } else if self.is_spent || are_stalls {
+        } else if self.is_spent || are_stalls || is_for_the_client(self.turn, &fault) {
             // At once it is of no use; the client may come back.
             Failure::last(fault)
         } else {

@@ -1,12 +1,12 @@
 //! Anthropic's Messages through the gateway to a server of Anthropic's: the request as it came, the
 //! answer in its provider's own events, and cuts that nobody notices.
 
-use capstan_agent::Clock;
+use capstan_agent::{Clock, Timer};
 use capstan_fake_provider::{Answer, Condition, FakeProvider, Script, ToolCall};
 use capstan_protocol::Exposure;
 use serde_json::{Map, Value, json};
 
-use crate::common::{agent_by, client, gateway_by};
+use crate::common::{Do, Provider, agent_by, chunk, client, gateway_by, stream_head};
 
 /// Thinks, speaks and calls; with the call's result it is done.
 fn thoughtful() -> Script {
@@ -79,7 +79,10 @@ async fn post(url: &str, path: &str, body: &Value) -> reqwest::Response {
 }
 
 async fn events(url: &str, body: &Value) -> Vec<Value> {
-    let response = post(url, "/v1/messages?beta=true", body).await;
+    told(post(url, "/v1/messages?beta=true", body).await).await
+}
+
+async fn told(response: reqwest::Response) -> Vec<Value> {
     assert_eq!(response.status(), 200);
     let text = response.text().await.unwrap();
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -209,12 +212,93 @@ async fn a_cut_below_the_gateway_is_noticed_by_nobody() {
             let rule = format!("{fault}:{place}@1");
             let provider = provider(thoughtful().fault(rule.parse().unwrap())).await;
             let url = gateway(&provider).await;
-            let told = message(&events(&url, &asked()).await);
+            let request = client().post(format!("{url}/v1/messages")).json(&asked());
+            let told = message(&told(request.send().await.unwrap()).await);
             let healthy = message(&events(&provider.url(), &asked()).await);
             assert_eq!(comparable(told)["content"], comparable(healthy)["content"], "{rule}");
             assert!(provider.calls().len() <= 3, "{rule}");
         }
     }
+}
+
+/// A second answer of a model is another one. Behind a complete block its beginning does not fit,
+/// and Claude Code asks for the rest by itself.
+#[tokio::test]
+async fn a_cut_behind_a_complete_block_is_left_to_a_client_that_asks_for_the_rest() {
+    for (place, calls) in [("mid-text", 2), ("mid-arguments", 1), ("before-finish", 1)] {
+        let rule = format!("close-mid-stream:{place}@1");
+        let provider = provider(thoughtful().fault(rule.parse().unwrap())).await;
+        let url = gateway(&provider).await;
+        let told = events(&url, &asked()).await;
+        let end = told.last().unwrap();
+        let expected = if calls == 1 { "error" } else { "message_stop" };
+        assert_eq!((&end["type"], provider.calls().len()), (&expected.into(), calls), "{place}");
+    }
+}
+
+/// An answer whose first block is a thought of which nothing is shown.
+fn hidden_thought() -> Vec<Do> {
+    let start = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [], "usage": { "input_tokens": 3, "output_tokens": 1 } });
+    let block = json!({ "type": "thinking", "thinking": "", "signature": "" });
+    let events = [
+        json!({ "type": "message_start", "message": start }),
+        json!({ "type": "content_block_start", "index": 0, "content_block": block }),
+        json!({ "type": "ping" }),
+        json!({ "type": "content_block_delta", "index": 0,
+            "delta": { "type": "thinking_delta", "thinking": "", "estimated_tokens": 50 } }),
+    ];
+    std::iter::once(stream_head()).chain(events.iter().map(chunk)).collect()
+}
+
+#[tokio::test]
+async fn a_client_sees_at_once_that_a_hidden_thought_has_begun() {
+    let provider = Provider::start(|_| [hidden_thought(), vec![Do::Hang]].concat()).await;
+    let config = json!({ "model": "claude-m", "url": provider.url });
+    let url = provider.gateway("anthropic", config).await;
+    let mut answer = post(&url, "/v1/messages", &asked()).await;
+    let mut told = String::new();
+    while !told.contains("estimated_tokens") {
+        told += std::str::from_utf8(&answer.chunk().await.unwrap().unwrap()).unwrap();
+    }
+    assert!(told.contains("content_block_start") && told.contains("msg_1"), "{told}");
+    assert_eq!(provider.clock.asked(Timer::Idle), []);
+    assert!(
+        !provider.clock.asked(Timer::Thinking).is_empty(),
+        "its silence has a limit of its own"
+    );
+}
+
+#[tokio::test]
+async fn a_hidden_thought_is_one_call_and_keeps_its_signature() {
+    let rest = [
+        json!({ "type": "content_block_delta", "index": 0,
+            "delta": { "type": "signature_delta", "signature": "c2ln" } }),
+        json!({ "type": "content_block_stop", "index": 0 }),
+        json!({ "type": "content_block_start", "index": 1,
+            "content_block": { "type": "text", "text": "" } }),
+        json!({ "type": "content_block_delta", "index": 1,
+            "delta": { "type": "text_delta", "text": "Yes." } }),
+        json!({ "type": "content_block_stop", "index": 1 }),
+        json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" },
+            "usage": { "output_tokens": 60 } }),
+    ];
+    let script = move |nth| {
+        let cut = if nth == 0 { vec![] } else { rest.iter().map(chunk).collect() };
+        [hidden_thought(), cut].concat()
+    };
+    let provider = Provider::start(script).await;
+    let config = json!({ "model": "claude-m", "url": provider.url });
+    let url = provider.gateway("anthropic", config).await;
+    // The first call breaks off within the thought.
+    let told = events(&url, &asked()).await;
+    let thought = json!({ "type": "thinking", "thinking": "", "signature": "c2ln" });
+    let content = json!([thought, { "type": "text", "text": "Yes." }]);
+    assert_eq!((message(&told)["content"].clone(), provider.calls()), (content.clone(), 2));
+    let mut whole = asked();
+    whole["stream"] = false.into();
+    let whole: Value = post(&url, "/v1/messages", &whole).await.json().await.unwrap();
+    assert_eq!(whole["content"], content);
 }
 
 #[tokio::test]
@@ -230,6 +314,76 @@ async fn a_providers_own_error_is_told_in_its_words() {
         assert_eq!(response.status(), status, "{rule}");
         let told: Value = response.json().await.unwrap();
         assert_eq!(told["error"]["type"], kind, "{told}");
+    }
+}
+
+/// Claude Code looks for words in errors, and reads their headers.
+#[tokio::test]
+async fn a_providers_error_is_handed_on_with_status_type_message_and_headers() {
+    let low = "Your credit balance is too low to access the Anthropic API.";
+    let cases = [
+        (400, "invalid_request_error", low, 400, "invalid_request_error"),
+        (400, "weird_new_error", "a new sort of error", 400, "weird_new_error"),
+        (401, "authentication_error", "invalid x-api-key", 500, "api_error"),
+        (402, "billing_error", "Your account has no funds", 402, "billing_error"),
+        (403, "permission_error", "Your account may not.", 403, "permission_error"),
+        (404, "not_found_error", "model: claude-foo-9", 404, "not_found_error"),
+        (409, "invalid_request_error", "conflict", 409, "invalid_request_error"),
+        (413, "request_too_large", "Prompt is too long", 413, "request_too_large"),
+        (418, "teapot_error", "short and stout", 418, "teapot_error"),
+        (422, "invalid_request_error", "unprocessable", 422, "invalid_request_error"),
+        (429, "rate_limit_error", "Extra usage is required.", 429, "rate_limit_error"),
+        (500, "api_error", "Internal server error", 500, "api_error"),
+        (503, "overloaded_error", "Service unavailable", 503, "overloaded_error"),
+        (504, "timeout_error", "Request timed out", 504, "timeout_error"),
+        (529, "overloaded_error", "Overloaded", 529, "overloaded_error"),
+    ];
+    for (status, kind, message, seen, told) in cases {
+        let error = json!({ "type": kind, "message": message });
+        let body = json!({ "type": "error", "error": error, "request_id": "req_1" }).to_string();
+        let limit = [("anthropic-ratelimit-unified-status", "rejected")];
+        let script = move |_| crate::common::status(status, &limit, &body);
+        let provider = Provider::start(script).await;
+        let config = json!({ "model": "claude-m", "url": provider.url });
+        let url = provider.gateway("anthropic", config).await;
+        for is_stream in [true, false] {
+            let mut body = asked();
+            body["stream"] = is_stream.into();
+            let response = post(&url, "/v1/messages", &body).await;
+            assert_eq!(response.status(), seen, "{message}");
+            assert_eq!(response.headers()[limit[0].0], limit[0].1, "{message}");
+            let is_operators = status == 401;
+            assert_eq!(response.headers().contains_key("x-should-retry"), is_operators);
+            let error = response.json::<Value>().await.unwrap()["error"].take();
+            assert_eq!((&error["type"], &error["message"]), (&told.into(), &message.into()));
+            assert_eq!(error["details"]["upstream_headers"], Value::Null);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_within_an_answer_keeps_its_providers_words() {
+    let error = json!({ "type": "error",
+        "error": { "type": "rate_limit_error", "message": "Slow down, please." } });
+    let script = move |_| [hidden_thought(), vec![chunk(&error)]].concat();
+    let provider = Provider::start(script).await;
+    let config = json!({ "model": "claude-m", "url": provider.url });
+    let url = provider.gateway("anthropic", config).await;
+    let told = events(&url, &asked()).await;
+    let error = &told.last().unwrap()["error"];
+    assert_eq!(error["type"], "rate_limit_error");
+    assert_eq!(error["message"], "Slow down, please.");
+}
+
+/// The client's own retries would multiply with the gateway's.
+#[tokio::test]
+async fn a_refusal_is_repeated_once_for_a_client_that_repeats_it_itself() {
+    for status in [409, 429, 500, 529] {
+        let provider = Provider::start(move |_| crate::common::status(status, &[], "{}")).await;
+        let config = json!({ "model": "claude-m", "url": provider.url });
+        let url = provider.gateway("anthropic", config).await;
+        let response = post(&url, "/v1/messages", &asked()).await;
+        assert_eq!((response.status().is_success(), provider.calls() <= 2), (false, true));
     }
 }
 

@@ -125,7 +125,7 @@ export function retryHint(seconds: number): string {
 }
 
 /**
- * A wait in words, rounded up so that nobody comes too early: "45 seconds", "2 minutes", "1 hour".
+ * A wait in words, rounded up so that no retry is too early: "45 seconds", "2 minutes", "1 hour".
  */
 export function formatRetryAfter(seconds: number): string {
   const whole = Math.max(0, Math.ceil(seconds));
@@ -151,7 +151,7 @@ function finest(error: AGUIErrorData, read: (fault: Fault) => boolean): boolean 
   return error.retryable ?? (fault && read(fault));
 }
 
-/** The kind that a code is named after; its slug tells. */
+/** The kind with which a code shares its slug. */
 function headOf(code: AGUIErrorCode): Fault | undefined {
   const slug = code.toLowerCase().replaceAll("_", "-");
   return CATALOGUE.find((fault) => fault.slug === slug || `${fault.slug}-error` === slug);

@@ -1,4 +1,4 @@
-// What callers give: what no call could work with is told by its name, before anything is sent.
+// Checks arguments before anything is sent. Errors name the argument.
 // Keys are never shown.
 
 /** Numbers among the options, and the least that each may be. */

@@ -1,4 +1,4 @@
-// What can go wrong in a call, in RFC 004's three kinds. A message tells a person what happened.
+// What can go wrong in a call, in RFC 004's three kinds. A message says what happened.
 import { faultOf, isRetryableError } from "./ag-ui-error-codes.js";
 import { ErrorSeverity, type Problem, type StreamError } from "./generated/wire.js";
 import { asCount, asObject, parseJson } from "./text.js";
@@ -80,9 +80,9 @@ export class CAPProtocolError extends CAPError {
   readonly isRetryable = false;
 }
 
-/** A redirect that is not followed. Only its origin is told: the rest may be a secret. */
+/** A redirect that is not followed. Only its origin is shown: the rest may be a secret. */
 export function redirected(status: number, origin: string): CAPProtocolError {
-  // A browser tells neither the status nor the target.
+  // A browser hides the status and the target.
   const to = origin === "null" ? "" : ` to ${origin}`;
   const what = `${status ? `status ${status}: ` : ""}redirected${to}`;
   return new CAPProtocolError(
@@ -101,7 +101,7 @@ export interface Failure {
   error?: StreamError | undefined;
   /** Seconds to wait. */
   retryAfter?: number | undefined;
-  /** What was said before; in text mode only. */
+  /** The text before the failure; in text mode only. */
   partialText?: string | undefined;
 }
 
@@ -147,7 +147,7 @@ export class CAPRuntimeError extends CAPError {
   }
 }
 
-/** Statuses that usually pass when nobody says more. */
+/** Statuses that usually pass, if the response says no more. */
 const PASSING = [408, 425, 429, 500, 502, 503, 504, 529];
 
 /** The failure of a run. */

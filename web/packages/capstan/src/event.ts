@@ -80,8 +80,8 @@ const BLOCKS = new Map<string, [EventView["type"], Check]>([
 ]);
 
 /**
- * Types an event of either profile. A member of the wrong kind makes it an `other`: whoever shows a
- * view need not look again.
+ * Types an event of either profile. A member of the wrong kind makes it an `other`, so that code
+ * that shows a view need not check its members.
  */
 export function viewEvent(event: JsonObject): EventView {
   const [type, fits] = BLOCKS.get((asText(event["type"]) ?? "").toUpperCase()) ?? [];

@@ -26,7 +26,7 @@ export type Action =
   | { do: "wait"; until: number }
   /** Hand this packet to the caller. */
   | { do: "packet"; packet: StreamPacket }
-  /** Tell whoever is interested. */
+  /** Report to `onNotice`. */
   | { do: "notice"; notice: Notice }
   /** The stream is complete. */
   | { do: "done" }

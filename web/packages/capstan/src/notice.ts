@@ -1,4 +1,4 @@
-// What happens while a call heals itself, for whoever wants to show it.
+// What happens while a call resumes, for pages that show it.
 import type { StreamError } from "./generated/wire.js";
 
 /** One thing that happened between packets. Waits are milliseconds. */
@@ -7,7 +7,7 @@ export type Notice =
   | { type: "connecting"; cursor: string | null }
   /** The server answers with a stream. */
   | { type: "connected" }
-  /** The stream goes on at a cursor. */
+  /** The stream resumed at a cursor. */
   | { type: "resumed"; cursor: string }
   /** The connection is gone, or the run waits. */
   | { type: "retrying"; wait: number; because: string }
@@ -15,9 +15,9 @@ export type Notice =
   | { type: "duplicate"; seq: number }
   /** Packets are missing. */
   | { type: "gap"; expected: number; found: number }
-  /** An attempt failed in a way that passes; the run goes on, or waits. */
+  /** An attempt failed with a TRANSIENT error; the run continues, or waits. */
   | { type: "attempt_failed"; error: StreamError }
-  /** A minor part failed and the stream goes on. The packet itself follows. */
+  /** A minor part failed, and the stream continues. The packet itself follows. */
   | { type: "warning"; error: StreamError };
 
 /** A notice in words. */

@@ -116,7 +116,7 @@ function streamError(
   return defined<StreamError>({ code, message, severity: known, details: asObject(details) });
 }
 
-/** Beyond 2^53 numbers lose their last digits, so that order could not be told. */
+/** Beyond 2^53 numbers lose their last digits, and with them their order. */
 function isSeq(value: unknown): value is number {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 }

@@ -84,7 +84,7 @@ function isProblem(input: JsonObject): boolean {
   return asText(input["title"]) !== undefined && asCount(input["status"]) !== undefined;
 }
 
-/** The only code of a status; what is not the client's fault is the agent's. */
+/** The only code of a status. Other failures of the server are the agent's. */
 function codeOfStatus(status = 500): string {
   const codes = Object.entries(ERROR_STATUS).filter(([, fixed]) => fixed === status);
   if (codes.length === 1) return codes[0]?.[0] ?? UNKNOWN_CODE;

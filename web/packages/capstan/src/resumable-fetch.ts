@@ -179,9 +179,9 @@ class Exchange {
   }
 
   /**
-   * An end that is none: the run waits, and goes on where the agent stands when it is asked for
-   * again, as if this event had never come. It is the agent's to see if it has other events of the
-   * same end, or if it comes too often or with too long a wait.
+   * An end of an attempt, not of the run: the run waits. A repeated request continues it at the
+   * agent's cursor, and the agent does not see this event. The agent sees it if it already has
+   * other events of the same end, if it comes too often, or with too long a wait.
    */
   #interruption(data: string, id: string): Cut | undefined {
     const error = parseAGUIError(data);
@@ -258,7 +258,7 @@ class Exchange {
     return Math.min(this.#connection.readTimeout, this.#left());
   }
 
-  /** What the agent is told: its own wish to stop as it is, a lost connection with its address. */
+  /** The error for the agent: its own abort unchanged, a lost connection with its address. */
   #failure(error: unknown): unknown {
     const { signal, address } = this.#connection;
     if (signal?.aborted) return signal.reason;

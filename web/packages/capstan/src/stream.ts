@@ -7,11 +7,11 @@ import type { Policy } from "./machine/backoff.js";
 import type { Notice } from "./notice.js";
 import { pause, PROBLEM_BYTES, readUpTo, reason, within } from "./wait.js";
 
-/** The packets of one run, healed. Leaving the loop closes the connection; the run goes on. */
+/** The packets of one run. Leaving the loop closes the connection; the run continues. */
 export class PacketStream implements AsyncIterable<StreamPacket> {
   /** The stream that is read, as soon as the server has named it. */
   streamId: string | undefined;
-  /** The place after the last packet that was handed out; `CapClient.attach` goes on from there. */
+  /** The cursor of the last packet that was handed out; `CapClient.attach` resumes there. */
   cursor: string | undefined;
 
   readonly #connection: Connection;
@@ -42,7 +42,7 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
     return undefined;
   }
 
-  /** Closes the connection; the run goes on. */
+  /** Closes the connection; the run continues. */
   close(): void {
     this.#isOver = true;
     this.#connection.drop();

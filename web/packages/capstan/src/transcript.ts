@@ -51,7 +51,7 @@ export class Transcript {
 
   #say(seq: number, text: string): void {
     const last = this.#blocks.at(-1);
-    // Blocks are replaced, never changed: whoever holds one may compare it.
+    // Blocks are replaced, never changed, so that code can compare them.
     if (last?.type === "text")
       this.#blocks[this.#blocks.length - 1] = { ...last, text: last.text + text };
     else this.#blocks.push({ type: "text", seq, text });

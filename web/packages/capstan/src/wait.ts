@@ -56,7 +56,7 @@ export async function within<T>(
 }
 
 /**
- * The first `limit` bytes of a body, as text. The rest is not fetched: nobody knows how much it is.
+ * The first `limit` bytes of a body, as text. The rest is not fetched: its size is unknown.
  */
 export async function readUpTo(response: Response, limit: number): Promise<string> {
   const decoder = new TextDecoder();

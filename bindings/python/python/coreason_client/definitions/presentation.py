@@ -60,7 +60,7 @@ class ErrorSeverity(str, Enum):
     TRANSIENT = "TRANSIENT"
     """The stream was interrupted by something that passes. Retry, with backoff."""
     WARNING = "WARNING"
-    """A minor part failed and the stream goes on. Log it."""
+    """A minor part failed, and the stream continues. Log it."""
 
 
 class ErrorDomain(str, Enum):
@@ -79,7 +79,7 @@ class ErrorDomain(str, Enum):
 
 
 class PresentationEventType(str, Enum):
-    """The event types that the data contract knows. Others travel too, and are kept as they are."""
+    """The event types that the data contract knows. Others are passed on unchanged."""
 
     CITATION_BLOCK = "CITATION_BLOCK"
     PROGRESS_INDICATOR = "PROGRESS_INDICATOR"
@@ -296,8 +296,8 @@ class PresentationEvent(Model, _Mapping):
     """What an EVENT packet shows to a person: `id`, `timestamp`, `type` and `data`.
 
     It also reads as the mapping that it is on the wire: `event["data"]["citations"]`. Events that a
-    server sends are kept as they came, whatever their type; what is absent is `None`. Building one
-    checks it.
+    server sends are unchanged, whatever their type; an absent member is `None`. Building one checks
+    it.
     """
 
     __slots__ = ("_raw",)

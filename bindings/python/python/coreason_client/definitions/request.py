@@ -1,4 +1,4 @@
-"""What is asked."""
+"""The payload of a request."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ClientCapabilities(Model):
 
 
 class AgentRequest(Model):
-    """What is asked, and by which request it was caused.
+    """The payload, and the request that caused it.
 
     `AgentRequest(messages=[…])` or `AgentRequest(query="…")` is enough: ids and time are filled in,
     and the session is that of the `ServiceRequest` around it. Any other question goes into
@@ -114,7 +114,7 @@ class AgentRequest(Model):
             question["query"] = query
         if not question:
             raise CAPValidationError(
-                "payload", "nothing is asked: give messages=[…], query=… or payload={…}"
+                "payload", "the payload is empty: give messages=[…], query=… or payload={…}"
             )
         self._check(
             {

@@ -17,7 +17,7 @@ __all__ = ["ServiceRequest"]
 
 
 class ServiceRequest(Model):
-    """A request: its key, who asks, and what is asked.
+    """A request: its key, its user, and its payload.
 
     A run starts at most once per `request_id`: the same key with the same body attaches to the run
     that is there.

@@ -48,6 +48,8 @@ pub struct Decoder {
     has_calls: bool,
     /// Items that have begun and are not complete.
     open: BTreeSet<u64>,
+    /// The item of them that is reasoning.
+    reasoning: Option<u64>,
     is_finished: bool,
     refusal: String,
     /// Messages whose text has come.
@@ -148,6 +150,7 @@ impl Decoder {
             }
             Some("response.output_item.done") => {
                 self.open.remove(&index);
+                self.reasoning.take_if(|open| *open == index);
                 return Ok(self.end(index, &value(event.item), out));
             }
             Some(ANNOTATION) => {
@@ -276,11 +279,12 @@ impl Decoder {
             }
             None => Step::Quiet,
             Some("reasoning") => {
+                self.reasoning = Some(index);
                 self.thoughts.flush(out);
                 // The encrypted content at its beginning is not the one that has to come back.
                 let item = without(item, &["encrypted_content"]);
                 self.lane.event(&json!({ "type": ADDED, "item": item }), out);
-                Step::Quiet
+                Step::Heard
             }
             Some(_) => {
                 self.thoughts.flush(out);
@@ -433,6 +437,11 @@ impl Decode for Decoder {
             self.end(index, item, out);
         }
         Some(self.finish(&response, out))
+    }
+
+    /// Without summaries reasoning is silent.
+    fn is_thinking(&self) -> bool {
+        self.reasoning.is_some()
     }
 
     /// Whether the answer counts as complete although its body broke off: it ends behind a complete

@@ -426,7 +426,7 @@ mod tests {
     fn every_default_time_and_number_stands_in_the_documentation() {
         for kind in kinds().iter().filter(|kind| !matches!(kind.name, "demo" | "route")) {
             let times = kind.timeouts;
-            let cells = [times.connect, times.first_token, times.idle, times.total]
+            let cells = [times.connect, times.first_token, times.idle, times.thinking, times.total]
                 .map(|t| t.as_secs().to_string());
             let row =
                 format!("| `{}` | {} | {} |", kind.name, kind.retries.attempts, cells.join(" | "));

@@ -1,4 +1,4 @@
-// What stands in `data-…` parts: `UIMessage<unknown, CapstanData>`.
+// The content of `data-…` parts: `UIMessage<unknown, CapstanData>`.
 import type {
   CitationBlock,
   CloseReport,
@@ -22,7 +22,7 @@ export type CapstanData = {
   /** Any other event of the agent's, as it came. */
   event: { type?: string; data?: unknown };
   "capstan-warning": StreamError;
-  /** Transient: an attempt failed, and the gateway goes on by itself. */
+  /** Transient: an attempt failed, and the gateway makes the next one. */
   "capstan-attempt": StreamError;
   /** Transient: why the chat ends in error. */
   "capstan-error": StreamError;

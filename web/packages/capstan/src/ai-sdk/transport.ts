@@ -1,8 +1,8 @@
-// A transport for `useChat` that heals by itself: a cut is read on at the last chunk, not told
-// from the start.
+// A transport for `useChat` that resumes after a cut: it reads on after the last chunk, not from
+// the start.
 //
-// The chat sees one stream that never breaks. Behind it the answer is asked for again, by GET
-// with `Last-Event-ID`, until `[DONE]` has come.
+// The chat sees one stream without a break. Behind it the transport requests the rest by GET with
+// `Last-Event-ID`, until it has received `[DONE]`.
 import { isPassing, retryAfter } from "../connection.js";
 import { CAPConnectionError, CAPError, refusal } from "../errors.js";
 import type { StreamError } from "../generated/wire.js";
@@ -54,7 +54,7 @@ const DONE = "[DONE]";
 
 /** `useChat({ transport: new CapstanChatTransport({ api: "/v1/ai-sdk/chat" }), resume: true })`. */
 export class CapstanChatTransport {
-  /** A chat that comes back is told its message from the start. */
+  /** A chat that reconnects reads its message from the start. */
   readonly resumeStreamIsReplay = true;
   readonly #options: ChatTransportOptions;
 

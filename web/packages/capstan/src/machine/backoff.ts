@@ -40,7 +40,7 @@ export interface Policy {
   isStrict: boolean;
   /** How packets are spelled. */
   profile: Profile;
-  /** The call watches a run that is somebody else's: 204 means that it is over. */
+  /** The call watches a run that another client started: 204 means that it is over. */
   isViewer: boolean;
 }
 

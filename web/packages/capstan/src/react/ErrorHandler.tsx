@@ -54,15 +54,15 @@ function useAgentErrors(
     if (!agent) return;
     // A RUN_ERROR also fails the run: the event says more, so the failure that follows it is not
     // shown again.
-    let told: unknown;
+    let shown: unknown;
     const { unsubscribe } = agent.subscribe({
       onRunErrorEvent: ({ event }) => {
-        told = event;
+        shown = event;
         handleError(event);
       },
       onRunFailed: ({ error }) => {
-        if (told === undefined && error.name !== "AbortError") handleError(error);
-        told = undefined;
+        if (shown === undefined && error.name !== "AbortError") handleError(error);
+        shown = undefined;
       },
     });
     return () => unsubscribe();

@@ -26,7 +26,7 @@ export function useSecondsLeft(deadline: number | null): number {
   return seconds;
 }
 
-/** Rounded up, so that nobody comes too early. */
+/** Rounded up, so that no retry is too early. */
 export function secondsUntil(deadline: number | null): number {
   return deadline === null ? 0 : Math.max(0, Math.ceil((deadline - Date.now()) / 1000));
 }

@@ -1,4 +1,4 @@
-// What a user is told, as text for any `notify` such as shadcn's `toast`, and as the parts of a
+// The message for a user, as text for any `notify` such as shadcn's `toast`, and as the parts of a
 // toast that live.
 import type { ReactNode } from "react";
 
@@ -42,7 +42,7 @@ export function Description({
   return (
     <>
       <span>{getDisplayMessage(error, 0)}</span>{" "}
-      {/* A timer is not read out each second; whoever wants to know can ask. */}
+      {/* A screen reader reads the timer on request, not each second. */}
       {left > 0 && (
         <span role="timer" aria-live="off" data-capstan-countdown={left}>
           {retryHint(left)}

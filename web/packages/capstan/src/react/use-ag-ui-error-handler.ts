@@ -121,7 +121,7 @@ function announce(
   return toast;
 }
 
-/** A failure nobody can read is still a failure. */
+/** A failure that cannot be parsed is still a failure. */
 function unreadable(input: unknown): AGUIErrorData {
   const code = AGUIErrorCode.AGENT_EXECUTION_ERROR;
   return { code, message: typeof input === "string" ? input : "", http_status: ERROR_STATUS[code] };

@@ -1,6 +1,6 @@
-//! A run as an answer: from packets to events. What a run of an `anthropic` agent holds beside CAP
-//! in the native lane is put back where it stood, so that its provider's own answer comes out; for
-//! every other run the events are made here.
+//! Turns the packets of a run into the events of an answer. A run of an `anthropic` agent has its
+//! provider's own events in the native lane; they are put back where they were. For every other run
+//! the events are made here.
 
 use std::collections::HashSet;
 
@@ -17,28 +17,29 @@ use uuid::Uuid;
 use super::blocks::{Blocks, Kind, Shown};
 use super::event::{Event, Piece, Sink};
 
-/// An answer as it grows.
-pub(super) struct Telling {
-    /// What a message is called whose provider gives it no id.
+/// Makes the events of one answer.
+pub(super) struct AnswerEvents {
+    /// The id of a message to which no provider gave one.
     id: String,
-    /// Whether it is called so in any case.
+    /// Whether the message gets this id although its provider gave one.
     is_renamed: bool,
     model: String,
     /// The caller's tools.
     offered: HashSet<String>,
     blocks: Blocks,
     has_begun: bool,
-    /// The answer is one of this protocol's own.
+    /// Whether the agent's provider speaks this protocol.
     is_native: bool,
-    /// How the next block begins, as its provider wrote it.
+    /// The beginning of the next block, as its provider wrote it.
     template: Option<Value>,
-    /// How the provider ended its message.
+    /// The provider's end of its message, and its packet.
     ending: Option<(u64, Value)>,
-    /// Calls of tools that the caller does not have: whose they are is known at the end.
+    /// Calls of tools that the caller does not have. If the agent does not answer them itself, they
+    /// are sent at the end.
     held: Vec<HeldCall>,
-    /// Another attempt has begun, and nothing new came of it yet.
+    /// Whether another attempt has begun and has added nothing yet.
     is_repeating: bool,
-    /// The last packet that belongs to what was shown.
+    /// The last packet of which something was sent.
     last: u64,
     sealer: Sealer,
 }
@@ -50,21 +51,21 @@ struct HeldCall {
     arguments: String,
 }
 
-/// How an answer ends.
+/// The end of an answer.
 #[derive(Debug)]
 pub(super) enum End {
-    /// All of it was told.
-    Whole,
+    /// All of it was sent.
+    Complete,
     Failed(Fault),
-    /// What was seen was taken back, and was nothing but thoughts: a client sends its request again
-    /// and gets the run without them.
-    Again(Fault),
-    /// Somebody stopped the run.
+    /// A later attempt took back thoughts, and nothing else was sent. The client repeats its
+    /// request and gets the run without these thoughts.
+    Repeat(Fault),
+    /// The run was stopped.
     Stopped,
 }
 
-impl Telling {
-    /// The answer of a run behind its first blocks, which the client has.
+impl AnswerEvents {
+    /// Makes the events of a run's answer behind its first blocks, which the client has.
     pub(super) fn new(run: &Run, offered: HashSet<String>, behind: usize, sealer: Sealer) -> Self {
         Self {
             id: format!("msg_{}", run.stream_id.simple()),
@@ -83,13 +84,13 @@ impl Telling {
         }
     }
 
-    /// Under an id of its own. Claude Code joins what has the same id: what it has of an answer
-    /// that was cut, and the same once more.
+    /// Gives the message an id of its own. Claude Code joins the blocks of messages with one id, so
+    /// it would have the blocks of an answer that was cut twice.
     pub(super) fn renamed(self) -> Self {
         Self { id: format!("msg_{}", Uuid::now_v7().simple()), is_renamed: true, ..self }
     }
 
-    /// Takes the next packet; says how the answer ends if it does.
+    /// Takes the next packet. Returns the end of the answer if this packet ends it.
     pub(super) fn take(&mut self, packet: StreamPacket, sink: &mut impl Sink) -> Option<End> {
         let seq = packet.seq;
         match packet.payload {
@@ -98,14 +99,14 @@ impl Telling {
             Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
                 return Some(self.fail(*error, sink));
             }
-            // An attempt may have failed: what follows may be the same once more.
+            // An attempt may have failed. The next one may repeat it.
             Payload::Error(_) => self.is_repeating = true,
             Payload::Close(close) => return Some(self.close(&close, sink)),
         }
         None
     }
 
-    /// Something new is shown.
+    /// Notes that something new is sent.
     fn shows(&mut self, seq: u64, sink: &mut impl Sink) {
         (self.last, self.is_repeating) = (seq, false);
         self.begin(None, sink);
@@ -164,7 +165,7 @@ impl Telling {
                 let lead = if self.blocks.shown() == Shown::More { "\n\n" } else { "" };
                 self.say(seq, &format!("{lead}{}\n\n", block.content), sink);
             }
-            // Its provider's own citations come by the native lane.
+            // The provider's own citations are in the native lane.
             EventView::Citations(_) if self.is_native => {}
             EventView::Citations(block) => {
                 for item in block.citations {
@@ -190,8 +191,8 @@ impl Telling {
         self.blocks.add(Piece::Raw(delta), sink);
     }
 
-    /// A question to a person is a call whose result is the answer. One about a call of the agent's
-    /// own stands for it.
+    /// Makes a question to a person a call, whose result is the answer. A question about a call of
+    /// the agent replaces this call.
     fn ask(&mut self, seq: u64, interrupt: &Interrupt) {
         self.held.retain(|call| Some(&call.id) != interrupt.tool_call_id.as_ref());
         let arguments = serde_json::to_string(interrupt).unwrap_or_default();
@@ -244,14 +245,14 @@ impl Telling {
         self.blocks.open(Kind::Call(id.to_owned()), block, sink);
     }
 
-    /// What was shown cannot be taken back.
+    /// Ends the answer if a later attempt takes back what was sent.
     fn reset(&mut self, after: u64) -> Option<End> {
         self.held.retain(|call| call.seq <= after);
         self.ending = self.ending.take().filter(|(seq, _)| *seq <= after);
         match self.blocks.shown() {
             _ if self.last <= after => None,
             Shown::Nothing => None,
-            Shown::Thinking => Some(End::Again(Fault::new(FaultKind::AttemptDiverged))),
+            Shown::Thinking => Some(End::Repeat(Fault::new(FaultKind::AttemptDiverged))),
             Shown::More => Some(End::Failed(Fault::new(FaultKind::AttemptDiverged))),
         }
     }
@@ -262,7 +263,7 @@ impl Telling {
             return End::Failed(fault);
         }
         self.finish("refusal", None, sink);
-        End::Whole
+        End::Complete
     }
 
     fn close(&mut self, close: &Close, sink: &mut impl Sink) -> End {
@@ -290,7 +291,7 @@ impl Telling {
             Close::Reason(_) | Close::Unstated => None,
         };
         self.finish(stop_reason, report.and_then(|report| report.usage).as_ref(), sink);
-        End::Whole
+        End::Complete
     }
 
     fn finish(&mut self, reason: &str, counts: Option<&Map<String, Value>>, sink: &mut impl Sink) {
@@ -309,7 +310,7 @@ impl Telling {
 }
 
 /// The native lane.
-impl Telling {
+impl AnswerEvents {
     fn native(&mut self, seq: u64, data: Value, sink: &mut impl Sink) {
         let Ok(native) = serde_json::from_value::<NativeEvent>(data) else { return };
         let is_own = native.origin.dialect == Dialect::AnthropicMessages;
@@ -344,7 +345,7 @@ impl Telling {
     fn native_event(&mut self, seq: u64, event: &Value, sink: &mut impl Sink) {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
         match kind {
-            // That of a later attempt is another message to its provider, and none to the client.
+            // A later attempt is a new message for the provider, but not for the client.
             "message_start" if self.has_begun => self.is_repeating = true,
             "message_start" => self.begin(event.get("message"), sink),
             "message_delta" => self.ending = Some((seq, event.clone())),
@@ -355,6 +356,13 @@ impl Telling {
             }
             "content_block_delta" => {
                 let delta = event.get("delta").cloned().unwrap_or_default();
+                // Progress of a hidden thought. Attempts are not compared by it.
+                if type_of(&delta) == "thinking_delta" {
+                    if self.blocks.is_open(&Kind::Thinking) {
+                        self.blocks.add(Piece::Raw(delta), sink);
+                    }
+                    return;
+                }
                 self.spend_template(sink);
                 if self.blocks.add(Piece::Raw(delta), sink) {
                     (self.last, self.is_repeating) = (seq, false);
@@ -364,7 +372,7 @@ impl Telling {
                 self.spend_template(sink);
                 self.blocks.end(sink);
             }
-            // Ends and beats are made here.
+            // The face makes its own ends and heartbeats.
             "message_stop" | "ping" | "error" => {}
             _ => {
                 self.shows(seq, sink);
@@ -373,11 +381,19 @@ impl Telling {
         }
     }
 
-    /// A block that goes on in CAP's words waits for them, since only they are sent once over all
-    /// attempts.
+    /// Keeps the beginning of a block whose content comes as CAP events. Only those are sent once
+    /// over all attempts.
     fn native_block(&mut self, seq: u64, block: &Value, sink: &mut impl Sink) {
         self.spend_template(sink);
         let kind = type_of(block);
+        // A thought may stay hidden for minutes, so the client sees its beginning at once.
+        if kind == "thinking" && !self.is_repeating {
+            self.shows(seq, sink);
+            let mut start = block.clone();
+            put(&mut start, "thinking", "".into());
+            put(&mut start, "signature", "".into());
+            return self.blocks.open(Kind::Thinking, start, sink);
+        }
         let waits = kind == "thinking"
             || kind.ends_with("tool_use")
             || kind.ends_with("_tool_result") && block.get("content").is_none();
@@ -390,16 +406,16 @@ impl Telling {
         self.blocks.open(own, block.clone(), sink);
     }
 
-    /// A thinking block is over, with its signature; its text came before, if it has any.
+    /// Ends a thinking block with its signature. Its text, if any, came before.
     fn part(&mut self, seq: u64, part: &Value, sink: &mut impl Sink) {
         let is_open = self.blocks.is_open(&Kind::Thinking);
-        // A later attempt signs anew what it repeats: the client has the first signature.
+        // A later attempt has another signature for the same thought. The client has the first.
         if self.is_repeating && !is_open && !self.blocks.is_empty() {
             return;
         }
         let is_repeating = self.is_repeating;
         self.shows(seq, sink);
-        // What it repeats may go on behind it.
+        // The attempt may repeat more behind it.
         self.is_repeating = is_repeating;
         if type_of(part) != "thinking" {
             self.spend_template(sink);
@@ -420,7 +436,7 @@ impl Telling {
         self.blocks.end(sink);
     }
 
-    /// The template, if it is of this kind. Another one is a block of its own.
+    /// Takes the template if it is of this kind. A template of another kind is a block of its own.
     fn template_of(
         &mut self,
         is_wanted: impl Fn(&str) -> bool,
@@ -433,7 +449,7 @@ impl Telling {
         None
     }
 
-    /// Nothing of a block followed that was announced.
+    /// Sends the template as a complete block, because no content followed it.
     fn spend_template(&mut self, sink: &mut impl Sink) {
         if let Some(block) = self.template.take() {
             self.begin(None, sink);
@@ -443,13 +459,13 @@ impl Telling {
     }
 }
 
-/// Whether the model declined, in its answer and not by an error.
+/// Whether the model refused in its answer, rather than by an error.
 pub(super) fn is_refusal(fault: &Fault) -> bool {
     let status = fault.details().get("upstream_status").and_then(Value::as_u64);
     fault.kind() == FaultKind::ContentRefused && status.is_none_or(|status| status < 400)
 }
 
-/// The tool by whose name a run asks a person.
+/// The name of the tool by which a run asks a person.
 const INTERRUPT: &str = "interrupt";
 
 fn no_thought() -> Value {
@@ -466,14 +482,14 @@ fn put(block: &mut Value, name: &str, value: Value) {
     }
 }
 
-/// What a tool of the provider's answered: a list or an object, which CAP holds as text.
+/// The result of a provider's own tool: a list or an object, which CAP has as text.
 fn content_of(text: &str) -> Value {
     let read: Option<Value> = serde_json::from_str(text).ok();
     read.filter(|value| value.is_array() || value.is_object()).unwrap_or_else(|| text.into())
 }
 
-/// Tokens in Anthropic's words; zeros where the agent counts none. Anthropic's input excludes what
-/// came from a cache or went into one.
+/// Token counts under Anthropic's names; zeros if the agent counts none. Anthropic's input excludes
+/// what came from a cache or went into one.
 fn usage(counts: Option<&Map<String, Value>>) -> Value {
     let count = |name: &str| counts.and_then(|counts| counts.get(name)?.as_u64()).unwrap_or(0);
     let (read, written) = (count("cached_input_tokens"), count("cache_creation_input_tokens"));

@@ -1,15 +1,15 @@
-//! A run as one message.
+//! Collects a run into one message.
 
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use capstan_protocol::{Payload, StreamError, StreamPacket};
 use serde_json::{Map, Value, json};
 
+use super::answer_events::{AnswerEvents, End};
 use super::event::{Event, Piece, Sink};
-use super::telling::{End, Telling};
 use crate::face::reader::Fold;
 
-/// The packets that count, for it takes the request to tell them.
+/// The packets of the run after resets. The request decides how they become a message.
 #[derive(Default)]
 pub(super) struct Packets {
     all: Vec<StreamPacket>,
@@ -33,19 +33,19 @@ impl Fold for Packets {
     }
 }
 
-/// The message that the packets amount to, or how the run ended otherwise; none if it has not.
-pub(super) fn message(packets: &Packets, mut telling: Telling) -> Option<Result<Value, End>> {
+/// Makes the message of the packets, or returns how the run ended otherwise. `None`: it is open.
+pub(super) fn message(packets: &Packets, mut events: AnswerEvents) -> Option<Result<Value, End>> {
     let mut message = Message::default();
     let mut packets = packets.all.iter().cloned();
-    let end = packets.find_map(|packet| telling.take(packet, &mut message))?;
-    Some(if matches!(end, End::Whole) { Ok(message.done()) } else { Err(end) })
+    let end = packets.find_map(|packet| events.take(packet, &mut message))?;
+    Some(if matches!(end, End::Complete) { Ok(message.done()) } else { Err(end) })
 }
 
 /// The blocks that have begun so far.
-pub(super) fn blocks(packets: &Packets, mut telling: Telling) -> Vec<Value> {
+pub(super) fn blocks(packets: &Packets, mut events: AnswerEvents) -> Vec<Value> {
     let mut message = Message::default();
     for packet in packets.all.iter().cloned() {
-        if telling.take(packet, &mut message).is_some() {
+        if events.take(packet, &mut message).is_some() {
             break;
         }
     }
@@ -56,7 +56,7 @@ pub(super) fn response(message: Value) -> Response {
     Json(message).into_response()
 }
 
-/// A message as its events make it.
+/// Builds a message from its events.
 #[derive(Default)]
 struct Message {
     head: Map<String, Value>,
@@ -86,7 +86,8 @@ impl Message {
         let arguments = std::mem::take(&mut self.arguments);
         let Some(Value::Object(block)) = self.content.last_mut() else { return };
         if !arguments.is_empty() {
-            // What was cut short is no object: the SDKs have no other place for it either.
+            // Arguments that were cut short are no JSON object, and the SDKs have no place for
+            // them.
             let input = serde_json::from_str(&arguments).unwrap_or_else(|_| json!({}));
             block.insert("input".into(), input);
         }
@@ -141,7 +142,7 @@ fn append(block: &mut Map<String, Value>, name: &str, text: &str) {
     }
 }
 
-/// A delta of a type that is new: its texts go on, its other members replace.
+/// Adds a delta of an unknown type: its texts are appended, its other members replace.
 fn add_raw(block: &mut Map<String, Value>, delta: &Value) {
     if let Some(citation) = delta.get("citation") {
         let all = block.entry("citations").or_insert_with(|| json!([]));
@@ -152,7 +153,9 @@ fn add_raw(block: &mut Map<String, Value>, delta: &Value) {
         }
         return;
     }
-    for (name, value) in delta.as_object().into_iter().flatten().filter(|(name, _)| *name != "type")
+    // The estimate of a thought's tokens is not part of the thought.
+    let is_piece = |name: &str| !matches!(name, "type" | "estimated_tokens");
+    for (name, value) in delta.as_object().into_iter().flatten().filter(|(name, _)| is_piece(name))
     {
         if let Value::String(text) = value {
             append(block, name, text);

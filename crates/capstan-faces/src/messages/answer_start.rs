@@ -1,44 +1,44 @@
-//! The head of a streamed answer waits for its first word, so that what fails before it is told by
-//! a status: that is what clients act upon.
+//! Holds the head of a streamed answer back until the answer begins. A failure before that can then
+//! be a status, which clients act on.
 
 use capstan_journal::{ArmedBy, Frames, Run, RunState, Step};
 use capstan_protocol::{ErrorSeverity, Event, Fault, NATIVE, Payload, sse};
 
-use super::telling::is_refusal;
+use super::answer_events::is_refusal;
 use crate::face::FaceContext;
 use capstan_engine::faults::journal_fault;
 
-/// Returns when there is something to tell, or nothing was for as long as a client may have to wait
-/// for a sign of life; fails if the run does so before.
+/// Returns when the answer has begun, or after one heartbeat interval. Fails if the run fails
+/// before.
 pub(super) async fn wait(cx: &FaceContext, run: &Run) -> Result<(), Fault> {
     let mut reader = cx.engine.journal.reader_of(run, 0);
-    let patience = tokio::time::sleep(cx.engine.settings.timeouts.heartbeat);
-    tokio::pin!(patience);
+    let heartbeat = tokio::time::sleep(cx.engine.settings.timeouts.heartbeat);
+    tokio::pin!(heartbeat);
     loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
-            () = &mut patience => return Ok(()),
+            () = &mut heartbeat => return Ok(()),
             () = cx.engine.ended.cancelled() => return Ok(()),
         };
         match step {
             Step::Frames(frames) => {
-                if let Some(begun) = begun(&frames) {
-                    return begun;
+                if let Some(start) = start_in(&frames) {
+                    return start;
                 }
             }
             Step::State(RunState::Running) => {}
-            // The gateway itself goes on with it.
+            // The gateway makes the next attempt itself.
             Step::State(RunState::Waiting) if run.armed_by == ArmedBy::Gateway => {}
             Step::State(RunState::Waiting | RunState::Closed) => return Ok(()),
         }
     }
 }
 
-/// The first word among these packets, or the failure in its place.
-fn begun(frames: &Frames) -> Option<Result<(), Fault>> {
+/// Finds the beginning of the answer among these packets, or the failure in its place.
+fn start_in(frames: &Frames) -> Option<Result<(), Fault>> {
     frames.iter().filter_map(sse::decode_packet).find_map(|packet| match packet.payload {
         Payload::Delta(text) => (!text.is_empty()).then_some(Ok(())),
-        // What opens an answer is no word of it yet.
+        // `message_start` has nothing of the answer.
         Payload::Event(raw) => (!is_head(&Event::of(&raw))).then_some(Ok(())),
         Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
             let fault = Fault::from(*error);
