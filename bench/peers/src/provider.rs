@@ -1,5 +1,6 @@
-//! A model provider that speaks OpenAI's Chat Completions and Anthropic's Messages. The model's name
-//! says how fast: at once, or token by token when it is due. Such a token carries its time of sending.
+//! A model provider that speaks OpenAI's Chat Completions and Anthropic's Messages. The model's
+//! name says how fast: at once, or token by token when it is due. Such a token carries its time of
+//! sending.
 
 use std::io;
 use std::time::Duration;

@@ -349,8 +349,8 @@ impl Relay {
         Ok(false)
     }
 
-    /// Whether the client has complete parts of the answer, and asks for the rest by itself. Another
-    /// attempt would probably differ from those parts.
+    /// Whether the client has complete parts of the answer, and asks for the rest by itself.
+    /// Another attempt would probably differ from those parts.
     fn client_asks_for_rest(&self) -> bool {
         let is_seen = !self.run.is_unseen && self.packets.has_complete_part();
         is_seen && self.engine.protocols.asks_for_rest(&self.run)

@@ -185,8 +185,8 @@ pub trait Face: Send + Sync + 'static {
         false
     }
 
-    /// Whether the client of this run asks by itself for the rest of an answer that broke off behind
-    /// a complete block. It may come back later than other clients.
+    /// Whether the client of this run asks by itself for the rest of an answer that broke off
+    /// behind a complete block. It may come back later than other clients.
     fn asks_for_rest(&self, _run: &Run) -> bool {
         false
     }

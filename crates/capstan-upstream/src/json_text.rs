@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// A member that is there and not null, as it stands in the document.
@@ -21,6 +22,12 @@ pub(crate) fn string(raw: &str) -> Option<Cow<'_, str>> {
 /// The text of a member, if it is a string with something in it.
 pub(crate) fn text<'a>(raw: Raw<'a>) -> Option<Cow<'a, str>> {
     string(raw?.get()).filter(|text| !text.is_empty())
+}
+
+/// The tree of a JSON text, with what is broken in its strings repaired; null if it has none.
+pub(crate) fn value(raw: &RawValue) -> Value {
+    let read = |json: &str| serde_json::from_str(json).ok();
+    read(raw.get()).or_else(|| read(&mend(raw.get()))).unwrap_or_default()
 }
 
 /// Halves of surrogate pairs, which some servers send when a character is split between two tokens,

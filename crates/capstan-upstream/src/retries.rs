@@ -98,9 +98,9 @@ impl Retries {
     }
 }
 
-/// Whether the client should repeat the call rather than the gateway: the provider refused it before
-/// the answer began, and this protocol's clients repeat such a call by themselves. Their repeats
-/// would multiply with the gateway's.
+/// Whether the client should repeat the call rather than the gateway: the provider refused it
+/// before the answer began, and this protocol's clients repeat such a call by themselves. Their
+/// repeats would multiply with the gateway's.
 pub(crate) fn is_for_the_client(turn: &Turn, fault: &Fault) -> bool {
     let repeats =
         matches!(turn.dialect, Some(Dialect::AnthropicMessages | Dialect::OpenaiResponses));

@@ -1,5 +1,5 @@
-//! Responses: answers that clients can read again, resume, stop and erase by their ids. Answers form
-//! a tree.
+//! Responses: answers that clients can read again, resume, stop and erase by their ids. Answers
+//! form a tree.
 
 mod answer;
 mod ask;

@@ -372,7 +372,7 @@ async fn wrong_input_is_named_and_what_another_face_began_is_no_response() {
         (
             with(ask("hi"), "metadata", (0..17).map(|n| (n.to_string(), json!("v"))).collect()),
             400,
-            "metadata.k",
+            "metadata",
         ),
         (with(ask("hi"), "max_output_tokens", json!(-5)), 400, "max_output_tokens"),
         (with(ask("hi"), "truncation", "half".into()), 400, "truncation"),

@@ -12,7 +12,7 @@ use super::kept::Kept;
 use crate::api_key::ApiKey;
 use crate::citation;
 use crate::decode::{self, Decode, Step, malformed, truncated};
-use crate::json_text::{self, Halves, Raw, mend};
+use crate::json_text::{self, Halves, Raw, mend, value};
 use crate::native::Lane;
 use crate::thoughts::Thoughts;
 use crate::tools::{CallPiece, Tools};
@@ -244,7 +244,10 @@ impl Decoder {
 
     /// Inserts the kind of a call before its beginning, if the call began in the last outputs.
     fn mark(&self, delta: &Value, before: usize, out: &mut Vec<Output>) {
-        let begins = |output: &Output| matches!(output, Output::Event { kind, .. } if kind == "TOOL_CALL_START");
+        let begins = |output: &Output| {
+            matches!(output, Output::Event { kind, .. } if kind ==
+        "TOOL_CALL_START")
+        };
         if out.get(before..).is_some_and(|sent| sent.iter().any(begins)) {
             let mut mark = Vec::new();
             self.lane.event(&json!({ "choices": [{ "delta": delta }] }), &mut mark);
@@ -332,11 +335,6 @@ impl Decode for Decoder {
 /// Whether an error has content. Some servers send an empty one with each chunk.
 fn has_text_in(error: &RawValue) -> bool {
     !matches!(error.get(), "false" | "\"\"" | "{}" | "[]" | "0")
-}
-
-pub(super) fn value(raw: &RawValue) -> Value {
-    let read = |json: &str| serde_json::from_str(json).ok();
-    read(raw.get()).or_else(|| read(&mend(raw.get()))).unwrap_or_default()
 }
 
 /// Sends sources with an address as citations, which every client understands.

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::chunk::{Chunk, Delta, Others, is_piece};
-use super::decoder::value;
 use super::finish::Finish;
+use crate::json_text::value;
 use crate::native::Lane;
 
 type Members = Map<String, Value>;

@@ -44,7 +44,8 @@ fn chat() -> Value {
 /// The same of Responses.
 fn responses() -> Value {
     json!({
-        "access_programs": ["p"], "background": false, "context_management": [{ "type": "compaction" }],
+        "access_programs": ["p"], "background": false, "context_management": [{ "type": "compaction"
+        }],
         "conversation": null, "image": { "size": "auto" },
         "include": ["reasoning.encrypted_content"],
         "input": [
@@ -55,7 +56,8 @@ fn responses() -> Value {
             { "type": "custom_tool_call_output", "call_id": "c", "output": "Done." },
         ],
         "instructions": "Be brief.", "max_output_tokens": 77, "max_tool_calls": 3,
-        "metadata": { "team": "a" }, "model": "a", "moderation": { "mode": "auto" }, "n": null, "parallel_tool_calls": false,
+        "metadata": { "team": "a" }, "model": "a", "moderation": { "mode": "auto" }, "n": null,
+        "parallel_tool_calls": false,
         "previous_response_id": null, "prompt": null, "prompt_cache_key": "k",
         "prompt_cache_options": { "mode": "auto" },
         "prompt_cache_retention": "24h", "reasoning": { "effort": "low", "summary": "auto" },

@@ -355,8 +355,8 @@ impl Answer {
         }
     }
 
-    /// Adds an interrupt as a call, whose output will be the answer. If the interrupt is about a call
-    /// of the agent, it replaces that call.
+    /// Adds an interrupt as a call, whose output will be the answer. If the interrupt is about a
+    /// call of the agent, it replaces that call.
     fn ask(&mut self, seq: u64, interrupt: &Interrupt, changes: &mut Vec<Change>) {
         if let Some(id) = &interrupt.tool_call_id {
             self.answered(id);

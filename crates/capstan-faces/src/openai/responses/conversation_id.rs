@@ -1,5 +1,5 @@
-//! Ids of conversations. An id proves that a gateway of this store gave it to the tenant, so nothing
-//! has to be stored for a conversation without items.
+//! Ids of conversations. An id proves that a gateway of this store gave it to the tenant, so
+//! nothing has to be stored for a conversation without items.
 
 use capstan_engine::Engine;
 use capstan_engine::faults::journal_fault;

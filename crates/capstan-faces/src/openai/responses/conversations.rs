@@ -1,5 +1,5 @@
-//! Conversations: sessions with the routes and names of OpenAI's SDKs. A conversation exists as soon
-//! as its id does. Its items are those of its responses.
+//! Conversations: sessions with the routes and names of OpenAI's SDKs. A conversation exists as
+//! soon as its id does. Its items are those of its responses.
 
 use std::sync::Arc;
 

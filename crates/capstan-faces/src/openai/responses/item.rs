@@ -13,7 +13,15 @@ use uuid::Uuid;
 use super::super::output::Offered;
 use super::super::parameters::INPUT;
 use super::answer::{Answer, Entry, What};
-use super::object::Echo;
+
+/// What the form of an item depends on, beside the item.
+#[derive(Clone, Copy)]
+pub(super) struct ItemForm<'a> {
+    /// The tools that the request offers.
+    pub(super) offered: &'a Offered,
+    /// Seals reasoning that another agent could get in the next turn.
+    pub(super) sealer: Option<&'a Sealer>,
+}
 
 /// An item of a response.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -120,13 +128,13 @@ impl<'a> Summary<'a> {
 pub(super) fn items<'a>(
     stream: Uuid,
     answer: &'a Answer,
-    echo: &'a Echo,
+    form: ItemForm<'a>,
     status: &'static str,
 ) -> Vec<Item<'a>> {
     let all = answer.items.iter();
-    let early = all.clone().filter(|entry| is_streamed(entry, &echo.offered));
-    let late = all.filter(|entry| is_late(entry, &echo.offered));
-    early.chain(late).map(|entry| item(stream, entry, echo, status)).collect()
+    let early = all.clone().filter(|entry| is_streamed(entry, form.offered));
+    let late = all.filter(|entry| is_late(entry, form.offered));
+    early.chain(late).map(|entry| item(stream, entry, form, status)).collect()
 }
 
 /// Whether the stream has an item from its beginning. A call is such an item if the request offers
@@ -151,15 +159,15 @@ pub(super) fn is_late(entry: &Entry, offered: &Offered) -> bool {
 pub(super) fn item<'a>(
     stream: Uuid,
     entry: &'a Entry,
-    echo: &'a Echo,
+    form: ItemForm<'a>,
     status: &'static str,
 ) -> Item<'a> {
     let status = status_of(entry, status);
     match &entry.what {
         What::Message => message(stream, entry, status),
-        What::Reasoning => reasoning(stream, entry, echo.sealer.as_ref()),
+        What::Reasoning => reasoning(stream, entry, form.sealer),
         What::Call { id, name, .. } => {
-            call(Place { stream, entry, status }, id, name, &echo.offered)
+            call(Place { stream, entry, status }, id, name, form.offered)
         }
         What::Native => Item::Native(entry.native.members.clone()),
     }

@@ -16,7 +16,7 @@ use super::super::output::{Offered, Usage};
 use super::super::parameters::ToolSpec;
 use super::answer::Answer;
 use super::id_of;
-use super::item::{Item, items};
+use super::item::{Item, ItemForm, items};
 use super::seen::Seen;
 use crate::face::FaceContext;
 use crate::face::reader::Collected;
@@ -64,6 +64,11 @@ impl Echo {
         echo.find_offered();
         echo.tools = echo.tools.map(complete);
         echo
+    }
+
+    /// What the form of the response's items depends on.
+    pub(super) fn form(&self) -> ItemForm<'_> {
+        ItemForm { offered: &self.offered, sealer: self.sealer.as_ref() }
     }
 
     /// The tools that the request offers, those among its items too.
@@ -299,7 +304,7 @@ impl<'a> ResponseObject<'a> {
         let status = Status::of(whole);
         let mut response = Self::begun(run, echo);
         response.status = status;
-        response.output = items(run.stream_id, answer, echo, status.of_items());
+        response.output = items(run.stream_id, answer, echo.form(), status.of_items());
         response.more = others(Some(&answer.more), KNOWN);
         response.take_from_provider(&answer.more);
         if status == Status::Failed {

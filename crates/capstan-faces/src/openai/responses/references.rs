@@ -132,7 +132,7 @@ pub(super) async fn items_of_run(
         cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
     let echo = Echo::of(cx, &String::from_utf8_lossy(&body));
     let whole = fold::so_far(cx, run, &echo.offered).await?;
-    let output = items(stream, &whole.transcript, &echo, "completed");
+    let output = items(stream, &whole.transcript, echo.form(), "completed");
     let output = output
         .iter()
         .filter_map(|item| Some((item.id().to_owned(), serde_json::to_string(item).ok()?)));

@@ -152,7 +152,7 @@ async fn sent_ids(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
         if it.transcript.more.get("end_turn").is_some_and(|ends| *ends == false) {
             return None;
         }
-        let sent = items(run.stream_id, &it.transcript, &echo, "completed");
+        let sent = items(run.stream_id, &it.transcript, echo.form(), "completed");
         let sent: Vec<Value> =
             sent.iter().filter_map(|item| serde_json::to_value(item).ok()).collect();
         let is_sent = |seen: &Value| sent.iter().any(|sent| is_same(sent, seen));

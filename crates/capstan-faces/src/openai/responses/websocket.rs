@@ -1,5 +1,5 @@
-//! Responses over a WebSocket. Each `response.create` frame is handled like a POST, and each event of
-//! its answer is a frame. The connection remembers its last answer, so that a client with
+//! Responses over a WebSocket. Each `response.create` frame is handled like a POST, and each event
+//! of its answer is a frame. The connection remembers its last answer, so that a client with
 //! `store: false` sends only new items.
 
 mod answer;

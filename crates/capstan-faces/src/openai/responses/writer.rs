@@ -225,7 +225,7 @@ impl ResponsesWriter {
         }
         let Some(entry) = self.answer.items.get(at).map(Entry::begun) else { return };
         let echo = self.echo.clone();
-        let item = item(self.run.stream_id, &entry, &echo, "in_progress");
+        let item = item(self.run.stream_id, &entry, echo.form(), "in_progress");
         let body = OfItem { output_index: index, item: &item };
         self.write("response.output_item.added", &body, out);
         if matches!(entry.what, What::Message) {
@@ -254,7 +254,7 @@ impl ResponsesWriter {
     ) {
         let (answer, echo) = (std::mem::take(&mut self.answer), self.echo.clone());
         if let Some(entry) = answer.items.get(at) {
-            write(self, entry, &item(self.run.stream_id, entry, &echo, status));
+            write(self, entry, &item(self.run.stream_id, entry, echo.form(), status));
         }
         self.answer = answer;
     }

@@ -105,7 +105,8 @@ impl Decoder {
         Self { is_unstored: !is_stored, ..self }
     }
 
-    /// The id of the answer and the number of its last event; none if the provider does not store it.
+    /// The id of the answer and the number of its last event; none if the provider does not store
+    /// it.
     pub(super) fn place(&self) -> Option<(&str, u64)> {
         if self.is_unstored {
             return None;
