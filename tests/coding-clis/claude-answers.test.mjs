@@ -88,8 +88,8 @@ describe("Claude Code and what models answer", { concurrency: 2, timeout: 300_00
       if (results(body) > 1) return done;
       if (results(body) > 0) return { blocks: [write(file, "x\n")] };
       const input = { description: "help", prompt: "Find it", subagent_type: "general-purpose" };
-      const call = { type: "tool_use", name: "Agent", input: { ...input, run_in_background: false }
-      };
+      const here = { ...input, run_in_background: false };
+      const call = { type: "tool_use", name: "Agent", input: here };
       return { blocks: [call] };
     };
     const told = await play(t, answer, { cut: ["text_delta", 5], nth: 2 });

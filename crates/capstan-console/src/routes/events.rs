@@ -16,9 +16,9 @@ pub(crate) const EVENTS: Row = Row {
     summary: "Follow events of runs",
     says: "Server-sent events of this process about visible runs: `run` when one began, failed in \
      an attempt, waits, was armed or closed; `refused`; `state` at the beginning and when the \
-     server drains; `lagged` if events were missed or more than a hundred came within a second, after \
-     which the client loads its page again. A comment comes every 15 seconds. At most twenty may \
-     listen.",
+     server drains; `lagged` if events were missed or more than a hundred came within a second, \
+     after which the client loads its page again. A comment comes every 15 seconds. At most twenty \
+     may listen.",
     answers: &[Answer::ok("The events.", &[Content::Events(model::<FeedEvent>)])],
     faults: &[
         FaultKind::RouteNotFound,

@@ -44,8 +44,8 @@ fn chat() -> Value {
 /// The same of Responses.
 fn responses() -> Value {
     json!({
-        "access_programs": ["p"], "background": false, "context_management": [{ "type": "compaction"
-        }],
+        "access_programs": ["p"], "background": false,
+        "context_management": [{ "type": "compaction" }],
         "conversation": null, "image": { "size": "auto" },
         "include": ["reasoning.encrypted_content"],
         "input": [
