@@ -146,7 +146,7 @@ impl SentLog {
 
     /// Whether the answer has a complete call, or a text with a call after it.
     pub(super) fn has_complete_part(&self) -> bool {
-        self.calls.last_whole() > 0 || self.diff.len() > 0 && !self.tools.is_empty()
+        self.calls.last_whole() > 0 || !self.diff.is_empty() && !self.tools.is_empty()
     }
 
     /// Takes the answer as messages, with this text and these native parts. Leaves out calls that

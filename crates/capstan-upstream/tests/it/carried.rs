@@ -307,7 +307,11 @@ fn accumulate(known: &mut Value, delta: &Value) {
                 }
             }
             Value::Null => {}
-            piece => *known = piece.clone(),
+            Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_)
+            | Value::Object(_) => *known = piece.clone(),
         }
     }
 }
