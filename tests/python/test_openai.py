@@ -145,15 +145,15 @@ def test_wrong_input_starts_nothing(gateway, http, client):
     with pytest.raises(openai.BadRequestError) as refused:
         chat(client, "x", n=2)
     assert refused.value.param == "n"
-    for wrong in (
-        {"metadata": {"k": 5}},
-        {"metadata": {str(n): "" for n in range(17)}},
-        {"temperature": "hot"},
-        {"truncation": "half"},
+    for param, wrong in (
+        ("metadata.k", {"metadata": {"k": 5}}),
+        ("metadata", {"metadata": {str(n): "" for n in range(17)}}),
+        ("temperature", {"temperature": "hot"}),
+        ("truncation", {"truncation": "half"}),
     ):
         with pytest.raises(openai.BadRequestError) as refused:
             client.responses.create(input="x", **wrong)
-        assert refused.value.param == next(iter(wrong))
+        assert refused.value.param == param
     assert len(runs(gateway, http)) == before
     headers = {"Idempotency-Key": f"python-{time.time_ns()}"}
     first = chat(client, "/echo a", extra_headers=headers)

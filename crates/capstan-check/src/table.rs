@@ -261,25 +261,25 @@ checks! {
      [DONE]" [Chat] [] openai::chat;
 
     // Anthropic's Messages.
-    Messages "messages.answer" "claude-code.md What does the gateway promise?" "A message is answered with events \
+    Messages "messages.answer" "claude-code.md The contract" "A message is answered with events \
      that are named like their types" [Messages] [] messages::answer;
-    Messages "messages.order" "claude-code.md What does the gateway promise?" "It begins with message_start, and \
+    Messages "messages.order" "claude-code.md The contract" "It begins with message_start, and \
      ends with message_delta and message_stop" [Messages] ["messages.answer"] messages::order;
-    Messages "messages.blocks" "claude-code.md What does the gateway promise?" "Blocks follow each other, each with \
+    Messages "messages.blocks" "claude-code.md The contract" "Blocks follow each other, each with \
      one start and one stop" [Messages] ["messages.answer"] messages::blocks;
-    Messages "messages.usage" "claude-code.md What does the gateway promise?" "The usage is whole from the \
+    Messages "messages.usage" "claude-code.md The contract" "The usage is whole from the \
      start" [Messages] ["messages.answer"] messages::usage;
-    Messages "messages.whole" "claude-code.md What does the gateway promise?" "Without a stream it is one \
+    Messages "messages.whole" "claude-code.md The contract" "Without a stream it is one \
      message" [MessagesWhole] [] messages::whole;
-    Messages "messages.error" "claude-code.md What does the gateway promise?" "A refusal has Anthropic's \
+    Messages "messages.error" "claude-code.md The contract" "A refusal has Anthropic's \
      shape" [] [] messages::error;
-    Messages "messages.fault" "claude-code.md What does the gateway promise?" "A run that fails is an error, never \
+    Messages "messages.fault" "claude-code.md The contract" "A run that fails is an error, never \
      an end" [MessagesFault] [] messages::fault;
-    Messages "messages.once" "claude-code.md What does the gateway promise?" "A repeat without a key is the same \
+    Messages "messages.once" "claude-code.md The contract" "A repeat without a key is the same \
      message, byte by byte" [Messages] ["messages.order"] messages::once;
-    Messages "messages.resume" "claude-code.md What does the gateway promise?" "A retry after a cut gets the \
+    Messages "messages.resume" "claude-code.md The contract" "A retry after a cut gets the \
      complete message, of one run" [Messages MessagesCut] ["messages.order"] messages::resume;
-    Messages "messages.apart" "claude-code.md What does the gateway promise?" "Two questions never share a \
+    Messages "messages.apart" "claude-code.md The contract" "Two questions never share a \
      message" [Messages MessagesCut] ["messages.order"] messages::apart;
     Messages "messages.count" "claude-code.md What is there?" "Tokens are counted without a \
      run" [] [] messages::count;
