@@ -14,8 +14,8 @@ use capstan_kit::refusal::Refusal;
 pub(crate) const EVENTS: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Follow events of runs",
-    says: "Server-sent events of this process about visible runs: `run` when one began, failed in an \
-     attempt, waits, was armed or closed; `refused`; `state` at the beginning and when the server \
+    says: "Server-sent events of this process about visible runs: `run` when one began, failed in \
+     an attempt, waits, was armed or closed; `refused`; `state` at the beginning and when the server \
      drains; `lagged` if events were missed or more than a hundred came within a second, after \
      which the client loads its page again. A comment comes every 15 seconds. At most twenty may \
      listen.",

@@ -307,8 +307,8 @@ fn faces(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub(crate) const FRAMES: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Read the frames of a run",
-    says: "The events that `GET /v1/streams/{id}` sends, up to the last packet that exists; it does \
-     not wait for more. For a closed run this is what `capstan replay` serves again. It needs the \
+    says: "The events that `GET /v1/streams/{id}` sends, up to the last packet that exists; it \
+     does not wait for more. For a closed run this is what `capstan replay` serves again. It needs the \
      right `content`, and leaves an audit line.",
     places: &[&openapi::STREAM],
     query: Some(FrameParams::json_schema),

@@ -16,8 +16,8 @@ use crate::identity::tenants::KeyHash;
 /// The target of the audit's log lines.
 pub const AUDIT: &str = "audit";
 
-/// How many refusals get a line within a second. Anybody can cause refusals, and must not be able to
-/// fill the disk.
+/// How many refusals get a line within a second. Anybody can cause refusals, and must not be able
+/// to fill the disk.
 const REFUSALS_PER_SECOND: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
 /// How many characters of a path a line contains. Anybody may send any path.
