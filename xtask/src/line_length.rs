@@ -11,9 +11,9 @@ use crate::generate;
 
 const COLUMNS: usize = 100;
 /// Endings of the files that are checked. Scripts without an ending are found by their `#!`.
-const ENDINGS: [&str; 16] = [
-    "conf", "css", "html", "js", "md", "mjs", "py", "pyi", "rs", "service", "sh", "toml", "ts",
-    "tsx", "yaml", "yml",
+const ENDINGS: [&str; 17] = [
+    "conf", "css", "html", "js", "md", "mjs", "py", "pyi", "rs", "service", "sh", "sql", "toml",
+    "ts", "tsx", "yaml", "yml",
 ];
 
 const PRAGMAS: [&str; 2] = ["  # type: ignore", "  # noqa"];
