@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use bytes::Bytes;
 use capstan_agent::{Agent, Clock};
 use capstan_journal::{Journal, Quota, Run};
 use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind, Timestamp, near};
@@ -294,12 +295,12 @@ impl Engine {
     }
 
     /// Decodes the stored body of a run.
-    pub fn asked(&self, run: &Run, body: &[u8]) -> Result<Ask, Fault> {
+    pub fn asked(&self, run: &Run, body: Bytes) -> Result<Ask, Fault> {
         let unknown = || {
             Fault::new(FaultKind::AgentExecutionError)
                 .with_message("The run is of an unknown face.")
         };
-        let ask = self.protocols.decode(&run.face, body).ok_or_else(unknown)??;
+        let ask = self.protocols.decode(&run.face, &body.into()).ok_or_else(unknown)??;
         // A face may have read these from a header or a path instead of the body.
         let previous = run.previous_response.as_deref().and_then(|stream| stream.parse().ok());
         Ok(Ask {
@@ -326,7 +327,7 @@ impl Engine {
                 self.journal.store().body(run.stream_id).await.map_err(faults::journal_fault)?;
             // If the body no longer decodes, recovery still ends the run. No client waits for this
             // error.
-            if let Ok(ask) = self.asked(run, &body.unwrap_or_default()) {
+            if let Ok(ask) = self.asked(run, body.unwrap_or_default()) {
                 self.before_work.prepare(run, &ask).await;
             }
         }

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use capstan_journal::{ArmedBy, Claim, ErrorKind, Found, JournalError, Quota, Run, RunState};
 use capstan_protocol::{Fault, FaultKind};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::ask::Ask;
+use crate::ask::{Ask, RequestBody};
 use crate::events::Happened;
 use crate::faults::{JOURNAL_RETRY, journal_fault};
 use crate::limits::{MemoryReservation, Slot};
@@ -47,9 +46,9 @@ pub struct Start<'a> {
     pub key: String,
     /// The decoded request.
     pub ask: &'a Arc<Ask>,
-    /// The original body. The gateway decodes it again to start a later attempt itself.
-    pub body: Bytes,
-    /// The hash of the body, which identifies a repeated request.
+    /// The body. The gateway decodes it again to start a later attempt itself.
+    pub body: &'a RequestBody,
+    /// The hash that identifies a repeated request.
     pub hash: [u8; 32],
     /// The agent that the path names.
     pub agent: Option<&'a str>,
@@ -210,7 +209,7 @@ fn claim_of(engine: &Engine, start: &Start<'_>, agent: &Registered) -> Claim {
         previous_response: start.ask.previous.map(|stream| stream.to_string()),
         face: start.face.to_owned(),
         body_hash: start.hash,
-        body: start.body.clone(),
+        body: start.body.bytes().clone(),
         max_attempts: agent.agent.max_attempts(),
         accepts_reset: start.accepts_reset || announced,
         is_unseen: start.is_unseen,
@@ -265,7 +264,7 @@ pub(crate) async fn arm(
             let body = store.body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
             let mut load = engine.limiter.load(&run.tenant);
             load.grow_anyway(body.len().saturating_mul(3));
-            let ask = engine.asked(&run, &body)?;
+            let ask = engine.asked(&run, body)?;
             engine.prepare(&run, &ask).await;
             (Arc::new(ask), load)
         }

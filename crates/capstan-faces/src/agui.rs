@@ -40,7 +40,7 @@ use crate::face::FaceContext;
 use crate::face::reader::{ViewerKind, sse_response};
 use crate::identity::caller::Caller;
 use crate::openapi::{Model, Routes, model};
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
 use facts::{Facts, declares_version, form};
 use fold::{Fold, State, is_transient, reset_of};
@@ -115,7 +115,7 @@ impl Face for Agui {
         EventBody::KINDS
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_agui(body)
     }
 

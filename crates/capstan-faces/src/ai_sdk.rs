@@ -34,7 +34,7 @@ use crate::face::reader::ViewerKind;
 use crate::face::{FaceContext, Items};
 use crate::openapi::{Model, Routes, model};
 use ask::{Manner, is_another};
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
 use chunk::{Chunk, KINDS};
@@ -85,7 +85,7 @@ impl Face for AiSdk {
         KINDS
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_ai_sdk(body)
     }
 
@@ -96,7 +96,7 @@ impl Face for AiSdk {
         if let Some(key) = given.filter(|key| !key.is_empty()) {
             return Ok(key.to_owned());
         }
-        if is_another(request.body) {
+        if is_another(request.body.bytes()) {
             return Ok(Uuid::now_v7().to_string());
         }
         let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
@@ -110,7 +110,7 @@ impl Face for AiSdk {
     }
 
     /// Pages do not repeat requests.
-    fn armed_by(&self, _request: &Parts) -> ArmedBy {
+    fn armed_by(&self, _: &Request<'_>) -> ArmedBy {
         ArmedBy::Gateway
     }
 

@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::{Face, FaceWriter, RefusalTarget, ViewRequest};
 use crate::face::FaceContext;
 use crate::openapi::{Model, Routes, model};
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use items::{List, Shape};
 use writer::DurableWriter;
 
@@ -61,7 +61,7 @@ impl Face for Durable {
     }
 
     /// This protocol starts no runs.
-    fn decode(&self, _: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, _: &RequestBody) -> Result<Ask, Fault> {
         Err(Fault::new(FaultKind::MethodNotAllowed))
     }
 

@@ -8,7 +8,6 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use capstan_agent::{Agent, Failure, Outcome, Stopped, Turn, Writer, async_trait};
 use capstan_journal::{Run, RunState, Step};
 use capstan_protocol::{Close, Fault, FaultKind};
@@ -221,7 +220,7 @@ impl BeforeWork for DeliveryAgent {
 }
 
 async fn claim(cx: &FaceContext, face: &dyn Face, run: &Run) -> Result<(), Fault> {
-    let body = Bytes::from(serde_json::json!({ "input": run.stream_id.to_string() }).to_string());
+    let body = serde_json::json!({ "input": run.stream_id.to_string() }).into();
     let (key, ask) = (format!("webhook-{}", run.stream_id), face.decode(&body)?);
     begin(cx, &run.tenant, Delivery { face: &run.face, key, body, ask, chat: None }).await
 }

@@ -4,7 +4,6 @@
 //! end of a run of the task and then posts, with retries. The body of the delivery contains the
 //! config, so deliveries also store the configs.
 
-use bytes::Bytes;
 use capstan_agent::Turn;
 use capstan_journal::{NameKind, Named, Run, RunState};
 use capstan_protocol::{DecodeError, Fault, FaultKind};
@@ -168,7 +167,7 @@ async fn claim(cx: &FaceContext, of: &Run, delivery: &Delivery, key: &str) -> Re
     let key = format!("capstan:push:{key}");
     let message = json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER",
     "parts": [{ "text": text }] } });
-    let body = Bytes::from(message.to_string());
+    let body = message.into();
     let (ask, chat) = (super::kept::from_a2a(&body)?, Some(place(&delivery.task)));
     delivery::begin(cx, &of.tenant, delivery::Delivery { face: NAME, key, body, ask, chat }).await
 }

@@ -23,7 +23,7 @@ use crate::face::reader::ViewerKind;
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::identity::caller::Caller;
 use crate::refusal::Refusal;
-use capstan_engine::ask::invalid;
+use capstan_engine::ask::{RequestBody, invalid};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::limits::MemoryReservation;
 use capstan_engine::{runs, stopping};
@@ -96,7 +96,10 @@ impl Asked<'_> {
 
     /// Builds the body that is stored with the run. A message that continues a task answers its
     /// questions.
-    async fn keep(&self, params: &[u8]) -> Result<(Bytes, Configuration, Option<Config>), Fault> {
+    async fn keep(
+        &self,
+        params: &[u8],
+    ) -> Result<(RequestBody, Configuration, Option<Config>), Fault> {
         let send: Send = capstan_protocol::decode::from_slice(params).map_err(|e| invalid(&e))?;
         let message = Message::of(&send.message)?;
         let push = send.configuration.push()?;
@@ -111,7 +114,7 @@ impl Asked<'_> {
             self.answer(&message, &mut kept).await?;
         }
         let body = serde_json::to_vec(&kept).unwrap_or_default();
-        Ok((body.into(), send.configuration, push))
+        Ok((Bytes::from(body).into(), send.configuration, push))
     }
 
     async fn answer(&self, message: &Message, kept: &mut Kept) -> Result<(), Fault> {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use capstan_protocol::{DecodeError, Fault, RawObject, decode};
+use capstan_protocol::{DecodeError, Fault};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::message::{UiMessage, UiRole};
-use capstan_engine::ask::{Ask, Extras, LONGEST_ID, Payload, invalid, is_whole};
+use capstan_engine::ask::{Ask, Extras, LONGEST_ID, Payload, RequestBody, invalid, is_whole};
 
 /// The trigger of a request for another answer.
 const REGENERATE: &str = "regenerate-message";
@@ -31,17 +31,16 @@ impl Posted {
 }
 
 /// The transport sends the whole chat; pages that keep it on the server send its last message.
-pub(super) fn from_ai_sdk(body: &[u8]) -> Result<Ask, Fault> {
-    let posted: Posted = decode::from_slice(body).map_err(|e| invalid(&e))?;
+pub(super) fn from_ai_sdk(body: &RequestBody) -> Result<Ask, Fault> {
+    let posted: Posted = body.decode()?;
     if posted.id.as_ref().is_some_and(|id| id.is_empty() || id.len() > LONGEST_ID) {
         return Err(invalid(&DecodeError::value(
             "id",
             format!("must have 1 to {LONGEST_ID} bytes"),
         )));
     }
-    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    let beside: Payload<IgnoredAny> = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    let extras = beside.into_extras(payload);
+    let beside: Payload<IgnoredAny> = body.decode()?;
+    let extras = beside.into_extras(body.object()?);
     let goes_on = posted.last().filter(|last| last.role == UiRole::Assistant);
     let answers = goes_on.map(UiMessage::answers).unwrap_or_default();
     let (messages, place) = match &posted.message {
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
 
     fn ask(body: &Value) -> Result<Ask, Fault> {
-        from_ai_sdk(body.to_string().as_bytes())
+        from_ai_sdk(&body.clone().into())
     }
 
     fn user() -> Value {

@@ -43,7 +43,7 @@ use crate::face::sent_answers::SentAnswers;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
-use capstan_engine::ask::{Ask, invalid};
+use capstan_engine::ask::{Ask, RequestBody, invalid};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::resume::ResumePoint;
 use capstan_engine::{interrupts, lookup};
@@ -82,7 +82,7 @@ impl Face for Responses {
         model::<ResponseEvent>
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_response(body)
     }
 
@@ -91,10 +91,9 @@ impl Face for Responses {
         &self,
         cx: &FaceContext,
         tenant: &str,
-        parts: &Parts,
+        _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
-        request::store_wants(parts, ask.wants);
         parameters::check_agent(cx, ask, "text.format")?;
         if ask.chat.is_some() {
             self.unstored.note(tenant);
@@ -138,12 +137,12 @@ impl Face for Responses {
         Ok(ResumePoint::default())
     }
 
-    fn wants_collected(&self, parts: &Parts) -> bool {
-        request::wants(parts).is_collected()
+    fn wants_collected(&self, request: &Request<'_>) -> bool {
+        request.ask.wants.is_collected()
     }
 
-    fn armed_by(&self, parts: &Parts) -> ArmedBy {
-        request::armed_by(parts)
+    fn armed_by(&self, request: &Request<'_>) -> ArmedBy {
+        repeats::armed_by(request)
     }
 
     fn is_keyless(&self, run: &Run) -> bool {

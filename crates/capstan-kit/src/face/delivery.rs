@@ -1,8 +1,7 @@
 //! Deliveries of webhooks and push notifications, for clients that do not wait for an answer. Each
 //! delivery is a run of the internal agent, stored beside the tenant's own runs.
 
-use bytes::Bytes;
-use capstan_engine::ask::{Ask, body_hash};
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::runs;
 use capstan_journal::{ArmedBy, Claim, ErrorKind, Quota};
@@ -38,7 +37,7 @@ pub struct Delivery<'a> {
     pub face: &'a str,
     /// The key under which the delivery is made at most once.
     pub key: String,
-    pub body: Bytes,
+    pub body: RequestBody,
     pub ask: Ask,
     pub chat: Option<String>,
 }
@@ -58,8 +57,8 @@ pub async fn begin(cx: &FaceContext, tenant: &str, delivery: Delivery<'_>) -> Re
         agent: DELIVERY_AGENT.to_owned(),
         session: stream.to_string(),
         face: face.to_owned(),
-        body_hash: body_hash(&body, Some(DELIVERY_AGENT), face),
-        body,
+        body_hash: body.hash(Some(DELIVERY_AGENT), face),
+        body: body.bytes().clone(),
         max_attempts: ATTEMPTS,
         is_unseen: true,
         armed_by: ArmedBy::Gateway,

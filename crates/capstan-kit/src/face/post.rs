@@ -19,7 +19,7 @@ use crate::face::{self, Face, RefusalTarget, Request, ViewRequest};
 use crate::identity::caller::Caller;
 use crate::openapi::{Routes, Row};
 use crate::refusal::{Refusal, RequestId};
-use capstan_engine::ask::{self, body_hash, body_values};
+use capstan_engine::ask::{self, RequestBody};
 use capstan_engine::cpu_offload;
 use capstan_engine::limits::MemoryReservation;
 use capstan_engine::relay::Origin;
@@ -47,9 +47,9 @@ pub async fn post(
 
 /// A body that was read, and its memory reservation.
 pub struct Posted {
-    pub body: Bytes,
+    pub body: RequestBody,
     pub load: MemoryReservation,
-    /// The hash by which a repeat is known, if it is not the hash of this body: some faces change
+    /// The hash by which a repeat is known, if it is not the hash of this body: some faces replace
     /// the body, or ignore members of it.
     pub hash: Option<[u8; 32]>,
 }
@@ -67,14 +67,14 @@ pub async fn read(
         check_content_type(face, &parts.headers)?;
         let mut unread = cx.engine.limiter.load(&caller.tenant);
         unread.grow(unread_bytes(parts, &body), &cx.engine.settings.limits)?;
-        let body = read_body(cx, &caller.tenant, body, &mut load).await?;
+        let bytes = read_body(cx, &caller.tenant, body, &mut load).await?;
         drop(unread);
-        let _begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
-        cpu_offload::run(body.len(), || {
-            body_values::check(&body, cx.engine.settings.limits.body_values)
-        })?;
         // Decoding copies the text twice at most.
-        load.grow(body.len().saturating_mul(2), &cx.engine.settings.limits)?;
+        let size = bytes.len();
+        load.grow(size.saturating_mul(2), &cx.engine.settings.limits)?;
+        let _begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, size).await;
+        let most = cx.engine.settings.limits.body_values;
+        let body = cpu_offload::run(size, || RequestBody::read(bytes, most))?;
         Ok(Posted { body, load, hash: None })
     };
     read.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Undecoded(parts)))
@@ -90,17 +90,16 @@ pub async fn answer(
     parts: &Parts,
     Posted { body, load, hash }: Posted,
 ) -> Result<Response, Refusal> {
-    let begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
+    let begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, body.size()).await;
     let decode = || face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
-    let decoded = cpu_offload::run(body.len(), decode);
+    let decoded = cpu_offload::run(body.size(), decode);
     let (point, mut ask) =
         decoded.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Undecoded(parts)))?;
     let completed = face.complete(cx, &caller.tenant, parts, &mut ask).await;
     if let Err(fault) = completed.and_then(|()| ask.check()) {
         return Err(face::refusal(cx, face, fault, RefusalTarget::Client(parts, &ask)));
     }
-    let hash_now = || cpu_offload::run(body.len(), || body_hash(&body, agent, face.name()));
-    let hash = hash.unwrap_or_else(hash_now);
+    let hash = hash.unwrap_or_else(|| body.hash(agent, face.name()));
     let ask = Arc::new(ask);
     let request = Request { tenant: &caller.tenant, parts, body: &body, agent, hash, ask: &ask };
     let answered = start(cx, face, &request, point, (load, begun)).await;
@@ -123,13 +122,13 @@ async fn start(
         key,
         load,
         ask: request.ask,
-        body: request.body.clone(),
+        body: request.body,
         hash: request.hash,
         agent: request.agent,
         face: face.name(),
         accepts_reset: face.accepts_reset(request.parts),
-        is_unseen: face.wants_collected(request.parts),
-        armed_by: face.armed_by(request.parts),
+        is_unseen: face.wants_collected(request),
+        armed_by: face.armed_by(request),
         point,
         origin: origin_of(request.parts),
         started_by: log_id_of(request.parts),

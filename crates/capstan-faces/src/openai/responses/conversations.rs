@@ -7,7 +7,7 @@ use axum::extract::{Path, Request as HttpRequest, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use capstan_journal::TurnRange;
-use capstan_protocol::{ChatMessage, Fault, FaultKind, Role, decode};
+use capstan_protocol::{ChatMessage, Fault, FaultKind, Role};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -133,7 +133,7 @@ async fn create(
     let (parts, body) = request.into_parts();
     let posted = post::read(&cx, &caller, &*face, &parts, body).await?;
     let created = async {
-        let wanted: Wanted = decode::from_slice(&posted.body).map_err(|error| invalid(&error))?;
+        let wanted: Wanted = posted.body.decode()?;
         if wanted.items.is_some_and(|items| !items.is_empty()) {
             return Err(unsupported("items"));
         }
