@@ -31,8 +31,8 @@ pub async fn start_internal(
     let claimed = engine.journal.claim(claim, quota).await?;
     if claimed.is_new {
         let tenant = claimed.run.tenant.clone();
-        let slot = Some(Slot::none(&engine.limiter, &tenant));
-        let room = RunReservation { slot, load: engine.limiter.load(&tenant) };
+        let slot = Some(engine.limiter.uncounted_run(&tenant));
+        let room = RunReservation { slot, load: engine.reserve(&tenant) };
         relay::spawn(engine, agent, claimed.run, Arc::new(ask), None, room, None);
     }
     Ok(())
@@ -193,7 +193,7 @@ async fn admit(engine: &Engine, start: &Start<'_>) -> Result<Slot, Fault> {
     let turns = engine.journal.store().turn_count(start.tenant, &start.ask.session).await;
     conversation::check_results(engine, start.tenant, start.ask, turns.map_err(journal_fault)?)
         .await?;
-    engine.limiter.take_run(start.tenant, &engine.settings.limits)
+    engine.limiter.take_run(start.tenant)
 }
 
 fn claim_of(engine: &Engine, start: &Start<'_>, agent: &Registered) -> Claim {
@@ -262,7 +262,7 @@ pub(crate) async fn arm(
         Some((ask, load)) => (Arc::clone(ask), load),
         None => {
             let body = store.body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
-            let mut load = engine.limiter.load(&run.tenant);
+            let mut load = engine.reserve(&run.tenant);
             load.grow_anyway(body.len().saturating_mul(3));
             let ask = engine.asked(&run, body)?;
             engine.prepare(&run, &ask).await;

@@ -144,7 +144,7 @@ impl Face for A2a {
             Some(call) => call.clone(),
             None => Call::at(asker.path()),
         };
-        Some(call.refuse(&Wrong::of(fault, cx.engine.settings.exposure)))
+        Some(call.refuse(&Wrong::of(fault, cx.engine.settings().exposure)))
     }
 
     async fn open(

@@ -130,7 +130,7 @@ impl Face for AiSdk {
         fault: &Fault,
         asker: RefusalTarget<'_>,
     ) -> Option<Response> {
-        let problem = fault.to_problem(cx.engine.settings.exposure);
+        let problem = fault.to_problem(cx.engine.settings().exposure);
         let (kind, body) = match asker.parts().is_some_and(wants_problem) {
             true => (problem::CONTENT_TYPE, serde_json::to_string(&problem).unwrap_or_default()),
             false => ("text/plain; charset=utf-8", problem.detail.unwrap_or(problem.title)),
@@ -221,7 +221,7 @@ async fn manner_of(cx: &FaceContext, run: &Run) -> Result<Manner, Fault> {
     if run.face != NAME {
         return Ok(Manner::default());
     }
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
     Ok(Manner::of(&body.unwrap_or_default()))
 }
 

@@ -71,7 +71,7 @@ impl Face for Durable {
 
     /// Problem details, which its clients show unchanged. A write is refused with the reason.
     fn refuse(&self, cx: &FaceContext, fault: &Fault, _: RefusalTarget<'_>) -> Option<Response> {
-        let mut problem = fault.to_problem(cx.engine.settings.exposure);
+        let mut problem = fault.to_problem(cx.engine.settings().exposure);
         if fault.kind() == FaultKind::MethodNotAllowed {
             problem.detail = Some(WHO_WRITES.to_owned());
         }

@@ -211,7 +211,7 @@ impl Face for Messages {
         let taken_back = TakenBack::read(cx, run).await?;
         let sent_answer = self.sent_answers.answer(run.stream_id, opening.parts);
         let watch = self.cut_sessions.watch(opening.parts);
-        let exposure = cx.engine.settings.exposure;
+        let exposure = cx.engine.settings().exposure;
         let id = request_id(opening.parts).map(str::to_owned);
         Ok(Box::new(MessagesWriter::new(events, taken_back, exposure, id, sent_answer, watch)))
     }

@@ -144,7 +144,7 @@ pub(super) async fn promise(
 }
 
 async fn deliveries(cx: &FaceContext, tenant: &str, task: &str) -> Result<Vec<Run>, Fault> {
-    let (store, tenant) = (cx.engine.journal.store(), tenants::deliveries_of(tenant));
+    let (store, tenant) = (cx.engine.store(), tenants::deliveries_of(tenant));
     store
         .named(Named { limit: PAGE, ..Named::all(&tenant, NameKind::Chat, &place(task)) })
         .await
@@ -152,7 +152,7 @@ async fn deliveries(cx: &FaceContext, tenant: &str, task: &str) -> Result<Vec<Ru
 }
 
 async fn of_run(cx: &FaceContext, run: &Run) -> Result<Option<Delivery>, Fault> {
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
     let body: Value = body.and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
     Ok(body.pointer("/message/parts/0/text").and_then(Value::as_str).and_then(Delivery::of))
 }

@@ -54,7 +54,7 @@ pub(super) struct ListParams {
 
 impl Asked<'_> {
     pub(super) fn wrong(&self, fault: &Fault) -> Response {
-        self.call.refuse(&Wrong::of(fault, self.cx.engine.settings.exposure))
+        self.call.refuse(&Wrong::of(fault, self.cx.engine.settings().exposure))
     }
 
     /// Sends a message: starts a run, or attaches to the one that it started.
@@ -118,7 +118,7 @@ impl Asked<'_> {
     }
 
     async fn answer(&self, message: &Message, kept: &mut Kept) -> Result<(), Fault> {
-        let store = self.cx.engine.journal.store();
+        let store = self.cx.engine.store();
         let tenant = &self.caller.tenant;
         // A repeated message finds its first result.
         let found = store.find(tenant, &message.message_id).await.map_err(journal_fault)?;
@@ -197,8 +197,8 @@ impl Asked<'_> {
         let wrong =
             |_| Fault::new(FaultKind::InvalidRequest).with_message("pageToken: is none of ours");
         let before: Option<Uuid> = before.map(|token| token.parse().map_err(wrong)).transpose()?;
-        let (store, tenant) = (self.cx.engine.journal.store(), &self.caller.tenant);
-        let _one = self.cx.engine.limiter.cpu_offload.answer(tenant).await;
+        let (store, tenant) = (self.cx.engine.store(), &self.caller.tenant);
+        let _one = self.cx.engine.cpu_offload().answer(tenant).await;
         let runs = match params.context_id.as_deref().filter(|context| !context.is_empty()) {
             Some(context) => {
                 store
@@ -263,7 +263,7 @@ impl Asked<'_> {
             body: serde_json::to_vec(&kept).unwrap_or_default().into(),
             answers: Some(asker.stream_id),
             armed_by: ArmedBy::Gateway,
-            ..Claim::new(&asker.tenant, key, Uuid::now_v7(), self.cx.engine.wall.now())
+            ..Claim::new(&asker.tenant, key, Uuid::now_v7(), self.cx.engine.now())
         };
         let ids = Ids { task, context: asker.session.clone() };
         let (cx, call) = (self.cx.clone(), self.call.clone());

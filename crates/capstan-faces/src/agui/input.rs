@@ -30,7 +30,7 @@ struct Restated {
 
 impl Input {
     pub(super) async fn load(cx: &FaceContext, stream: Uuid) -> Result<Self, JournalError> {
-        let store = cx.engine.journal.store();
+        let store = cx.engine.store();
         let Some(run) = store.run(stream).await? else { return Ok(Self::default()) };
         let Some(body) = store.body(stream).await? else { return Ok(Self::default()) };
         Ok(if run.face == NAME { Self::of_agui(&body) } else { Self::of_other(cx, &run, body) })

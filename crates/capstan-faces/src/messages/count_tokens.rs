@@ -66,7 +66,7 @@ async fn counted(
     parts: &Parts,
     posted: &Posted,
 ) -> Result<u64, Fault> {
-    let _begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, posted.body.size()).await;
+    let _begun = cx.engine.cpu_offload().begin(&caller.tenant, posted.body.size()).await;
     let body = request::with_head(&posted.body, &parts.headers);
     let mut ask = cpu_offload::run(body.size(), || request::from_body(&body))?;
     face.complete(cx, &caller.tenant, parts, &mut ask).await?;

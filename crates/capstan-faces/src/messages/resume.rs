@@ -90,7 +90,7 @@ pub(super) async fn find(
     parts: &Parts,
     question: Question<'_>,
 ) -> Option<Resumed> {
-    let is_shared = cx.engine.journal.store().is_shared();
+    let is_shared = cx.engine.store().is_shared();
     let may_be_calls = face.cut_sessions.may_have(parts, is_shared);
     let cut = CutOff::of(&question).filter(|cut| cut.wanted != Wanted::Calls || may_be_calls)?;
     Lookup { face, cx, caller, parts }.resume(question, cut).await

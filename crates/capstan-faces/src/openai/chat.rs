@@ -186,7 +186,7 @@ impl Face for Chat {
             Some(ask) => offered(ask),
             None => offered_once(cx, opening.run).await?,
         };
-        let exposure = cx.engine.settings.exposure;
+        let exposure = cx.engine.settings().exposure;
         let sealer = cx.sealer(DIALECT);
         let run = opening.run;
         let writer = ChatWriter::new(run, wants_usage, taken_back, offered, exposure, sealer);
@@ -200,7 +200,7 @@ fn offered(ask: &Ask) -> Offered {
 
 /// The tools that the stored request of a run offers.
 async fn offered_once(cx: &FaceContext, run: &Run) -> Result<Offered, Fault> {
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
     let ask = body.and_then(|body| ask::from_chat(&body.into()).ok());
     Ok(ask.as_ref().map(offered).unwrap_or_default())
 }

@@ -177,7 +177,8 @@ impl Face for Responses {
                 whole
             };
             Ok(whole.encode(|whole| {
-                Json(ResponseObject::of(whole, &echo, cx.engine.settings.exposure)).into_response()
+                Json(ResponseObject::of(whole, &echo, cx.engine.settings().exposure))
+                    .into_response()
             }))
         };
         let asker = RefusalTarget::Client(request.parts, request.ask);
@@ -226,7 +227,12 @@ impl Face for Responses {
             taken_back: TakenBack::read_if_unseen(cx, opening.run).await?,
             sent_answer: Some(self.sent_answers.answer(opening.run.stream_id, opening.parts)),
         };
-        Ok(Box::new(ResponsesWriter::new(opening.run, echo, options, cx.engine.settings.exposure)))
+        Ok(Box::new(ResponsesWriter::new(
+            opening.run,
+            echo,
+            options,
+            cx.engine.settings().exposure,
+        )))
     }
 }
 
@@ -250,7 +256,7 @@ fn stream_of(id: &str) -> Option<Uuid> {
 
 /// The members of a run's request that its answer repeats.
 async fn echo_of(cx: &FaceContext, run: &Run) -> Result<Echo, Fault> {
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
     let echo = |body: &[u8]| std::str::from_utf8(body).map(|body| Echo::of(cx, body)).ok();
     Ok(body.and_then(|body| echo(&body)).unwrap_or_default())
 }

@@ -19,7 +19,7 @@ pub async fn count(
     members: &[&str],
 ) -> Result<u64, Fault> {
     let agent = cx.engine.agent_for(None, ask)?;
-    let limit = cx.engine.settings.timeouts.request;
+    let limit = cx.engine.settings().timeouts.request;
     let asking = agent.agent.count_tokens(turn_of(ask, &agent.name));
     match tokio::time::timeout(limit, asking).await {
         Ok(Some(counted)) => counted,

@@ -47,7 +47,7 @@ pub struct Delivery<'a> {
 pub async fn begin(cx: &FaceContext, tenant: &str, delivery: Delivery<'_>) -> Result<(), Fault> {
     let Delivery { face, key, body, ask, chat } = delivery;
     let (tenant, stream, store) =
-        (tenants::deliveries_of(tenant), Uuid::now_v7(), cx.engine.journal.store());
+        (tenants::deliveries_of(tenant), Uuid::now_v7(), cx.engine.store());
     if let Some(cluster) = store.cluster()
         && cx.tenants.is_unstored(&tenant)
     {
@@ -63,9 +63,9 @@ pub async fn begin(cx: &FaceContext, tenant: &str, delivery: Delivery<'_>) -> Re
         is_unseen: true,
         armed_by: ArmedBy::Gateway,
         chat,
-        ..Claim::new(&tenant, key, stream, cx.engine.wall.now())
+        ..Claim::new(&tenant, key, stream, cx.engine.now())
     };
-    let most = Some(cx.engine.settings.limits.deliveries_per_tenant as u64);
+    let most = Some(cx.engine.settings().limits.deliveries_per_tenant as u64);
     let quota = Quota { running: most, waiting: most, ..Quota::UNLIMITED };
     runs::start_internal(&cx.engine, claim, &quota, ask).await.map_err(|error| {
         if !matches!(error.kind(), ErrorKind::Refused(_)) {

@@ -129,11 +129,10 @@ pub async fn repeated(
     let hash = hash.map(|byte| format!("{byte:02x}")).concat();
     let named = cx
         .engine
-        .journal
         .store()
         .named(Named { limit: MOST, ..Named::all(tenant, NameKind::BodyHash, &hash) })
         .await;
-    let now = cx.engine.wall.now();
+    let now = cx.engine.now();
     let is_candidate = |run: &Run| {
         run.face == face
             && is_keyless(run)

@@ -66,7 +66,7 @@ async fn counted(
     parts: &Parts,
     posted: &Posted,
 ) -> Result<u64, Fault> {
-    let _begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, posted.body.size()).await;
+    let _begun = cx.engine.cpu_offload().begin(&caller.tenant, posted.body.size()).await;
     let mut ask = cpu_offload::run(posted.body.size(), || face.decode(&posted.body))?;
     for (name, is_there) in [
         ("previous_response_id", ask.previous.is_some()),

@@ -59,12 +59,12 @@ async fn repeated(
     hash: [u8; 32],
 ) -> Result<Option<Bytes>, Fault> {
     let Some(key) = key else { return Ok(None) };
-    let found = cx.engine.journal.store().find(tenant, key).await.map_err(journal_fault)?;
+    let found = cx.engine.store().find(tenant, key).await.map_err(journal_fault)?;
     let Some(Found::Run(run)) = found else { return Ok(None) };
     if run.body_hash != hash {
         return Ok(None);
     }
-    cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)
+    cx.engine.store().body(run.stream_id).await.map_err(journal_fault)
 }
 
 /// The body with the items that it refers to; `None` if it cannot be read.
@@ -130,8 +130,7 @@ pub(super) async fn items_of_run(
     run: &Run,
 ) -> Result<Vec<(String, String)>, Fault> {
     let stream = run.stream_id;
-    let body =
-        cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
+    let body = cx.engine.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
     let echo = Echo::of(cx, &String::from_utf8_lossy(&body));
     let whole = fold::so_far(cx, run, &echo.offered).await?;
     let output = items(stream, &whole.transcript, echo.form(), "completed");

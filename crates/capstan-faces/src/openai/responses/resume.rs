@@ -145,7 +145,7 @@ async fn sent_ids(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
     if seen.is_empty() {
         return Some(Seen::default());
     }
-    let body = cx.engine.journal.store().body(run.stream_id).await.ok()??;
+    let body = cx.engine.store().body(run.stream_id).await.ok()??;
     let echo = Echo::of(cx, std::str::from_utf8(&body).ok()?);
     let so_far = fold::so_far(cx, run, &echo.offered).await.ok()?;
     so_far.encode(|it| {
