@@ -1,5 +1,5 @@
-//! The parts of the engine that faces, console and gateway use, each by a named method. They cannot
-//! reach the journal, whose writers are the engine's modules, nor the counts behind the limits.
+//! The parts of the engine that faces, console and gateway use, each by a named method. The journal
+//! and the counts behind the limits stay inside the engine.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::settings::EngineSettings;
 use crate::wall_clock::WallClock;
 
 impl Engine {
-    /// The store, for queries. Nobody outside the engine writes runs or packets, because the
-    /// journal would not wake their readers.
+    /// The store, for queries. Only the engine writes runs and packets: it writes them through the
+    /// journal, which wakes their readers.
     pub fn store(&self) -> &Arc<dyn Store> {
         self.journal.store()
     }

@@ -26,14 +26,13 @@ use capstan_journal::{ArmedBy, NameKind, Run, RunState};
 use capstan_protocol::{Close, Fault, problem};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use uuid::Uuid;
 
 use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::face::post;
 use crate::face::reader::ViewerKind;
 use crate::face::{FaceContext, Items};
 use crate::openapi::{Model, Routes, model};
-use ask::{Manner, is_another};
+use ask::Manner;
 use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
@@ -96,8 +95,8 @@ impl Face for AiSdk {
         if let Some(key) = given.filter(|key| !key.is_empty()) {
             return Ok(key.to_owned());
         }
-        if is_another(request.body.bytes()) {
-            return Ok(Uuid::now_v7().to_string());
+        if !request.ask.key.is_empty() {
+            return Ok(request.ask.key.clone());
         }
         let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
         let same = lookup::newest(&cx.engine, request.tenant, NameKind::BodyHash, &hash).await?;
