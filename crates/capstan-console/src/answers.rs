@@ -157,7 +157,7 @@ impl RunRow {
             first_packet_ms: first.map(|first| ms_between(run.created_at, first)),
             duration_ms: ms_between(
                 run.created_at,
-                run.closed_at.unwrap_or_else(|| console.engine.wall.now()),
+                run.closed_at.unwrap_or_else(|| console.engine.now()),
             ),
             packets: run.last_seq,
             bytes: run.bytes,
@@ -171,8 +171,7 @@ impl RunRow {
                 .collect(),
             last_packet_at: console
                 .engine
-                .live
-                .get(run.stream_id)
+                .live(run.stream_id)
                 .and_then(|facts| facts.last_append()),
             model: run.model.clone(),
             owner: run.owner.clone().filter(|_| visitor.sees_server()),
@@ -468,7 +467,7 @@ impl FaultDetails {
 impl RunDetails {
     /// Builds the answer from the record.
     pub(crate) fn new(console: &Console, visitor: &Visitor, run: &Run) -> Self {
-        let facts = console.engine.live.get(run.stream_id);
+        let facts = console.engine.live(run.stream_id);
         let viewers = facts.map(|facts| facts.viewers()).unwrap_or_default();
         let of_fault = |code: &str| {
             let told =
@@ -477,7 +476,7 @@ impl RunDetails {
         };
         Self {
             row: RunRow::new(console, visitor, run),
-            sentence: sentence::of(run, console.engine.wall.now()),
+            sentence: sentence::of(run, console.engine.now()),
             attempts: run.attempts.iter().map(AttemptDetails::from).collect(),
             fault: shown_fault(run).map(of_fault),
             request_id: run.request_id.clone(),

@@ -18,7 +18,7 @@ const MOST_VIEWERS: usize = 64;
 
 /// The live facts of all open streams.
 #[derive(Default)]
-pub struct Live(Mutex<HashMap<Uuid, Arc<Facts>>>);
+pub(crate) struct Live(Mutex<HashMap<Uuid, Arc<Facts>>>);
 
 /// The live facts of one stream.
 pub struct Facts {
@@ -84,7 +84,7 @@ impl Live {
     }
 
     /// Returns the facts of a stream, if this process has any.
-    pub fn get(&self, stream: Uuid) -> Option<Arc<Facts>> {
+    pub(crate) fn get(&self, stream: Uuid) -> Option<Arc<Facts>> {
         self.lock().get(&stream).cloned()
     }
 
@@ -102,7 +102,7 @@ impl Live {
 
     /// Forgets streams that no relay writes, no viewer reads, and that do not wait for their
     /// client.
-    pub fn forget_done(&self, waits: impl Fn(Uuid) -> bool) {
+    pub(crate) fn forget_done(&self, waits: impl Fn(Uuid) -> bool) {
         self.lock().retain(|stream, facts| {
             let is_open = !facts.is_closed.load(Ordering::Relaxed) && waits(*stream);
             facts.is_at_work.load(Ordering::Relaxed) || facts.lock().present > 0 || is_open
@@ -110,7 +110,7 @@ impl Live {
     }
 
     /// Counts running and waiting runs by agent, for the visible tenants.
-    pub fn by_agent(&self, sees: impl Fn(&str) -> bool) -> HashMap<String, (u64, u64)> {
+    pub(crate) fn by_agent(&self, sees: impl Fn(&str) -> bool) -> HashMap<String, (u64, u64)> {
         let mut counts = HashMap::<String, (u64, u64)>::new();
         for facts in self.lock().values().filter(|facts| sees(&facts.tenant)) {
             let count = counts.entry(facts.agent.clone()).or_default();

@@ -49,7 +49,7 @@ static PROCESSORS: LazyLock<usize> =
 static WIDE: LazyLock<usize> = LazyLock::new(|| 2 * *PROCESSORS);
 
 /// The lanes of all tenants that are here.
-pub struct TenantScheduler {
+pub(crate) struct TenantScheduler {
     by_tenant: Mutex<HashMap<String, Arc<TenantQueue>>>,
     asking: Arc<Asking>,
     /// What each may have, of one processor; no limit if zero.
@@ -65,7 +65,7 @@ impl TenantScheduler {
 
     /// A tenant asks: the present task, and the connection that it answers, go on in its lane.
     /// False if the task is none that can wait in a lane.
-    pub fn enter(&self, tenant: &str) -> bool {
+    pub(crate) fn enter(&self, tenant: &str) -> bool {
         self.asking.note(tenant, Instant::now());
         let seat = TaskSlot::current();
         seat.inspect(|seat| seat.enter(&self.of(tenant))).is_some()

@@ -247,17 +247,17 @@ impl Metrics {
 
     /// Takes over what the engine has counted itself.
     pub(crate) fn read(&self, engine: &Engine) {
-        for (counter, count) in self.packets.iter().zip(engine.packets.all()) {
+        for (counter, count) in self.packets.iter().zip(engine.packets().all()) {
             counter.inner().store(count, Ordering::Relaxed);
         }
-        self.resumes.inner().store(engine.viewers.resumed_count(), Ordering::Relaxed);
-        self.replayed.inner().store(engine.viewers.replayed_count(), Ordering::Relaxed);
-        self.active_readers.set(engine.viewers.open_count());
+        self.resumes.inner().store(engine.viewers().resumed_count(), Ordering::Relaxed);
+        self.replayed.inner().store(engine.viewers().replayed_count(), Ordering::Relaxed);
+        self.active_readers.set(engine.viewers().open_count());
         for (observer, count) in engine.dropped_events() {
             let dropped = self.dropped_events.get_or_create(&Label { name: observer.to_owned() });
             dropped.inner().store(count, Ordering::Relaxed);
         }
-        self.clock_steps.inner().store(engine.wall.step_count(), Ordering::Relaxed);
+        self.clock_steps.inner().store(engine.wall().step_count(), Ordering::Relaxed);
     }
 
     /// Somebody looked at what was said, or did something, in the console.

@@ -3,10 +3,8 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use capstan_agent::END_LIMIT;
 use capstan_engine::Engine;
 use capstan_engine::recovery;
 use capstan_journal::Cluster;
@@ -44,11 +42,11 @@ impl Service {
 
     async fn recover(services: Arc<Services>) -> io::Result<Self> {
         let Services { engine, console, metrics, .. } = &*services;
-        let (journal, metrics) = (engine.journal.clone(), metrics.clone());
+        let (store, metrics) = (engine.store().clone(), metrics.clone());
         // Recovery waits for the journal as well.
-        let counting = tokio::spawn(async move { metrics.journal.watch(&**journal.store()).await });
+        let counting = tokio::spawn(async move { metrics.journal.watch(&*store).await });
         let counting = AbortOnDropHandle::new(counting);
-        if !engine.journal.store().is_shared() {
+        if !engine.store().is_shared() {
             capstan_console::remember(console).await;
         }
         let recovered = recovery::recover(engine).await.map_err(io::Error::other)?;
@@ -72,7 +70,7 @@ impl Service {
         drain(engine, connections).await;
         drop(self.keepers);
         capstan_console::save(console).await;
-        engine.journal.store().close().await.map_err(io::Error::other)?;
+        engine.store().close().await.map_err(io::Error::other)?;
         Ok(Drained { recovered: self.recovered })
     }
 }
@@ -92,7 +90,7 @@ pub async fn serve(
     let listeners =
         listeners.chain(of_console.into_iter().map(|listener| (listener, Behind::Console)));
     // Streams are served, and questions about health answered, while recovery is at work.
-    let (connections, admission) = (TaskTracker::new(), Admission::new(&engine.settings.limits));
+    let (connections, admission) = (TaskTracker::new(), Admission::new(&engine.settings().limits));
     let edge = services.edge();
     for (listener, behind) in listeners {
         let all = router::router(&services, behind);
@@ -106,11 +104,11 @@ pub async fn serve(
         () = &mut shutdown => {
             // What is not recovered yet is left to the next life.
             drain(engine, &connections).await;
-            engine.journal.store().close().await.map_err(io::Error::other)?;
+            engine.store().close().await.map_err(io::Error::other)?;
             return Ok(Drained { recovered: 0 });
         }
     };
-    let mut outdated = engine.journal.store().cluster().map(Cluster::outdated);
+    let mut outdated = engine.store().cluster().map(Cluster::outdated);
     tokio::select! {
         () = &mut shutdown => service.stop(&connections).await,
         // What runs may end, and nothing new begins; then it is left to builds that know more.
@@ -118,7 +116,7 @@ pub async fn serve(
             service.stop(&connections).await?;
             Err(io::Error::other("the journal asks for a newer build than this one"))
         }
-        () = engine.broken.cancelled() => {
+        () = engine.until_broken() => {
             // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any
             // more.
             tokio::time::sleep(SHUTDOWN_GRACE).await;
@@ -129,36 +127,15 @@ pub async fn serve(
     }
 }
 
-/// How long the end waits at most for a journal that takes no writes.
-const UNWELL: Duration = Duration::from_secs(5);
-
 async fn drain(engine: &Engine, connections: &TaskTracker) {
-    engine.draining.cancel();
-    if let Some(cluster) = engine.journal.store().cluster() {
-        cluster.drain();
-    }
-    engine.tasks.close();
+    let runs = engine.begin_drain();
     connections.close();
-    tracing::info!(runs = engine.tasks.len(), connections = connections.len(), "draining");
-    // Until the limit, runs may finish and whoever watches them may see it.
-    let _ = tokio::time::timeout(engine.settings.timeouts.drain, engine.tasks.wait()).await;
-    engine.stopped.cancel();
-    tokio::select! {
-        () = engine.tasks.wait() => {}
-        () = engine.unwell_for(engine.settings.timeouts.drain.min(UNWELL)) => tracing::warn!("the \
-         journal takes no writes: what is left open is recovered by the next life"),
-    }
-    // Runs that wait go on in another life; their spans end here.
-    engine.forget_waiting_spans(Duration::ZERO);
-    engine.closing.cancel();
-    engine.ended.cancel();
+    tracing::info!(runs, connections = connections.len(), "draining");
+    engine.drain_runs().await;
     let _ = tokio::time::timeout(SHUTDOWN_GRACE, connections.wait()).await;
-    // What agents were told to end, here and elsewhere. An agent that never yields is not waited
-    // for.
-    engine.agents_at_work.close();
-    let _ = tokio::time::timeout(END_LIMIT + SHUTDOWN_GRACE, engine.agents_at_work.wait()).await;
-    engine.observed().await;
+    engine.drain_agents(SHUTDOWN_GRACE).await;
 }
+
 /// Does what nobody asks for, until the server stops.
 async fn maintain(services: Arc<Services>) {
     let Services { engine, cx, faces, console, .. } = &*services;

@@ -154,7 +154,7 @@ impl Relay {
         if remembered < self.counted + STEP {
             return Ok(());
         }
-        self.room.load.grow(remembered - self.counted, &self.engine.settings.limits)?;
+        self.room.load.grow(remembered - self.counted)?;
         self.counted = remembered;
         Ok(())
     }

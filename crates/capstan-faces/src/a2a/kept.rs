@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::push_config::Config;
 use super::words::Version;
-use capstan_engine::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
+use capstan_engine::ask::{Ask, Extras, LONGEST_ID, RequestBody, invalid, parameters_of};
 
 /// The parameters of `SendMessage`, in either version.
 #[derive(Debug, Deserialize)]
@@ -180,9 +180,9 @@ pub(super) struct Kept {
 }
 
 /// The message's id is the key, its context the session.
-pub(super) fn from_a2a(body: &[u8]) -> Result<Ask, Fault> {
-    let kept: Kept = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
+pub(super) fn from_a2a(body: &RequestBody) -> Result<Ask, Fault> {
+    let kept: Kept = body.decode()?;
+    let payload = body.object()?;
     let message = Message::of(&kept.message)?;
     let parts = message.parts.iter().filter_map(MessagePart::to_part).collect();
     let said = ChatMessage { role: Role::User, parts, name: None };

@@ -43,7 +43,7 @@ use crate::face::sent_answers::SentAnswers;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
-use capstan_engine::ask::{Ask, invalid};
+use capstan_engine::ask::{Ask, RequestBody, invalid};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::resume::ResumePoint;
 use capstan_engine::{interrupts, lookup};
@@ -82,7 +82,7 @@ impl Face for Responses {
         model::<ResponseEvent>
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_response(body)
     }
 
@@ -91,10 +91,9 @@ impl Face for Responses {
         &self,
         cx: &FaceContext,
         tenant: &str,
-        parts: &Parts,
+        _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
-        request::store_wants(parts, ask.wants);
         parameters::check_agent(cx, ask, "text.format")?;
         if ask.chat.is_some() {
             self.unstored.note(tenant);
@@ -138,12 +137,12 @@ impl Face for Responses {
         Ok(ResumePoint::default())
     }
 
-    fn wants_collected(&self, parts: &Parts) -> bool {
-        request::wants(parts).is_collected()
+    fn wants_collected(&self, request: &Request<'_>) -> bool {
+        request.ask.wants.is_collected()
     }
 
-    fn armed_by(&self, parts: &Parts) -> ArmedBy {
-        request::armed_by(parts)
+    fn armed_by(&self, request: &Request<'_>) -> ArmedBy {
+        repeats::armed_by(request)
     }
 
     fn is_keyless(&self, run: &Run) -> bool {
@@ -178,7 +177,8 @@ impl Face for Responses {
                 whole
             };
             Ok(whole.encode(|whole| {
-                Json(ResponseObject::of(whole, &echo, cx.engine.settings.exposure)).into_response()
+                Json(ResponseObject::of(whole, &echo, cx.engine.settings().exposure))
+                    .into_response()
             }))
         };
         let asker = RefusalTarget::Client(request.parts, request.ask);
@@ -227,7 +227,12 @@ impl Face for Responses {
             taken_back: TakenBack::read_if_unseen(cx, opening.run).await?,
             sent_answer: Some(self.sent_answers.answer(opening.run.stream_id, opening.parts)),
         };
-        Ok(Box::new(ResponsesWriter::new(opening.run, echo, options, cx.engine.settings.exposure)))
+        Ok(Box::new(ResponsesWriter::new(
+            opening.run,
+            echo,
+            options,
+            cx.engine.settings().exposure,
+        )))
     }
 }
 
@@ -251,7 +256,7 @@ fn stream_of(id: &str) -> Option<Uuid> {
 
 /// The members of a run's request that its answer repeats.
 async fn echo_of(cx: &FaceContext, run: &Run) -> Result<Echo, Fault> {
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
     let echo = |body: &[u8]| std::str::from_utf8(body).map(|body| Echo::of(cx, body)).ok();
     Ok(body.and_then(|body| echo(&body)).unwrap_or_default())
 }
