@@ -140,9 +140,9 @@ impl Face for Messages {
         Ok(found.map_or_else(|| session_run::key(max_tokens), |run| run.key))
     }
 
-    /// A client cannot resume within an answer.
-    fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
-        Ok(ResumePoint::default())
+    /// A client cannot resume within a block.
+    fn resume_point(&self, parts: &Parts) -> Result<ResumePoint, Fault> {
+        Ok(ResumePoint::behind(behind(parts)))
     }
 
     /// `AnswerEvents` decides, from the blocks that the client has.

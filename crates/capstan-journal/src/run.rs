@@ -199,6 +199,9 @@ pub struct Attempt {
     #[serde(skip_serializing_if = "is_zero")]
     pub swallowed_bytes: u64,
     /// Its calls to upstreams.
+    /// How it continued an answer that had broken off, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continued_by: Option<ContinuedBy>,
     #[serde(skip_serializing_if = "is_zero")]
     pub calls: u64,
     /// The members of a route that it called.
@@ -219,6 +222,33 @@ pub struct Attempt {
 }
 
 /// An attempt's use of one member of a route.
+/// How an attempt continues an answer that has broken off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ContinuedBy {
+    /// The model received the answer so far, and continued it.
+    Prefill,
+    /// A new call answered from the beginning, and the part that viewers had was left out.
+    Comparison,
+    /// A new call answered differently, and viewers were reset.
+    Reset,
+    /// The upstream had stored its stream, and sent the rest of it.
+    UpstreamResume,
+}
+
+impl ContinuedBy {
+    /// The name in records and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prefill => "prefill",
+            Self::Comparison => "comparison",
+            Self::Reset => "reset",
+            Self::UpstreamResume => "upstream_resume",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemberUse {
@@ -387,6 +417,8 @@ pub struct Viewers {
     /// How many the server disconnected, because they did not read.
     pub stalled: u64,
     /// The highest `seq` that was written to one of them.
+    /// How many came with a repeated request, in protocols without cursors.
+    pub attached: u64,
     pub last_cursor: u64,
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_agent::{
-    About, Agent, CallBegan, Cancel, CancelReason, Clock, Endpoint, Failure, Outcome, Output,
-    Stopped, Timer, Turn, Writer,
+    About, Agent, CallBegan, Cancel, CancelReason, Clock, Continued, Endpoint, Failure, Outcome,
+    Output, Stopped, Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
 use capstan_protocol::{DecodeError, ErrorSeverity, Fault, FaultKind, NativeOrigin, sse};
@@ -149,6 +149,8 @@ pub(crate) struct HttpAgent<D> {
     retries: Retries,
     times: CallTimeouts,
     far_runs: Option<FarRuns>,
+    /// The upstream sends no stream, so it is asked again and again. Nothing broke off.
+    pub(crate) is_poll: bool,
     clock: Clock,
 }
 
@@ -279,10 +281,14 @@ impl<D: Dialect> HttpAgent<D> {
             out.alive()?;
             match self.resume(resume, headers).await {
                 Resumed::On(response) => {
-                    read = self.read(response, began, times, &mut decoder, out).await
+                    let continued = Output::Continued(Continued::Resume);
+                    out.say(&mut Some(continued).filter(|_| !is_poll).into_iter().collect())
+                        .await?;
+                    read = self.read(response, began, call, &mut decoder, out).await
                 }
                 Resumed::Never if self.dialect.is_last_word(&decoder) => break,
                 Resumed::Never | Resumed::NotNow => {}
+            let is_poll = resume.is_poll;
             }
         }
         read

@@ -133,9 +133,9 @@ impl Face for Responses {
         repeats::key(cx, request, NAME, attaches.then_some(&may_repeat)).await
     }
 
-    /// Clients resume by GET with `starting_after`, never by POST.
-    fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
-        Ok(ResumePoint::default())
+    /// Clients resume within an item by GET with `starting_after`, never by POST.
+    fn resume_point(&self, parts: &Parts) -> Result<ResumePoint, Fault> {
+        Ok(ResumePoint::behind(Place::seen_by(parts).len()))
     }
 
     fn wants_collected(&self, parts: &Parts) -> bool {

@@ -593,6 +593,11 @@ async fn results_of_the_first_calls_are_answered_with_the_other_calls() {
         .filter(|event| event["type"] == "content_block_start")
         .map(|event| (event["index"].clone(), event["content_block"]["id"].clone()))
         .collect();
+    let path = format!("/v1/console/runs/{stream}");
+    let run: Value = server.get(&path).await.json().await.unwrap();
+    let viewers = run["viewers"].as_array().unwrap();
+    let behind: Vec<_> = viewers.iter().map(|viewer| &viewer["attached_behind"]).collect();
+    assert_eq!(behind, [&Value::Null, &json!(1)], "{run}");
     assert_eq!(calls, [(json!(0), json!("c2"))]);
     // With both results nothing of the run is left: that is the next question.
     body["messages"][1]["content"] = json!([call("c1"), call("c2")]);
