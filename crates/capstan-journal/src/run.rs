@@ -138,6 +138,7 @@ impl Claim {
             webhook: None,
             lost_after: None,
             viewers: None,
+            sent_at: None,
             more: Map::new(),
         }
     }
@@ -198,10 +199,10 @@ pub struct Attempt {
     /// Bytes that it repeated from an earlier attempt, and that were not written again.
     #[serde(skip_serializing_if = "is_zero")]
     pub swallowed_bytes: u64,
-    /// Its calls to upstreams.
     /// How it continued an answer that had broken off, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continued_by: Option<ContinuedBy>,
+    /// Its calls to upstreams.
     #[serde(skip_serializing_if = "is_zero")]
     pub calls: u64,
     /// The members of a route that it called.
@@ -221,7 +222,6 @@ pub struct Attempt {
     pub more: Map<String, Value>,
 }
 
-/// An attempt's use of one member of a route.
 /// How an attempt continues an answer that has broken off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -249,6 +249,7 @@ impl ContinuedBy {
     }
 }
 
+/// An attempt's use of one member of a route.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemberUse {
@@ -397,6 +398,10 @@ pub struct Run {
     /// A summary of its viewers, as the process that ended it knew them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub viewers: Option<Viewers>,
+    /// When its answer was last written completely to a client, for runs to which a repeated request
+    /// may attach. Set by [`crate::Records::mark_sent`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_at: Option<Timestamp>,
     /// Members that a later build has added. They survive a rewrite by this one.
     #[serde(flatten)]
     pub more: Map<String, Value>,
@@ -412,13 +417,13 @@ pub struct Viewers {
     pub joined: u64,
     /// How many of them resumed at a cursor.
     pub resumed: u64,
+    /// How many came with a repeated request, in protocols without cursors.
+    pub attached: u64,
     /// How many the server disconnected, because it stopped or could not read on.
     pub cut: u64,
     /// How many the server disconnected, because they did not read.
     pub stalled: u64,
     /// The highest `seq` that was written to one of them.
-    /// How many came with a repeated request, in protocols without cursors.
-    pub attached: u64,
     pub last_cursor: u64,
 }
 

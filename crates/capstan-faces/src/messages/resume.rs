@@ -83,7 +83,7 @@ impl Lookup<'_> {
 
     async fn find(&self, body: &Value, seen: &[Value], wanted: Wanted) -> Option<Resumed> {
         let max_tokens = body.get("max_tokens").and_then(Value::as_u64);
-        let may_repeat = |run: &Run| self.face.may_repeat(run, self.parts, max_tokens);
+        let may_repeat = |run: &Run| self.face.may_repeat(self.cx, run, self.parts, max_tokens);
         let bytes = serde_json::to_vec(body).ok()?;
         let hash = repeat_hash(&self.parts.headers, Some(body), &bytes);
         let (cx, tenant) = (self.cx, &self.caller.tenant);
