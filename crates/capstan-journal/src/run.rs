@@ -398,8 +398,8 @@ pub struct Run {
     /// A summary of its viewers, as the process that ended it knew them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub viewers: Option<Viewers>,
-    /// When its answer was last written completely to a client, for runs to which a repeated request
-    /// may attach. Set by [`crate::Records::mark_sent`].
+    /// When its answer was last written completely to a client, for runs to which a repeated
+    /// request may attach. Set by [`crate::Records::mark_sent`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_at: Option<Timestamp>,
     /// Members that a later build has added. They survive a rewrite by this one.

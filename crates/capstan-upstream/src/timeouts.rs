@@ -10,8 +10,8 @@ use tokio::time::Instant;
 pub struct CallTimeouts {
     /// Until the connection stands.
     pub connect: Duration,
-    /// Until the answer begins, connection included. `thinking`, if that is longer and the model may
-    /// think first.
+    /// Until the answer begins, connection included. `thinking`, if that is longer and the model
+    /// may think first.
     pub first_token: Duration,
     /// Between two pieces of it.
     pub idle: Duration,

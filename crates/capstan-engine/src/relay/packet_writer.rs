@@ -257,9 +257,11 @@ impl PacketWriter {
         self.sent.has_complete_part()
     }
 
-    /// Bytes that the present attempt repeated and viewers have.
+    /// Bytes that the present attempt repeated and viewers have. After a prefill the model repeats
+    /// nothing.
     pub(super) fn swallowed(&self) -> u64 {
-        self.attempt.swallowed
+        let is_prefilled = self.attempt.continued_by == Some(ContinuedBy::Prefill);
+        if is_prefilled { 0 } else { self.attempt.swallowed }
     }
 
     /// The packet to which the present attempt reset the viewers, if it did.

@@ -45,6 +45,7 @@ async fn a_model_that_goes_on_behind_its_own_words_continues_by_prefill() {
     let gateway = routes::gateway(&Clock::by_hand(), &agents).await;
     assert_eq!(ask(&gateway, "Hi").await.text, Answer::default().text);
     assert_eq!(ways(&gateway).await, [Value::Null, json!("prefill")]);
+    assert_eq!(attempts(&gateway).await[1]["swallowed_bytes"], 0, "the model repeated nothing");
 }
 
 #[tokio::test]

@@ -38,8 +38,8 @@ pub(crate) fn closed_port() -> TcpSocket {
     socket
 }
 
-/// A loopback address that no other server has. Another test may still call a server of its own that
-/// has ended. If a provider got the same address and port, it would count those calls, too.
+/// A loopback address that no other server has. Another test may still call a server of its own
+/// that has ended. If a provider got the same address and port, it would count those calls, too.
 fn own_address() -> (Ipv4Addr, u16) {
     let [a, b, c, ..] = Uuid::new_v4().into_bytes();
     (Ipv4Addr::new(127, a.max(1), b, c.clamp(1, 254)), 0)
