@@ -1,7 +1,7 @@
 //! The JSON objects of the console's routes. Their doc comments become descriptions in
 //! `/openapi.json`.
 
-use capstan_journal::{Attempt, Run, RunState, Status, Viewers};
+use capstan_journal::{Attempt, ContinuedBy, Run, RunState, Status, Viewers};
 use capstan_protocol::{AguiErrorCode, CATALOGUE, ErrorDomain, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -308,6 +308,10 @@ pub(crate) struct ViewerDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<Parting>,
     pub(crate) cursor_at_start: u64,
+    /// If its request repeats an earlier one: the number of complete blocks or items of the answer
+    /// that the client had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) attached_behind: Option<u64>,
     /// The last packet that was written to its socket.
     pub(crate) cursor: u64,
 }
@@ -319,6 +323,7 @@ impl From<Viewer> for ViewerDetails {
             left_at: viewer.left.map(|(at, _)| at),
             ended: viewer.left.map(|(_, parting)| parting),
             cursor_at_start: viewer.start,
+            attached_behind: viewer.attached_behind,
             cursor: viewer.cursor(),
         }
     }
@@ -360,6 +365,9 @@ pub(crate) struct AttemptDetails {
     pub(crate) reset_to: Option<u64>,
     /// How much it repeated of the earlier attempt, which was not written again.
     pub(crate) swallowed_bytes: u64,
+    /// How the attempt continued an answer that had broken off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) continued_by: Option<ContinuedBy>,
     /// Calls of upstreams.
     pub(crate) calls: u64,
     /// The members of a route that the attempt called.
@@ -405,6 +413,7 @@ impl From<&Attempt> for AttemptDetails {
             retry_after: attempt.retry_after,
             reset_to: attempt.reset_to,
             swallowed_bytes: attempt.swallowed_bytes,
+            continued_by: attempt.continued_by,
             calls: attempt.calls,
             members: members.collect(),
             usage: attempt.usage.clone(),

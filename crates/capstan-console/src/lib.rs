@@ -166,7 +166,7 @@ impl RunObserver for Memory {
             }
             Happened::TakenUp => drop(self.at_work.fetch_add(1, Ordering::Relaxed)),
             Happened::LetGo => drop(self.at_work.fetch_sub(1, Ordering::Relaxed)),
-            Happened::Attached
+            Happened::Attached { .. }
             | Happened::AttemptBegan
             | Happened::FirstPacket { .. }
             | Happened::CallBegan { .. }

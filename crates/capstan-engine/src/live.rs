@@ -62,6 +62,9 @@ pub struct Viewer {
     pub left: Option<(Timestamp, Parting)>,
     /// The packet after which it began to read.
     pub start: u64,
+    /// If its request repeats an earlier one: the number of complete blocks or items of the answer
+    /// that the client has.
+    pub attached_behind: Option<u64>,
     cursor: Arc<AtomicU64>,
 }
 
@@ -203,18 +206,20 @@ pub struct Viewing {
 }
 
 impl Viewing {
-    /// Registers a viewer that begins to read after packet `start`.
-    pub fn new(engine: &Engine, run: &Run, start: u64) -> Self {
+    /// Registers a viewer that begins to read after packet `start`. `attached_behind` is that of
+    /// [`Viewer`].
+    pub fn new(engine: &Engine, run: &Run, start: u64, attached_behind: Option<u64>) -> Self {
         let facts = engine.live.of(run);
         let cursor = Arc::new(AtomicU64::new(start));
-        let viewer =
-            Viewer { joined_at: engine.wall.now(), left: None, start, cursor: Arc::clone(&cursor) };
+        let (joined_at, left, place) = (engine.wall.now(), None, Arc::clone(&cursor));
+        let viewer = Viewer { joined_at, left, start, attached_behind, cursor: place };
         let mut watching = facts.lock();
         let number = watching.next;
         watching.next += 1;
         watching.present += 1;
         watching.sum.joined += 1;
         watching.sum.resumed += u64::from(start > 0);
+        watching.sum.attached += u64::from(attached_behind.is_some());
         if watching.viewers.len() >= MOST_VIEWERS {
             // The list is full: remove the first viewer that has left. Without one, the new viewer
             // only adds to the sums.

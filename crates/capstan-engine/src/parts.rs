@@ -34,6 +34,11 @@ impl Engine {
         &self.settings
     }
 
+    /// Starts short work that outlives its request. A shutdown waits for it.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(work);
+    }
+
     /// The time of day.
     pub fn now(&self) -> Timestamp {
         self.wall.now()

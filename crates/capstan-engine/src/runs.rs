@@ -233,8 +233,8 @@ async fn attach(
         return Err(Fault::new(FaultKind::RequestConflict));
     }
     // Check the cursor first: an invalid one must not start an attempt.
-    again.point.in_run(&run)?;
-    engine.emit(&run, Happened::Attached);
+    let after = again.point.in_run(&run)?;
+    engine.emit(&run, Happened::Attached { after, behind: again.point.behind });
     if run.state != RunState::Waiting {
         return Ok(run);
     }

@@ -122,7 +122,7 @@ impl Face for Messages {
             return Ok(place.key.clone());
         }
         let max_tokens = request.ask.extras.parameters.max_tokens;
-        let may_repeat = |run: &Run| self.may_repeat(run, parts, max_tokens);
+        let may_repeat = |run: &Run| self.may_repeat(cx, run, parts, max_tokens);
         if !has_session(parts) || parts.headers.contains_key(KEY.name) {
             let may_repeat: MayRepeat<'_> = &may_repeat;
             let may_repeat = Some(may_repeat).filter(|_| repeats::is_repeat(parts));
@@ -133,9 +133,9 @@ impl Face for Messages {
         Ok(found.map_or_else(|| session_run::key(max_tokens), |run| run.key))
     }
 
-    /// A client cannot resume within an answer.
-    fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
-        Ok(ResumePoint::default())
+    /// A client cannot resume within a block.
+    fn resume_point(&self, parts: &Parts) -> Result<ResumePoint, Fault> {
+        Ok(ResumePoint::behind(behind(parts)))
     }
 
     /// `AnswerEvents` decides, from the blocks that the client has.
@@ -209,7 +209,7 @@ impl Face for Messages {
         let run = opening.run;
         let events = events_of(cx, run, opening.posted, opening.parts);
         let taken_back = TakenBack::read(cx, run).await?;
-        let sent_answer = self.sent_answers.answer(run.stream_id, opening.parts);
+        let sent_answer = self.sent_answers.answer(cx, run, opening.parts);
         let watch = self.cut_sessions.watch(opening.parts);
         let exposure = cx.engine.settings().exposure;
         let id = request_id(opening.parts).map(str::to_owned);
@@ -229,8 +229,14 @@ impl Face for Messages {
 
 impl Messages {
     /// Whether a request may have this run, which has the same meaning.
-    fn may_repeat(&self, run: &Run, parts: &Parts, max_tokens: Option<u64>) -> bool {
-        let may_repeat = self.sent_answers.may_repeat(run, parts);
+    fn may_repeat(
+        &self,
+        cx: &FaceContext,
+        run: &Run,
+        parts: &Parts,
+        max_tokens: Option<u64>,
+    ) -> bool {
+        let may_repeat = self.sent_answers.may_repeat(cx, run, parts);
         may_repeat && !session_run::is_too_short(run, max_tokens)
     }
 
@@ -243,7 +249,10 @@ impl Messages {
         let followed = reader::collect_to_end::<Packets>(cx, run).await?;
         let events = events_of(cx, run, Some(request.ask), request.parts);
         match followed.encode(|whole| collected::message(&whole.transcript, events)) {
-            Some(Ok(message)) => Ok(collected::response(message)),
+            Some(Ok(message)) => {
+                self.sent_answers.answer(cx, run, request.parts).record();
+                Ok(collected::response(message))
+            }
             Some(Err(End::Stopped)) => Ok(errors::stopped()),
             Some(Err(End::Failed(fault) | End::Repeat(fault))) => Err(fault),
             Some(Err(End::Complete)) | None => Err(followed

@@ -303,7 +303,7 @@ impl RunObserver for Metrics {
 
     fn observe(&self, RunEvent { run, agent, what, .. }: &RunEvent) {
         match what {
-            Happened::Attached => drop(self.attached.inc()),
+            Happened::Attached { .. } => drop(self.attached.inc()),
             Happened::TakenUp => drop(self.active_runs.inc()),
             Happened::LetGo => drop(self.active_runs.dec()),
             Happened::AttemptBegan => self.attempt_began(agent),

@@ -5,7 +5,7 @@
 //! whitespace that was sent already. A server may also repeat the prefill, or ignore it and answer
 //! anew; then its text is compared with what was sent, as that of any later attempt is.
 
-use capstan_agent::Output;
+use capstan_agent::{Continued, Output};
 
 /// As many equal characters at the beginning are no accident: the answer begins anew.
 const ANEW: usize = 24;
@@ -83,18 +83,27 @@ impl Seam {
             return Vec::new();
         }
         self.state = State::Closed;
-        vec![Output::Delta(std::mem::take(&mut self.sent)), Output::Delta(rest.to_owned())]
+        let mut outputs = self.continued();
+        outputs.push(Output::Delta(rest.to_owned()));
+        outputs
+    }
+
+    /// The model has continued: the sent text stands.
+    fn continued(&mut self) -> Vec<Output> {
+        let sent = Output::Delta(std::mem::take(&mut self.sent));
+        vec![Output::Continued(Continued::Prefill), sent]
     }
 
     /// The answer is complete, or something else than text follows: what was held is said.
     pub(crate) fn finish(&mut self) -> Vec<Output> {
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Closed => Vec::new(),
-            State::Joining(_) => vec![Output::Delta(std::mem::take(&mut self.sent))],
+            State::Joining(_) => self.continued(),
             State::Deciding(held) if held.chars().count() >= ANEW => vec![Output::Delta(held)],
             State::Deciding(held) => {
-                let sent = Output::Delta(std::mem::take(&mut self.sent));
-                if held.is_empty() { vec![sent] } else { vec![sent, Output::Delta(held)] }
+                let mut outputs = self.continued();
+                outputs.extend(Some(held).filter(|held| !held.is_empty()).map(Output::Delta));
+                outputs
             }
         }
     }

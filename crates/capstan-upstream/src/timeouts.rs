@@ -10,39 +10,48 @@ use tokio::time::Instant;
 pub struct CallTimeouts {
     /// Until the connection stands.
     pub connect: Duration,
-    /// Until the answer begins, connection included.
+    /// Until the answer begins, connection included. `thinking`, if that is longer and the model
+    /// may think first.
     pub first_token: Duration,
     /// Between two pieces of it.
     pub idle: Duration,
-    /// The same while a model thinks and shows nothing of it. The longest silence for which the
-    /// gateway's own `timeouts.idle` has room.
+    /// The same while a model thinks and shows nothing of it. The gateway's own `timeouts.idle` has
+    /// room for it.
     pub thinking: Duration,
     /// The whole call.
     pub total: Duration,
 }
 
-/// Seconds of silence of a model that thinks.
-const THINKING: u64 = 110;
+/// Seconds of silence of a model that thinks: what coding agents' clients and OpenAI's allow.
+const THINKING: u64 = 300;
+/// Seconds of a call that streams: an answer of 128,000 tokens takes half an hour.
+const TOTAL: u64 = 3600;
 
 impl CallTimeouts {
     /// For model providers: what a person would wait for. Twice without a first token is over after
-    /// a minute, a stall in the middle and another one after it sooner. Models that think for long
-    /// before they say anything need more.
-    pub const PROVIDER: Self = Self::of(10, 30, 20, 600);
+    /// a minute, a stall in the middle and another one after it sooner.
+    pub const PROVIDER: Self = Self::of(10, 30, 20);
     /// For agents behind a network: they use tools, and so take their time.
-    pub const FOREIGN: Self = Self::of(10, 100, 110, 3600);
+    pub const FOREIGN: Self = Self::of(10, 100, 110);
     /// For processes: starting one may compile or download; there is nothing to connect to.
-    pub const PROCESS: Self = Self::of(10, 110, 110, 3600);
+    pub const PROCESS: Self = Self::of(10, 110, 110);
 
-    const fn of(connect: u64, first_token: u64, idle: u64, total: u64) -> Self {
+    const fn of(connect: u64, first_token: u64, idle: u64) -> Self {
         let seconds = Duration::from_secs;
         Self {
             connect: seconds(connect),
             first_token: seconds(first_token),
             idle: seconds(idle),
             thinking: seconds(THINKING),
-            total: seconds(total),
+            total: seconds(TOTAL),
         }
+    }
+}
+
+impl CallTimeouts {
+    /// The limits of a call whose model may think first.
+    pub(crate) fn of_thinker(self) -> Self {
+        Self { first_token: self.first_token.max(self.thinking), ..self }
     }
 }
 

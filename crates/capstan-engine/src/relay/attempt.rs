@@ -124,6 +124,7 @@ impl Relay {
                     self.packets.compare().await?;
                 }
                 Output::Again { .. }
+                | Output::Continued(_)
                 | Output::Delta(_)
                 | Output::Event { .. }
                 | Output::Model(_)

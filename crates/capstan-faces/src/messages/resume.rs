@@ -123,7 +123,7 @@ impl Lookup<'_> {
         wanted: Wanted,
     ) -> Option<Resumed> {
         let max_tokens = question.members.get("max_tokens").and_then(Value::as_u64);
-        let may_repeat = |run: &Run| self.face.may_repeat(run, self.parts, max_tokens);
+        let may_repeat = |run: &Run| self.face.may_repeat(self.cx, run, self.parts, max_tokens);
         let hash = question.hash();
         let (cx, tenant) = (self.cx, &self.caller.tenant);
         let found = repeats::repeated(cx, tenant, self.parts, hash, NAME, &may_repeat).await;

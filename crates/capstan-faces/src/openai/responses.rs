@@ -126,15 +126,15 @@ impl Face for Responses {
         if let Some(place) = parts.extensions.get::<Place>() {
             return Ok(place.key.clone());
         }
-        let may_repeat = |run: &Run| self.sent_answers.may_repeat(run, parts);
+        let may_repeat = |run: &Run| self.sent_answers.may_repeat(cx, run, parts);
         let is_known = repeats::is_repeat(parts) || repeat_hash::has_session(parts);
         let attaches = self.attaches_repeats && is_known;
         repeats::key(cx, request, NAME, attaches.then_some(&may_repeat)).await
     }
 
-    /// Clients resume by GET with `starting_after`, never by POST.
-    fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
-        Ok(ResumePoint::default())
+    /// Clients resume within an item by GET with `starting_after`, never by POST.
+    fn resume_point(&self, parts: &Parts) -> Result<ResumePoint, Fault> {
+        Ok(ResumePoint::behind(Place::seen_by(parts).len()))
     }
 
     fn wants_collected(&self, request: &Request<'_>) -> bool {
@@ -173,7 +173,7 @@ impl Face for Responses {
             } else {
                 let whole = fold::follow(cx, run, &echo.offered).await?;
                 let whole = whole.fault().map_or(Ok(whole), Err)?;
-                self.sent_answers.answer(run.stream_id, request.parts).record();
+                self.sent_answers.answer(cx, run, request.parts).record();
                 whole
             };
             Ok(whole.encode(|whole| {
@@ -225,7 +225,7 @@ impl Face for Responses {
             has_all_events: request::wants_all_events(opening.parts),
             seen: Place::seen_by(opening.parts),
             taken_back: TakenBack::read_if_unseen(cx, opening.run).await?,
-            sent_answer: Some(self.sent_answers.answer(opening.run.stream_id, opening.parts)),
+            sent_answer: Some(self.sent_answers.answer(cx, opening.run, opening.parts)),
         };
         Ok(Box::new(ResponsesWriter::new(
             opening.run,

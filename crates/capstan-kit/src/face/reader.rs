@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::face::FaceContext;
+use crate::face::repeats::ReaderGuardSlot;
 pub use crate::face::writer::ViewerKind;
 use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest};
 use capstan_engine::events::Happened;
@@ -105,7 +106,10 @@ pub async fn respond(
     let reader = cx.engine.reader_of(run, from);
     let interval = writer.heartbeat_interval(cx.engine.settings().timeouts.heartbeat);
     let rest = writer.max_duration().map(|longest| Box::pin(tokio::time::sleep(longest)));
-    let viewing = Viewing::new(&cx.engine, run, from);
+    let slot_of_repeat = viewer.parts.extensions.get::<ReaderGuardSlot>();
+    let is_repeat = slot_of_repeat.is_some_and(ReaderGuardSlot::is_repeat);
+    let behind = is_repeat.then_some(viewer.point.behind);
+    let viewing = Viewing::new(&cx.engine, run, from, behind);
     let departure = viewing.departure();
     // Boxed, because it is moved with every chunk.
     let open = Box::new(Open {

@@ -196,6 +196,7 @@ mod tests {
                 Output::Delta(piece) => text.push_str(piece),
                 Output::Again { keep } => text.truncate(*keep),
                 Output::Event { .. }
+                | Output::Continued(_)
                 | Output::Warning(_)
                 | Output::Model(_)
                 | Output::Usage(_)

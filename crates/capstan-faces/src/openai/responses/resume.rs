@@ -67,7 +67,7 @@ async fn find_rest(
     parts: &Parts,
     mut question: Question,
 ) -> Option<Resumed> {
-    let may_repeat = |run: &Run| face.sent_answers.may_repeat(run, parts);
+    let may_repeat = |run: &Run| face.sent_answers.may_repeat(cx, run, parts);
     loop {
         let hash = question.hash();
         let found = repeats::repeated(cx, &caller.tenant, parts, hash, NAME, &may_repeat).await;
