@@ -23,8 +23,8 @@ impl Engine {
         self.tasks.len()
     }
 
-    /// Lets runs finish for a while, with their viewers. Then it interrupts those that are left, and
-    /// ends open responses.
+    /// Lets runs finish for a while, with their viewers. Then it interrupts those that are left,
+    /// and ends open responses.
     pub async fn drain_runs(&self) {
         let limit = self.settings.timeouts.drain;
         let _ = tokio::time::timeout(limit, self.tasks.wait()).await;
