@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::content::{Contents, Message, Reader, text_of};
 use super::parameters::{Format, OutputConfig};
 use super::tools::{Choice, ToolSpec, tools};
+use crate::head_members::{items, spliced};
 use capstan_engine::ask::{Ask, Extras, invalid};
 
 #[derive(Deserialize)]
@@ -136,15 +137,10 @@ fn only_anthropic(place: &str, value: Option<&RawJson>) -> Result<(), DecodeErro
 /// must send the same.
 pub(super) fn with_head(body: &Bytes, headers: &HeaderMap) -> Bytes {
     let mut members = Map::new();
-    let lines = |name: &str| {
-        let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-        let items = values.flat_map(|value| value.split(',')).map(str::trim);
-        items.filter(|item| !item.is_empty()).map(str::to_owned).collect::<Vec<_>>()
-    };
-    if let Some(version) = lines("anthropic-version").into_iter().next() {
+    if let Some(version) = items(headers, "anthropic-version").into_iter().next() {
         members.insert(VERSION.into(), version.into());
     }
-    let betas = lines("anthropic-beta");
+    let betas = items(headers, "anthropic-beta");
     if !betas.is_empty() {
         members.insert(BETA.into(), json!(betas));
     }
@@ -155,17 +151,6 @@ pub(super) fn with_head(body: &Bytes, headers: &HeaderMap) -> Bytes {
 const VERSION: &str = "anthropic_version";
 /// The member for `anthropic-beta`, a list.
 const BETA: &str = "anthropic_beta";
-
-/// Puts members before an object's own. Of equal names the object's own count.
-fn spliced(body: &Bytes, members: Map<String, Value>) -> Option<Bytes> {
-    let rest = body.trim_ascii_start().strip_prefix(b"{")?;
-    if members.is_empty() || !rest.trim_ascii_start().starts_with(b"\"") {
-        return None;
-    }
-    let head = Value::Object(members).to_string();
-    let head = head.strip_suffix('}')?.as_bytes();
-    Some([head, b",", rest].concat().into())
-}
 
 /// The meaning of a body: without the members that a client changes when it repeats a request.
 /// These are marks of caches, `stream`, `max_tokens`, texts as lists, and blanks at the end of

@@ -3,20 +3,23 @@
 use std::sync::Arc;
 
 use axum::response::Response;
+use http::HeaderMap;
 use http::request::Parts;
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::request;
 use super::resume::Question;
-use super::{Responses, references, resume};
+use super::{NAME, Responses, references, resume};
 use crate::face::FaceContext;
-use crate::face::post;
+use crate::face::post::{self, Posted};
 use crate::face::repeats::{self, ReaderGuardSlot};
 use crate::face::{self, RefusalTarget};
+use crate::head_members::{items, spliced};
 use crate::identity::caller::Caller;
 use crate::openapi::Body;
 use crate::refusal::Refusal;
+use capstan_engine::ask::body_hash;
 use capstan_engine::cpu_offload;
 
 /// Answers a request for a response, posted or from a WebSocket.
@@ -43,10 +46,25 @@ pub(super) async fn answer(
     }
     let key = repeats::key_of(&parts);
     read.hash = hash;
+    with_head(&mut read, &parts.headers);
     let resolved = async { references::resolve(&cx, &caller.tenant, key?, read).await }.await;
     let resolved = resolved
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))?;
     request::answer(face, cx, caller, parts, resolved).await
+}
+
+/// Copies the header `openai-beta` into the body. It does not count for repeats.
+fn with_head(posted: &mut Posted, headers: &HeaderMap) {
+    let betas = items(headers, "openai-beta");
+    if betas.is_empty() {
+        return;
+    }
+    let members = Map::from_iter([("openai_beta".to_owned(), json!(betas))]);
+    if let Some(body) = spliced(&posted.body, members) {
+        let size = posted.body.len();
+        let hash_now = || cpu_offload::run(size, || body_hash(&posted.body, None, NAME));
+        (posted.hash, posted.body) = (Some(posted.hash.unwrap_or_else(hash_now)), body);
+    }
 }
 
 /// The body of such a request.
