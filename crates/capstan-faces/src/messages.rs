@@ -255,7 +255,7 @@ impl Messages {
             }
             Some(Err(End::Stopped)) => Ok(errors::stopped()),
             Some(Err(End::Failed(fault) | End::Repeat(fault))) => Err(fault),
-            Some(Err(End::Complete)) | None => Err(followed
+            Some(Err(End::Complete | End::TakenBack(_))) | None => Err(followed
                 .fault()
                 .unwrap_or_else(|| Fault::new(capstan_protocol::FaultKind::AgentExecutionError))),
         }

@@ -92,7 +92,9 @@ const RESPONSES: &[Row] = &[
     ("metadata", SHARED),
     ("model", Fate::Gateway),
     ("moderation", NOWHERE),
+    ("multi_agent", NOWHERE),
     ("n", Fate::Refused),
+    ("openai_beta", Fate::Gateway),
     ("parallel_tool_calls", ALL),
     ("previous_response_id", Fate::Gateway),
     ("prompt", Fate::OwnOnly),
@@ -337,13 +339,14 @@ mod tests {
                     {"type":"text","text":"a","cache_control":{"type":"ephemeral"}},
                     {"type":"text","text":"b","cache_control":{"type":"ephemeral"}},
                     {"type":"search_result","title":"t","source":"s","content":[]},
-                    {"type":"document","title":"t","source":{"type":"text","data":"d"}}]}],
+                    {"type":"document","title":"t","context":"c",
+                        "source":{"type":"text","data":"d"}}]}],
                 "tools":[{"name":"f","input_schema":{"title":"T"},"defer_loading":true}],
                 "tool_choice":{"type":"auto","disable_parallel_tool_use":true}}"#,
         );
         let expected = serde_json::json!([
             "messages[].content[].cache_control",
-            "messages[].content[].title",
+            "messages[].content[].context",
             "system[].cache_control",
             "tools[].defer_loading",
         ]);
@@ -367,12 +370,12 @@ mod tests {
         let asked = turn(
             Chat,
             r#"{"messages":[{"role":"user","content":[{"type":"file",
-                "file":{"file_id":"f","filename":"n"}}]}],"verbosity":"low",
+                "file":{"file_id":"f","purpose":"n"}}]}],"verbosity":"low",
                 "response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{},
                 "description":"d"}}}"#,
         );
         let expected = serde_json::json!([
-            "messages[].content[].file.filename",
+            "messages[].content[].file.purpose",
             "response_format.json_schema.description",
         ]);
         assert_eq!(named(&asked, Responses).unwrap(), expected);

@@ -26,6 +26,7 @@ pub mod fates;
 mod group;
 mod headers;
 mod http;
+mod json_object;
 mod json_text;
 mod kind;
 mod kinds;

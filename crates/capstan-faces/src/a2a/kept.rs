@@ -82,6 +82,7 @@ struct MessagePart {
     raw: Option<String>,
     #[serde(alias = "media_type")]
     media_type: Option<String>,
+    filename: Option<String>,
     /// In 0.3.
     file: Option<File>,
 }
@@ -94,6 +95,7 @@ struct File {
     #[serde(alias = "fileWithBytes")]
     bytes: Option<String>,
     mime_type: Option<String>,
+    name: Option<String>,
 }
 
 impl MessagePart {
@@ -111,6 +113,7 @@ impl MessagePart {
     fn to_part(&self) -> Option<Part> {
         let file = self.file.as_ref();
         let mime_type = self.media_type.clone().or_else(|| file?.mime_type.clone());
+        let filename = self.filename.clone().or_else(|| file?.name.clone());
         let modality = match mime_type.as_deref().unwrap_or_default().split('/').next() {
             Some("image") => Modality::Image,
             Some("audio") => Modality::Audio,
@@ -124,10 +127,10 @@ impl MessagePart {
             return Some(Part::Text { content: data.get().to_owned() });
         }
         if let Some(uri) = self.url.clone().or_else(|| file?.uri.clone()) {
-            return Some(Part::Uri { uri, modality, mime_type });
+            return Some(Part::Uri { uri, modality, mime_type, filename });
         }
         let content = self.raw.clone().or_else(|| file?.bytes.clone())?;
-        Some(Part::Blob { content, modality, mime_type })
+        Some(Part::Blob { content, modality, mime_type, filename })
     }
 }
 

@@ -89,20 +89,28 @@ fn part(part: &ContentPart) -> Option<Part> {
         ContentPart::Video { source } => Some(bytes(source, Modality::Video)),
         // There is no modality for documents, so their media type identifies them.
         ContentPart::Document { source } => Some(bytes(source, Modality::Text)),
-        ContentPart::Binary { mime_type, id, url, data, .. } => {
+        ContentPart::Binary { mime_type, id, url, data, filename } => {
             let (modality, mime_type) = (modality(mime_type), Some(mime_type.clone()));
             let blob = data.clone().map(|content| Part::Blob {
                 content,
                 modality,
                 mime_type: mime_type.clone(),
+                filename: filename.clone(),
             });
-            let link =
-                || url.clone().map(|uri| Part::Uri { uri, modality, mime_type: mime_type.clone() });
+            let link = || {
+                url.clone().map(|uri| Part::Uri {
+                    uri,
+                    modality,
+                    mime_type: mime_type.clone(),
+                    filename: filename.clone(),
+                })
+            };
             let file = || {
                 id.clone().map(|file_id| Part::File {
                     file_id,
                     modality,
                     mime_type: mime_type.clone(),
+                    filename: filename.clone(),
                 })
             };
             blob.or_else(link).or_else(file)
@@ -111,15 +119,17 @@ fn part(part: &ContentPart) -> Option<Part> {
 }
 
 fn bytes(source: &PartSource, modality: Modality) -> Part {
+    let filename = None;
     match source {
         PartSource::Data { value, mime_type } => {
-            Part::Blob { content: value.clone(), modality, mime_type: Some(mime_type.clone()) }
+            let mime_type = Some(mime_type.clone());
+            Part::Blob { content: value.clone(), modality, mime_type, filename }
         }
         PartSource::Url { value, mime_type } => {
-            Part::Uri { uri: value.clone(), modality, mime_type: mime_type.clone() }
+            Part::Uri { uri: value.clone(), modality, mime_type: mime_type.clone(), filename }
         }
         PartSource::File { value, mime_type, .. } => {
-            Part::File { file_id: value.clone(), modality, mime_type: mime_type.clone() }
+            Part::File { file_id: value.clone(), modality, mime_type: mime_type.clone(), filename }
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use capstan_protocol::agui::{AguiEvent, EventBody, Interrupt, MessageContent};
 use capstan_protocol::{
-    CitationBlock, Event, EventView, Fault, FaultKind, MediaCarousel, RawJson, RawObject,
+    CitationBlock, Event, EventView, Fault, FaultKind, MediaCarousel, NATIVE, RawJson, RawObject,
 };
 use serde_json::Value;
 
@@ -34,6 +34,8 @@ pub(super) fn say(fold: &mut Fold, seq: u64, event: &RawObject, out: &mut Vec<Ch
             let error = Fault::new(FaultKind::AttemptDiverged).to_stream_error(Default::default());
             fold.fail(&error, out);
         }
+        // No client of this protocol understands what only one provider does.
+        EventView::Other if read.kind.as_deref() == Some(NATIVE) => {}
         EventView::Other => match tool_event(&read) {
             Some(body) => tool(fold, body, out),
             None => out.push(Chunk::data("data-event", seq.to_string(), event.clone().into())),

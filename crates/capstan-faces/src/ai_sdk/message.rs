@@ -41,6 +41,7 @@ pub(super) struct UiPart {
     pub(super) error_text: Option<String>,
     pub(super) approval: Option<Approval>,
     pub(super) media_type: Option<String>,
+    pub(super) filename: Option<String>,
     pub(super) url: Option<String>,
     pub(super) source_id: Option<String>,
     pub(super) title: Option<String>,
@@ -133,11 +134,12 @@ impl UiPart {
     fn file(&self) -> Option<Part> {
         let (url, mime_type) = (self.url.as_deref()?, self.media_type.clone());
         let modality = modality(mime_type.as_deref().unwrap_or_default());
+        let filename = self.filename.clone();
         match url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
             Some((_, content)) => {
-                Some(Part::Blob { content: content.to_owned(), modality, mime_type })
+                Some(Part::Blob { content: content.to_owned(), modality, mime_type, filename })
             }
-            None => Some(Part::Uri { uri: url.to_owned(), modality, mime_type }),
+            None => Some(Part::Uri { uri: url.to_owned(), modality, mime_type, filename }),
         }
     }
 

@@ -11,6 +11,7 @@ use serde_json::{Map, json};
 use super::content::{Contents, Message, Reader, text_of};
 use super::parameters::{Format, OutputConfig};
 use super::tools::{Choice, ToolSpec, tools};
+use crate::head_members::items;
 use capstan_engine::ask::{Ask, Extras, RequestBody, Wants, invalid};
 
 #[derive(Deserialize)]
@@ -114,15 +115,10 @@ fn only_anthropic(place: &str, value: Option<&RawJson>) -> Result<(), DecodeErro
 /// must send the same.
 pub(super) fn with_head(body: &RequestBody, headers: &HeaderMap) -> RequestBody {
     let mut members = Map::new();
-    let lines = |name: &str| {
-        let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-        let items = values.flat_map(|value| value.split(',')).map(str::trim);
-        items.filter(|item| !item.is_empty()).map(str::to_owned).collect::<Vec<_>>()
-    };
-    if let Some(version) = lines("anthropic-version").into_iter().next() {
+    if let Some(version) = items(headers, "anthropic-version").into_iter().next() {
         members.insert(VERSION.into(), version.into());
     }
-    let betas = lines("anthropic-beta");
+    let betas = items(headers, "anthropic-beta");
     if !betas.is_empty() {
         members.insert(BETA.into(), json!(betas));
     }

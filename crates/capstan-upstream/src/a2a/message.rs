@@ -78,20 +78,30 @@ fn said(turn: &Turn, version: Version) -> Result<Vec<Value>, Fault> {
 }
 
 fn piece(place: PartPath, part: &Part, version: Version) -> Result<Value, Fault> {
-    let file = |name_1: &str, name_03: &str, value: &str, mime: &Option<String>| match version {
-        Version::V1 => {
-            json!({ name_1: value,
-            "mediaType": mime.as_deref().unwrap_or("application/octet-stream") })
-        }
-        Version::V03 => {
-            json!({ "kind": "file", "file": { name_03: value,
-            "mimeType": mime.as_deref().unwrap_or("application/octet-stream") } })
+    type Text = Option<String>;
+    let file = |name_1: &str, name_03: &str, value: &str, mime: &Text, named: &Text| {
+        let mime = mime.as_deref().unwrap_or("application/octet-stream");
+        let (kind, name, at) = match version {
+            Version::V1 => ("mediaType", "filename", name_1),
+            Version::V03 => ("mimeType", "name", name_03),
+        };
+        let mut file: Map<String, Value> = Map::from_iter(
+            [(at, value), (kind, mime)].map(|(name, text)| (name.into(), text.into())),
+        );
+        file.extend(named.iter().map(|named| (name.to_owned(), named.as_str().into())));
+        match version {
+            Version::V1 => file.into(),
+            Version::V03 => json!({ "kind": "file", "file": file }),
         }
     };
     match part {
         Part::Text { content } => Ok(text(version, content)),
-        Part::Blob { content, mime_type, .. } => Ok(file("raw", "bytes", content, mime_type)),
-        Part::Uri { uri, mime_type, .. } => Ok(file("url", "uri", uri, mime_type)),
+        Part::Blob { content, mime_type, filename, .. } => {
+            Ok(file("raw", "bytes", content, mime_type, filename))
+        }
+        Part::Uri { uri, mime_type, filename, .. } => {
+            Ok(file("url", "uri", uri, mime_type, filename))
+        }
         Part::File { .. } => Err(refused(place, part, "by its id means nothing to an A2A agent")),
         Part::Reasoning { .. }
         | Part::ToolCall { .. }
@@ -163,7 +173,12 @@ mod tests {
 
     #[test]
     fn a_part_that_has_no_form_here_is_named() {
-        let part = Part::File { file_id: "f".into(), modality: Modality::Image, mime_type: None };
+        let part = Part::File {
+            file_id: "f".into(),
+            modality: Modality::Image,
+            mime_type: None,
+            filename: None,
+        };
         let message = ChatMessage { role: Role::User, parts: vec![part], name: None };
         let fault = of(&Turn::of(message), Version::V1).unwrap_err();
         assert_eq!(

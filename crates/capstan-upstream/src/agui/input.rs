@@ -101,15 +101,15 @@ fn call(at: usize, name: &str, arguments: &Arguments, id: &Option<String>) -> To
 fn piece(place: PartPath, part: &Part) -> Result<ContentPart, Fault> {
     let (source, modality) = match part {
         Part::Text { content } => return Ok(ContentPart::Text { text: content.clone() }),
-        Part::Blob { content, modality, mime_type } => {
+        Part::Blob { content, modality, mime_type, .. } => {
             let mime_type = mime(place, part, mime_type)?.to_owned();
             (PartSource::Data { value: content.clone(), mime_type }, modality)
         }
-        Part::File { file_id, modality, mime_type } => {
+        Part::File { file_id, modality, mime_type, .. } => {
             let mime_type = mime_type.clone();
             (PartSource::File { value: file_id.clone(), provider: None, mime_type }, modality)
         }
-        Part::Uri { uri, modality, mime_type } => {
+        Part::Uri { uri, modality, mime_type, .. } => {
             (PartSource::Url { value: uri.clone(), mime_type: mime_type.clone() }, modality)
         }
         Part::ToolCall { .. }
@@ -152,7 +152,12 @@ mod tests {
     fn parts_reach_the_agent_in_its_own_form() {
         let parts = vec![
             Part::Text { content: "look".into() },
-            Part::Uri { uri: "https://x/y.mp4".into(), modality: Modality::Video, mime_type: None },
+            Part::Uri {
+                uri: "https://x/y.mp4".into(),
+                modality: Modality::Video,
+                mime_type: None,
+                filename: None,
+            },
         ];
         let message = ChatMessage { role: Role::User, parts, name: None };
         let input = of(&Turn::of(message), None).unwrap();

@@ -107,7 +107,12 @@ mod tests {
 
     #[test]
     fn a_part_that_v2_cannot_carry_is_named() {
-        let part = Part::File { file_id: "f".into(), modality: Modality::Image, mime_type: None };
+        let part = Part::File {
+            file_id: "f".into(),
+            modality: Modality::Image,
+            mime_type: None,
+            filename: None,
+        };
         let message = ChatMessage { role: Role::User, parts: vec![part], name: None };
         let fault = v2(&Turn::of(message)).unwrap_err();
         assert_eq!(

@@ -195,6 +195,7 @@ mod tests {
             content: "QQ==".into(),
             modality: Modality::Image,
             mime_type: Some("image/png".into()),
+            filename: None,
         };
         let message = ChatMessage { role: Role::User, parts: vec![picture], name: None };
         let turn = Turn::of(message);

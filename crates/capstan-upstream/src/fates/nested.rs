@@ -34,7 +34,7 @@ const CHAT: &[Place] = &[
     ("messages[].content[]", &[], CONTENT),
     ("messages[].content[].image_url", &[], &["url"]),
     ("messages[].content[].input_audio", &[], &["data", "format"]),
-    ("messages[].content[].file", &[], &["file_id", "file_data"]),
+    ("messages[].content[].file", &[], &["file_id", "file_data", "filename"]),
     (
         "messages[].tool_calls[]",
         &[],
@@ -82,8 +82,10 @@ const RESPONSES: &[Place] = &[
 const MESSAGES: &[Place] = &[
     ("messages[]", &[], &["role", "content"]),
     ("messages[].content[]", &["search_result"], SEARCH_RESULT),
+    ("messages[].content[]", &["document"], DOCUMENT),
     ("messages[].content[]", &[], BLOCK),
     ("messages[].content[].content[]", &["search_result"], SEARCH_RESULT),
+    ("messages[].content[].content[]", &["document"], DOCUMENT),
     ("messages[].content[].content[]", &[], BLOCK),
     ("system[]", &[], &["type", "text"]),
     ("tools[]", &["custom"], &["type", "name", "description", "input_schema", "strict"]),
@@ -104,6 +106,7 @@ const CONTENT: &[&str] = &[
     "file_id",
     "file_data",
     "file_url",
+    "filename",
     // Answers of this gateway have these.
     "annotations",
     "logprobs",
@@ -125,6 +128,7 @@ const BLOCK: &[&str] = &[
     "data",
 ];
 
+const DOCUMENT: &[&str] = &["type", "title", "source"];
 const SEARCH_RESULT: &[&str] = &["type", "title", "source", "content", "citations"];
 
 /// The warning names at most this many places.

@@ -5,13 +5,14 @@ use capstan_protocol::{Fault, FaultKind};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::chunk::{Choice, Chunk, Custom, Delta, Function, Others, ToolCall, parts};
+use super::chunk::{Choice, Chunk, Custom, Delta, Function, ToolCall, parts};
 use super::extras::Extras;
 use super::finish::Finish;
 use super::kept::Kept;
 use crate::api_key::ApiKey;
 use crate::citation;
 use crate::decode::{self, Decode, Step, malformed, truncated};
+use crate::json_object::Others;
 use crate::json_text::{self, Halves, Raw, mend, value};
 use crate::native::Lane;
 use crate::thoughts::Thoughts;
@@ -232,11 +233,7 @@ impl Decoder {
         for (name, raw) in call.others.iter() {
             self.kept.call(&id, name, value(raw));
         }
-        let members: Map<String, Value> = function
-            .into_iter()
-            .flat_map(Others::iter)
-            .map(|(n, v)| (n.to_owned(), value(v)))
-            .collect();
+        let members = function.map(Others::to_map).unwrap_or_default();
         if !members.is_empty() {
             let name = if call.function.is_some() { "function" } else { "custom" };
             self.kept.call(&id, name, members.into());

@@ -3,6 +3,7 @@
 #![recursion_limit = "512"]
 
 mod a2a;
+mod answer_members;
 mod awkward;
 mod awkward_calls;
 mod carried;

@@ -86,6 +86,8 @@ pub(super) struct Entry {
     pub(super) native: Template,
     /// The provider's members of the text part.
     pub(super) part_members: Map<String, Value>,
+    /// The provider's members of the complete item that its beginning does not have.
+    pub(super) end_members: Map<String, Value>,
     /// The packet that ended it.
     done: Option<u64>,
 }
@@ -149,6 +151,8 @@ pub(super) enum Change {
     Part(usize),
     /// An event of the provider, about this item if it names a known one.
     Event(Option<usize>, Map<String, Value>),
+    /// Members of the next event of a type.
+    Beside(Map<String, Value>),
 }
 
 impl Entry {
@@ -179,6 +183,7 @@ impl Entry {
             thoughts: ThoughtParts::default(),
             native,
             part_members: Map::new(),
+            end_members: Map::new(),
             done: None,
         }
     }
@@ -385,6 +390,7 @@ impl Answer {
         }
         if let Some(Value::Object(members)) = said.part.map(|part| part.to_value()) {
             let (text_at, origin) = (said.text_at, Some(said.origin));
+            self.sealer.skip();
             self.part(seq, Template { members, text_at, origin, is_whole: true }, changes);
         }
         if let Some(Value::Object(event)) = said.event.map(|event| event.to_value()) {
@@ -444,6 +450,12 @@ impl Answer {
                 if let Some(Value::Object(response)) = event.remove("response") {
                     self.more = response;
                 }
+                if let Some(Value::Object(members)) = event.remove("beside") {
+                    changes.push(Change::Beside(members));
+                }
+                if let Some(Value::Object(members)) = event.remove("item") {
+                    self.end_members(members);
+                }
             }
             "response.output_item.added" => {
                 if let Some(Value::Object(item)) = event.remove("item") {
@@ -467,6 +479,17 @@ impl Answer {
                 Some(part) => self.thought_part(seq, part, changes),
                 None => self.unknown_event(event, changes),
             },
+        }
+    }
+
+    /// Adds members of a complete call, or of the message that ends.
+    fn end_members(&mut self, mut members: Map<String, Value>) {
+        let at = match members.remove("call_id") {
+            Some(id) => self.call(id.as_str().unwrap_or_default()),
+            None => self.message,
+        };
+        if let Some(entry) = at.and_then(|at| self.items.get_mut(at)) {
+            entry.end_members.extend(members);
         }
     }
 

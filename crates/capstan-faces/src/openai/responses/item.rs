@@ -162,6 +162,22 @@ pub(super) fn item<'a>(
     form: ItemForm<'a>,
     status: &'static str,
 ) -> Item<'a> {
+    let item = known_item(stream, entry, form, status);
+    if entry.end_members.is_empty() {
+        return item;
+    }
+    let Ok(Value::Object(mut members)) = serde_json::to_value(&item) else { return item };
+    members.extend(entry.end_members.clone());
+    Item::Native(members)
+}
+
+/// The item without the members that only its end has.
+fn known_item<'a>(
+    stream: Uuid,
+    entry: &'a Entry,
+    form: ItemForm<'a>,
+    status: &'static str,
+) -> Item<'a> {
     let status = status_of(entry, status);
     match &entry.what {
         What::Message => message(stream, entry, status),

@@ -71,7 +71,11 @@ pub(super) struct ResponsesWriter {
     /// The number of items with an index.
     sent: u32,
     changes: Vec<Change>,
+    beside: Vec<Members>,
 }
+
+/// Members that the provider's event of a type has, for the next event of this type.
+type Members = Map<String, Value>;
 
 /// The options of one reader.
 #[derive(Default)]
@@ -102,6 +106,7 @@ impl ResponsesWriter {
             indices: Vec::new(),
             sent: 0,
             changes: Vec::new(),
+            beside: Vec::new(),
         }
     }
 
@@ -109,14 +114,37 @@ impl ResponsesWriter {
     fn write(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
         let number = self.next;
         self.next += 1;
+        let body = serde_json::to_string(body).unwrap_or_default();
+        let body = if self.beside.is_empty() { body } else { self.with_beside(kind, body) };
         if self.options.after.is_some_and(|after| number <= after) {
             return;
         }
-        let body = serde_json::to_string(body).unwrap_or_default();
         let members = body.strip_prefix('{').unwrap_or("}");
         let comma = if members == "}" { "" } else { "," };
         let event = format!("{{\"type\":\"{kind}\",\"sequence_number\":{number}{comma}{members}");
         sse::encode_json(None, Some(kind), &event, out);
+    }
+
+    /// Stores members for the next event of their type and part.
+    fn put_beside(&mut self, members: Members) {
+        let place = |of: &Members| ["type", PARTS[0], PARTS[1]].map(|name| of.get(name).cloned());
+        self.beside.retain(|known| place(known) != place(&members));
+        self.beside.push(members);
+    }
+
+    /// Adds the members that the provider's event has.
+    fn with_beside(&mut self, kind: &str, body: String) -> String {
+        let Ok(Value::Object(mut event)) = serde_json::from_str(&body) else { return body };
+        let is_of = |of: &Members| {
+            let is_part =
+                |name: &str| event.get(name).zip(of.get(name)).is_none_or(|(own, of)| own == of);
+            of.get("type").is_some_and(|of| of == kind) && PARTS.iter().all(|name| is_part(name))
+        };
+        let Some(at) = self.beside.iter().position(is_of) else { return body };
+        let mut members = self.beside.remove(at);
+        members.remove("type");
+        merge(&mut event, members);
+        Value::Object(event).to_string()
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
@@ -193,6 +221,7 @@ impl ResponsesWriter {
             Change::Done(at) => self.end_item(at, "in_progress", out),
             Change::Part(at) => self.begin_thoughts(at, out),
             Change::Event(at, event) => self.native_event(at, event, out),
+            Change::Beside(members) => self.put_beside(members),
         }
     }
 
@@ -444,6 +473,22 @@ impl ResponsesWriter {
             self.begin_item(at, out);
             self.text(at, 0, out);
             self.end_item(at, status, out);
+        }
+    }
+}
+
+/// The members that name a part of an item.
+const PARTS: [&str; 2] = ["summary_index", "content_index"];
+
+/// Adds members to an event and to the objects within it. What the gateway says stays.
+fn merge(event: &mut Members, members: Members) {
+    for (name, value) in members {
+        match (event.get_mut(&name), value) {
+            (Some(Value::Object(known)), Value::Object(members)) => merge(known, members),
+            (Some(_), _) => {}
+            (None, value) => {
+                event.insert(name, value);
+            }
         }
     }
 }
