@@ -30,7 +30,7 @@ impl Posted {
     }
 }
 
-/// The transport sends the whole chat; pages that keep it on the server send its last message.
+/// The transport sends the whole chat. A page with a chat on its server sends the last message.
 pub(super) fn from_ai_sdk(body: &[u8]) -> Result<Ask, Fault> {
     let posted: Posted = decode::from_slice(body).map_err(|e| invalid(&e))?;
     if posted.id.as_ref().is_some_and(|id| id.is_empty() || id.len() > LONGEST_ID) {
@@ -50,8 +50,8 @@ pub(super) fn from_ai_sdk(body: &[u8]) -> Result<Ask, Fault> {
         None => {
             let all = posted.messages.as_deref().unwrap_or_default();
             let last = all.len().saturating_sub(1);
-            let told = all.iter().enumerate().flat_map(|(at, message)| message.to_chat(at == last));
-            (told.collect(), "messages")
+            let chat = all.iter().enumerate().flat_map(|(at, message)| message.to_chat(at == last));
+            (chat.collect(), "messages")
         }
     };
     let is_whole = is_whole(&messages, !answers.is_empty(), place)? && posted.message.is_none();
@@ -63,14 +63,14 @@ pub(super) fn from_ai_sdk(body: &[u8]) -> Result<Ask, Fault> {
 /// The values that the face reads from a stored body, after a restart and for later viewers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Manner {
+pub(super) struct RunOptions {
     messages: Vec<UiMessage>,
     message: Option<UiMessage>,
     /// The page uses dynamic tool types.
     pub(super) dynamic_tools: bool,
 }
 
-impl Manner {
+impl RunOptions {
     pub(super) fn of(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_default()
     }
@@ -140,8 +140,9 @@ mod tests {
         let asked = ask(&json!({ "id": "c", "message": message })).unwrap();
         assert!(!asked.is_whole);
         assert_eq!(asked.messages.iter().count(), 1);
-        let manner = Manner::of(json!({ "messages": [user(), message] }).to_string().as_bytes());
-        assert_eq!(manner.continued().unwrap().id, "a");
+        let options =
+            RunOptions::of(json!({ "messages": [user(), message] }).to_string().as_bytes());
+        assert_eq!(options.continued().unwrap().id, "a");
     }
 
     #[test]

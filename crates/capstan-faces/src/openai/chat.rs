@@ -145,7 +145,7 @@ impl Face for Chat {
         if request.ask.wants.stream {
             return None;
         }
-        let told = match reader::collect_to_end::<Output>(cx, run).await {
+        let response = match reader::collect_to_end::<Output>(cx, run).await {
             Ok(whole) => whole.fault().map_or_else(
                 || {
                     Ok(whole
@@ -155,9 +155,11 @@ impl Face for Chat {
             ),
             Err(fault) => Err(fault),
         };
-        let asker = RefusalTarget::Client(request.parts, request.ask);
+        let target = RefusalTarget::Client(request.parts, request.ask);
         Some(
-            told.unwrap_or_else(|fault| face::refusal(cx, self, fault, asker).run_fault_response()),
+            response.unwrap_or_else(|fault| {
+                face::refusal(cx, self, fault, target).run_fault_response()
+            }),
         )
     }
 
@@ -165,9 +167,9 @@ impl Face for Chat {
         &self,
         cx: &FaceContext,
         fault: &Fault,
-        asker: RefusalTarget<'_>,
+        target: RefusalTarget<'_>,
     ) -> Option<Response> {
-        Some(errors::response(cx, fault, asker))
+        Some(errors::response(cx, fault, target))
     }
 
     fn owns(&self, path: &str) -> bool {

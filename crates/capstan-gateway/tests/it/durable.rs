@@ -145,7 +145,7 @@ async fn what_is_wrong_is_said_and_who_would_write_learns_who_does() {
             (405, Some("GET,HEAD"))
         );
         assert!(
-            crate::common::problem(refused).await.detail.unwrap().contains("written by its run")
+            crate::common::problem(refused).await.detail.unwrap().contains("writes its own stream")
         );
     }
     server.stop().await;

@@ -91,7 +91,8 @@ impl Connection {
                 message = self.socket.recv() => Step::Message(message),
                 _ = self.pings.tick() => Step::Ping,
                 () = self.idle.as_mut(), if is_free => {
-                    return Err(Ending::Closed(code::NORMAL, "no request for too long"));
+                    return Err(Ending::Closed(code::NORMAL, "the connection was idle for too \
+                        long"));
                 }
                 () = engine.draining.cancelled(), if is_free => return Err(LEAVING),
                 () = engine.closing.cancelled() => return Err(LEAVING),
@@ -183,7 +184,7 @@ impl Connection {
     }
 }
 
-const LEAVING: Ending = Ending::Closed(code::GOING_AWAY, "the server goes down");
+const LEAVING: Ending = Ending::Closed(code::GOING_AWAY, "the server shuts down");
 
 async fn piece_of(answer: &mut Option<Answer>) -> Piece {
     match answer {
