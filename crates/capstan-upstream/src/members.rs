@@ -44,7 +44,7 @@ impl Members {
             let why = format!("{wrong:?} is no name of a token limit");
             return Err(ConfigError::at("max_tokens_field", why).with_known(wrong, known));
         }
-        // A limit that is configured keeps its name.
+        // A configured limit keeps its name.
         let configured = || LIMITS.iter().find(|name| parameters.contains_key(**name)).copied();
         let usual = || configured().or(server.max_tokens_field).map(str::to_owned);
         let known = || server.rename.iter().map(|(from, to)| ((*from).into(), (*to).into()));
@@ -105,7 +105,7 @@ struct MessageName {
     name: Option<IgnoredAny>,
 }
 
-/// Whether a value asks for anything. Many clients send the default values too.
+/// Whether a value has an effect. Many clients send default values too.
 fn asks(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,

@@ -28,9 +28,10 @@ pub(super) struct Event<'a> {
 impl Event<'_> {
     /// The members that only a client of the same protocol understands, without empty ones.
     pub(super) fn others(&self) -> Map<String, Value> {
-        let said = self.others.iter().filter_map(|(name, raw)| Some((name, (*raw)?.get())));
-        let said = said.filter(|(_, json)| !matches!(*json, "[]" | "{}"));
-        said.filter_map(|(name, json)| Some((name.to_string(), serde_json::from_str(json).ok()?)))
+        let members = self.others.iter().filter_map(|(name, raw)| Some((name, (*raw)?.get())));
+        let members = members.filter(|(_, json)| !matches!(*json, "[]" | "{}"));
+        members
+            .filter_map(|(name, json)| Some((name.to_string(), serde_json::from_str(json).ok()?)))
             .collect()
     }
 }

@@ -55,7 +55,7 @@ impl Shared<'_> {
                     opened,
                     "another gateway has found out how an upstream stands"
                 );
-                self.breakers.hear(&BreakerChange { upstream, opened, left }, Instant::now());
+                self.breakers.apply(&BreakerChange { upstream, opened, left }, Instant::now());
             }
         }
         Ok(())
