@@ -1,9 +1,9 @@
-//! A third face, for tests only: a file and a row, with what CAP and AG-UI do not need and faces to
-//! come do. It has no preamble and no ids; its key is derived; it counts in numbers of its own, by
-//! which a reader resumes with a GET; a clean end means "come back"; its errors are HTTP statuses
-//! in a shape of its own; it names agents and earlier runs in its body; it has whole answers, a
-//! long poll, a stop and a card that is open to everybody; and nobody sends a request again: the
-//! gateway arms.
+//! A face for tests only. It has what CAP and AG-UI do not need and later faces may. It has no
+//! preamble and no ids. Its key is derived from the body. It has its own event numbers, by which a
+//! reader resumes with a GET. A clean end means "connect again". Its errors are HTTP statuses in
+//! its own form. It names agents and earlier runs in the body. It has collected responses, a long
+//! poll, a stop and an open card. No client repeats a request, so the gateway starts further
+//! attempts.
 
 mod routes;
 mod tests;
@@ -36,7 +36,7 @@ pub(crate) fn face() -> Arc<dyn Face> {
 
 pub(super) struct Numbers;
 
-/// So many numbers a packet has: the first of packet 3 is 30.
+/// The event numbers per packet: the first event of packet 3 is 30.
 const PER_PACKET: u64 = 10;
 
 #[async_trait]
@@ -79,7 +79,7 @@ impl Face for Numbers {
         Ok(Ask { chat: question.chat, agent: question.model, ..ask })
     }
 
-    /// A question that goes on from another stays in its conversation.
+    /// A question that continues another one stays in its conversation.
     async fn complete(
         &self,
         cx: &FaceContext,
@@ -96,8 +96,7 @@ impl Face for Numbers {
         Ok(())
     }
 
-    /// The key that was given; else a repeat says that it is one, and attaches to the newest run of
-    /// its body.
+    /// The request's key. Without one, a marked repeat attaches to the newest run of its body.
     async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
         let header = |name| request.parts.headers.get(name).and_then(|value| value.to_str().ok());
         if let Some(key) = header("numbers-key") {
@@ -125,7 +124,7 @@ impl Face for Numbers {
         Some((status, Json(told)).into_response())
     }
 
-    /// Whoever asks for the whole says so in its body.
+    /// The request's body says whether the client wants one collected response.
     async fn collected(
         &self,
         cx: &FaceContext,

@@ -96,7 +96,7 @@ struct State {
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// hyper has the response.
+    /// hyper has got the response.
     #[default]
     Offered,
     /// hyper has taken the head and polled the body.

@@ -84,7 +84,7 @@ struct Params {
     wait: Option<u64>,
 }
 
-/// A broken agent is somebody else's server.
+/// A broken agent counts as another server's failure.
 pub(super) fn status_of(entry: &Entry) -> u16 {
     if entry.kind == FaultKind::AgentExecutionError { 555 } else { entry.status }
 }
@@ -142,7 +142,7 @@ pub(super) fn open() -> Routes<FaceContext> {
     Routes::default().get("/v1/numbers/card", card, &CARD)
 }
 
-/// A run by its own id: as it stands, from a number on, or after a wait.
+/// A run by its id: its present state, the events after a number, or the same after a wait.
 async fn look(
     cx: FaceContext,
     caller: Caller,

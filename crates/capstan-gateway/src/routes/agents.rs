@@ -1,4 +1,4 @@
-//! `GET /v1/agents`: which agents there are, in the order of the configuration.
+//! `GET /v1/agents`: lists the agents, in the order of the configuration.
 
 use axum::Json;
 use axum::extract::State;

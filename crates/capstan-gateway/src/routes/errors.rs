@@ -1,4 +1,4 @@
-//! `/v1/errors` for machines, `/errors/<slug>` for people.
+//! `/v1/errors` and `/errors/<slug>`: the fault catalogue, for machines and for people.
 
 use std::sync::LazyLock;
 
@@ -31,7 +31,7 @@ pub(crate) const PAGE: Row = Row {
     ..Row::NONE
 };
 
-/// Made once: anybody may ask for it.
+/// Encoded once, because every client may request it.
 static TEXT: LazyLock<Bytes> =
     LazyLock::new(|| serde_json::to_vec(CATALOGUE).unwrap_or_default().into());
 

@@ -1,4 +1,4 @@
-//! How the server feels: `/health`, `/livez`, `/readyz`, `/metrics`, and a plain page at `/`.
+//! Health: `/health`, `/livez`, `/readyz`, `/metrics`, and a plain page at `/`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 use capstan_engine::Engine;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
-/// How the server feels, for whoever watches it.
+/// The state of the health routes.
 #[derive(Clone)]
 pub(crate) struct Monitor {
     pub(crate) engine: Engine,
@@ -82,7 +82,7 @@ pub(crate) async fn health(State(monitor): State<Monitor>) -> Json<HealthCheckRe
     })
 }
 
-/// The process is alive, and what fails in it can mend itself.
+/// Whether the process is alive and can recover from its failures.
 pub(crate) async fn live(State(monitor): State<Monitor>) -> Result<StatusCode, Refusal> {
     if monitor.engine.broken.is_cancelled() {
         Err(FaultKind::JournalUnavailable.into())
@@ -91,12 +91,12 @@ pub(crate) async fn live(State(monitor): State<Monitor>) -> Result<StatusCode, R
     }
 }
 
-/// The process takes new runs.
+/// Whether the process accepts new runs.
 pub(crate) async fn ready(State(monitor): State<Monitor>) -> Result<StatusCode, Refusal> {
     monitor.engine.unready().map_or(Ok(StatusCode::OK), |fault| Err(fault.into()))
 }
 
-/// For loopback, or whoever has the metrics key or is an operator that may look.
+/// For loopback, and for callers with the metrics key or an operator's key.
 pub(crate) async fn metrics(
     State(monitor): State<Monitor>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
@@ -114,7 +114,7 @@ pub(crate) async fn metrics(
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], monitor.metrics.encode()).into_response())
 }
 
-/// What a browser sees of a console that was not built.
+/// The page if the console was not built.
 pub(crate) fn no_console() -> Response {
     html::page(
         "Capstan: console",
@@ -125,7 +125,7 @@ pub(crate) fn no_console() -> Response {
     )
 }
 
-/// What a browser sees.
+/// The plain page.
 pub(crate) fn page() -> Response {
     html::page(
         "Capstan",

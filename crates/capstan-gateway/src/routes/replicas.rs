@@ -1,4 +1,4 @@
-//! `GET /v1/replicas`: the processes that share the journal, for operators.
+//! `GET /v1/replicas`: lists the gateways that share the journal, for operators.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! `/v1/streams`: watch, list, page through, stop.
+//! `/v1/streams`: watches, lists, pages and stops streams.
 
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
@@ -22,29 +22,29 @@ use crate::refusal::Refusal;
 use capstan_engine::{cpu_offload, lookup, purge, stopping};
 use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 
-/// What these routes share.
+/// The state of these routes.
 #[derive(Clone)]
 pub(crate) struct Streams {
     pub(crate) cx: FaceContext,
     pub(crate) faces: Faces,
 }
 
-/// A page holds at most this many entries.
+/// The most entries of a page.
 const PAGE: usize = 1000;
-/// A page of packets holds at most this many bytes.
+/// The most bytes of a page of packets.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// About what a run takes in a listing.
+/// The approximate size of a run in a list.
 const RUN_BYTES: usize = 1024;
 
-/// How to watch.
+/// The parameters of a viewer.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct WatchParams {
-    /// The profile of the packets; v1 unless said.
+    /// The profile of the packets; v1 by default.
     #[expect(dead_code, reason = "for the description: CAP reads it")]
     profile: Option<Profile>,
-    /// Read on after this packet, unless `Last-Event-ID` says where.
+    /// Begin after this packet, if there is no `Last-Event-ID`.
     after: Option<u64>,
-    /// The protocol in which the stream is told; cap unless said.
+    /// The protocol of the events; cap by default.
     #[serde(default)]
     #[schemars(schema_with = "capstan_faces::face_names")]
     face: Option<String>,
@@ -103,7 +103,7 @@ pub(crate) async fn watch(
     let opening =
         ViewRequest { run: &run, point, view: ViewerKind::Get, parts: &parts, posted: None };
     if face.has_all(&cx, &opening).await? {
-        // An EventSource stops at this.
+        // An EventSource does not reconnect after this status.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(post::watch(&cx, &**face, opening).await?)
@@ -115,12 +115,12 @@ fn unknown_face(faces: &Faces, name: &str) -> Fault {
     Fault::new(FaultKind::InvalidRequest).with_message(message)
 }
 
-/// Which page.
+/// The parameters of a page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ListParams {
     /// Only streams that began before this one: `next` of the page before.
     before: Option<Uuid>,
-    /// How many, 100 unless said and 1000 at most.
+    /// The number of streams: 100 by default, 1000 at most.
     limit: Option<usize>,
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn list(
     let runs = cx.engine.journal.store().list(&caller.tenant, params.before, limit).await?;
     let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id);
     let mut load = cx.engine.limiter.load(&caller.tenant);
-    // Whose requests take all that they may can still see which to stop.
+    // Not limited by the tenant's memory: a tenant at its limit must still see which runs to stop.
     load.grow_beyond(runs.len().saturating_mul(RUN_BYTES), &cx.engine.settings.limits)?;
     Ok(accounted_body::json(
         &StreamPage { streams: runs.iter().map(Stream::from).collect(), next },
@@ -153,13 +153,13 @@ pub(crate) async fn list(
     )?)
 }
 
-/// Which page.
+/// The parameters of a page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct PageParams {
     /// Only packets after this one: `next` of the page before.
     after: Option<u64>,
-    /// How many, 100 unless said and 1000 at most. A page may be shorter, since its size is
-    /// limited, too.
+    /// The number of packets: 100 by default, 1000 at most. A page may be shorter, because its size
+    /// is limited as well.
     limit: Option<usize>,
 }
 
@@ -209,10 +209,10 @@ pub(crate) async fn packets(
     Ok(cpu_offload::run(bytes, answer)?)
 }
 
-/// How to stop.
+/// The parameters of a stop.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct StopParams {
-    /// Erase the stream as well, for good.
+    /// Also erase the stream, for good.
     #[serde(default)]
     purge: bool,
 }
@@ -238,8 +238,8 @@ pub(crate) const STOP: Row = Row {
     ..Row::NONE
 };
 
-/// `DELETE /v1/streams/{id}`: answers when the CLOSE is journalled; a finished run is unchanged.
-/// With `?purge=true` it is erased as well.
+/// `DELETE /v1/streams/{id}`: answers when the CLOSE is in the journal. A finished run does not
+/// change. `?purge=true` also erases it.
 pub(crate) async fn stop(
     State(Streams { cx, .. }): State<Streams>,
     Extension(caller): Extension<Caller>,

@@ -41,7 +41,7 @@ pub(crate) async fn issue(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     let run = lookup::by_stream(&engine, &caller.tenant, &id).await?;
-    // Without tenants nobody needs one; it opens nothing that is not open.
+    // Without tenants a ticket is not necessary and gives no further access.
     let key = caller.key.clone().unwrap_or_else(|| KeyHash::of(""));
     let holder = Holder { tenant: &run.tenant, key: &key };
     let ticket = Tickets::load(&engine).await?.issue(holder, run.stream_id, engine.wall.unset());
