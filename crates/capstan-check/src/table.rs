@@ -1,4 +1,4 @@
-//! THE TABLE: every check, a row each. A check stands after those that it depends on.
+//! The table of all checks, one row each. A check stands after those that it depends on.
 
 use crate::check::{Check, Face, Use};
 use crate::{a2a, agui, ai_sdk, cap, durable, http, messages, openai, tenants};

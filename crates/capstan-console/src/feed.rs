@@ -34,7 +34,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const MOST_A_SECOND: usize = 100;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What happened to a run.
+/// The change of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum What {
@@ -175,7 +175,7 @@ pub(crate) fn respond(
     let has_room = |open: usize| (open < MOST_FEEDS).then_some(open + 1);
     feed.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_room).map_err(|_| {
         let fault = Fault::new(FaultKind::ServiceUnavailable).with_retry_after(15.0);
-        fault.with_message(format!("{MOST_FEEDS} listen already, and no more are told."))
+        fault.with_message(format!("{MOST_FEEDS} listeners are connected, which is the limit."))
     })?;
     let opening = Some(event("state", health));
     let is_draining = console.engine.draining.is_cancelled();

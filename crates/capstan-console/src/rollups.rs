@@ -226,7 +226,7 @@ pub async fn save(console: &Console) {
         return;
     }
     if let Err(error) = console.engine.journal.store().add_rollups(unsaved).await {
-        tracing::warn!(%error, "what was counted could not be kept");
+        tracing::warn!(%error, "the console's counts could not be stored");
     }
 }
 
@@ -237,7 +237,7 @@ pub async fn remember(console: &Console) {
     let a_day_ago = Timestamp::from_micros(now.as_micros().saturating_sub(MINUTES * MINUTE));
     match store.rollups(Rollup::hour_of(a_day_ago), Rollup::hour_of(now)).await {
         Ok(rows) => console.memory.rollups.remember(rows),
-        Err(error) => tracing::warn!(%error, "what was counted before could not be read"),
+        Err(error) => tracing::warn!(%error, "the console's earlier counts could not be read"),
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn of(run: &Run, now: Timestamp) -> String {
         Status::Waiting => {
             let next = run.attempt + 1;
             let whom = match run.armed_by {
-                ArmedBy::Client => "its client to ask again",
+                ArmedBy::Client => "its client's next request",
                 ArmedBy::Gateway => "its turn",
             };
             let wait = run.not_before.map_or(0, |at| at.as_micros() - now.as_micros());

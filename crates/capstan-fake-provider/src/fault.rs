@@ -60,7 +60,7 @@ pub enum Fault {
     MessageForDelta,
 }
 
-/// A fault, its name and what it does.
+/// A fault, with its name and its effect.
 #[derive(Debug)]
 pub struct Row {
     /// The fault.

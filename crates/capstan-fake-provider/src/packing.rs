@@ -1,4 +1,4 @@
-//! Compressed bodies without a compressor: both formats know blocks that are stored as they are.
+//! Compressed bodies without a compressor: both formats allow uncompressed blocks.
 
 /// The encoding of a body.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// The system's own tool unpacks it.
+    /// Decompresses with the system's own tool.
     fn unpack(mut packing: Packing, program: &str) -> Option<Vec<u8>> {
         let mut bytes = packing.head().to_vec();
         bytes.extend(packing.pack(b"one "));

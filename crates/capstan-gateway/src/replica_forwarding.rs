@@ -148,7 +148,7 @@ fn unreachable(message: &str) -> Fault {
     Fault::new(FaultKind::ServiceUnavailable).with_message(message).with_retry_after(RETRY)
 }
 
-const GONE: &str = "The server that this tenant lives on does not answer.";
+const GONE: &str = "The gateway that hosts this tenant does not answer.";
 
 async fn carry(
     here: &Arc<Forwarders>,
@@ -267,7 +267,7 @@ impl Through {
                 () = self.here.engine.ended.cancelled() => return cut("this server ends"),
                 _ = self.look.tick() => {
                     if !self.here.is_alive(self.peer).await {
-                        return cut("the server that was asked is gone");
+                        return cut("the gateway that hosts the tenant is gone");
                     }
                 }
             }

@@ -116,15 +116,15 @@ pub async fn serve(
         // accepts no new ones.
         Some(()) = async { outdated.as_mut()?.wait_for(|is| *is).await.ok().map(drop) } => {
             service.stop(&connections).await?;
-            Err(io::Error::other("the journal asks for a newer build than this one"))
+            Err(io::Error::other("the journal needs a newer build than this one"))
         }
         () = engine.broken.cancelled() => {
             // Nothing can be written any more. Clients get a moment to read `/livez` and the end of
             // their bodies.
             tokio::time::sleep(SHUTDOWN_GRACE).await;
             let why = engine.journal_broken().await;
-            Err(io::Error::other(format!("the journal is broken, and only a new process can mend \
-             that: {why}")))
+            Err(io::Error::other(format!("the journal is broken, and only a restart can recover \
+             it: {why}")))
         }
     }
 }
@@ -146,7 +146,7 @@ async fn drain(engine: &Engine, connections: &TaskTracker) {
     tokio::select! {
         () = engine.tasks.wait() => {}
         () = engine.unwell_for(engine.settings.timeouts.drain.min(UNWELL)) => tracing::warn!("the \
-         journal takes no writes: what is left open is recovered by the next life"),
+         journal accepts no writes; the next start recovers the open runs"),
     }
     // Another process continues waiting runs. Their spans end here.
     engine.forget_waiting_spans(Duration::ZERO);

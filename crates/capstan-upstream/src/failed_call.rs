@@ -40,7 +40,7 @@ impl FailedCall {
         call = made, code = fault.code(),
             host = upstream.host, status = upstream.status,
             upstream_request_id = upstream.request_id,
-            cause = fault.cause().map(ToString::to_string), "call failed, another member is asked");
+            cause = fault.cause().map(ToString::to_string), "call failed, calling another member");
     }
 
     /// Logs a failed call. Nothing else shows this within an attempt.

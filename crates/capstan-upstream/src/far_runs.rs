@@ -92,7 +92,7 @@ impl FarRuns {
                 && why.cancelled().await.is_some_and(|reason| reason.ends_run())
                 && !matches!(timeout(END_LIMIT, here.end(&id)).await, Ok(Ok(())))
             {
-                tracing::warn!(far_id = id, "what was started elsewhere could not be ended");
+                tracing::warn!(far_id = id, "a remote run could not be ended");
             }
         });
         received.await.ok()

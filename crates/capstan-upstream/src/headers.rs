@@ -74,7 +74,7 @@ impl Pairs {
             let wrong = |why: String| ConfigError::at(key, format!("{name}: {why}"));
             match given {
                 Given::Text(_) if is_secret(name) => {
-                    Err(wrong("a secret never stands in the file; write { env = \"NAME\" }".into()))
+                    Err(wrong("a secret must not be in the file; write { env = \"NAME\" }".into()))
                 }
                 Given::Text(text) => Ok(text.clone()),
                 Given::Variable(Variable { env }) => {

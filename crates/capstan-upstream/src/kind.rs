@@ -109,7 +109,7 @@ impl Kind {
     ) -> Result<Box<dyn Callee>, ConfigError> {
         for name in ["key", "api_key", "apikey", "token"] {
             if keys.contains_key(name) {
-                let message = "a key never stands in the file; name it with key_env or key_file";
+                let message = "a key must not be in the file; name it with key_env or key_file";
                 return Err(ConfigError::at(name, message));
             }
         }

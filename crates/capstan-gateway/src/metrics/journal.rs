@@ -46,7 +46,7 @@ impl JournalMetrics {
         let streams = gauge("journal_streams", "Streams in the journal");
         let damaged = gauge("journal_damaged", "Damaged pieces found since the start");
         let own_runs = gauge("cluster_runs", "Runs of this process, if several share the journal");
-        let peers = gauge("cluster_peers", "Other live processes that share the journal");
+        let peers = gauge("cluster_peers", "Other live gateways that share the journal");
         let followed = gauge("cluster_followed", "Streams of other processes with a viewer here");
         let unanswered =
             gauge("cluster_unanswered", "Queries that the database has not answered yet");

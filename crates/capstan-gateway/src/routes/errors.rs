@@ -16,7 +16,7 @@ use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 pub(crate) const LIST: Row = Row {
     tag: &Tag::FAULTS,
     summary: "Read the catalogue",
-    says: "Every kind of fault: its codes, its status, what it means and what to do.",
+    says: "Every kind of fault: codes, status, meaning and remedy.",
     answers: &[Answer::ok("The kinds of fault.", &[Content::Json(model::<Vec<Entry>>)])],
     ..Row::NONE
 };

@@ -38,8 +38,8 @@ pub(crate) const HEALTH: Row = Row {
 pub(crate) const LIVE: Row = Row {
     tag: &Tag::SERVER,
     summary: "Is the process alive?",
-    says: "For whoever restarts it. It is not if its journal cannot mend itself; the process ends \
-     by itself then.",
+    says: "For programs that restart the server. It fails if the journal cannot recover; the \
+     process then ends.",
     answers: &[Answer::ok("It is.", &[])],
     faults: &[FaultKind::JournalUnavailable],
     ..Row::NONE
@@ -48,9 +48,8 @@ pub(crate) const LIVE: Row = Row {
 pub(crate) const READY: Row = Row {
     tag: &Tag::SERVER,
     summary: "Does it take new runs?",
-    says: "For whoever sends it requests. It does not while it drains, and while its journal \
-     takes no writes or its disk is nearly full; \
-        streams that are there are served nevertheless.",
+    says: "For load balancers. It fails while the server drains, and while its journal accepts no \
+     writes or its disk is nearly full. Open streams are served nevertheless.",
     answers: &[Answer::ok("It does.", &[])],
     faults: &[FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
     ..Row::NONE
@@ -59,8 +58,8 @@ pub(crate) const READY: Row = Row {
 pub(crate) const METRICS: Row = Row {
     tag: &Tag::SERVER,
     summary: "Metrics",
-    says: "For loopback, or whoever sends the metrics key, or the key of an operator who may \
-     `look`, as `Authorization: Bearer`.",
+    says: "For loopback, and for callers that send the metrics key, or the key of an operator with \
+     the right `look`, as `Authorization: Bearer`.",
     answers: &[Answer::ok("In the text format of OpenMetrics.", &[Content::Text(METRICS_TYPE)])],
     ..Row::NONE
 };

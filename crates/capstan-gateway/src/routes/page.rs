@@ -38,7 +38,7 @@ pub(crate) const INDEX: Row = Row {
 pub(crate) const CONSOLE: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "The console",
-    says: "The page for whoever looks after the runs, or a plain one where the build holds none.",
+    says: "The page for operators, or a plain one if the build has none.",
     headers: &[&openapi::KNOWN_TAG],
     answers: INDEX.answers,
     faults: &[FaultKind::RouteNotFound],
@@ -55,7 +55,7 @@ pub(crate) const CONSOLE_VIEW: Row = Row {
 pub(crate) const ASSET: Row = Row {
     tag: &Tag::SERVER,
     summary: "A file of the playground",
-    says: "Its name changes with its content, so that it may be kept for good.",
+    says: "Its name contains a hash of its content, so clients may cache it forever.",
     places: &[&openapi::FILE],
     answers: &[Answer::ok(
         "The file.",

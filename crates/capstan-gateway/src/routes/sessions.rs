@@ -27,10 +27,9 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) const TURNS: Row = Row {
     tag: &Tag::SESSIONS,
     summary: "Read a session",
-    says: "Its turns, oldest first: the messages that each run added, and what it asks that \
-     nobody has answered yet. A turn is \
-        stored when its stream closes; one whose run failed or was stopped is partial, and is not \
-        sent to agents.",
+    says: "Its turns, oldest first: the messages that each run added, and its questions without an \
+     answer. A turn is stored when its stream closes. The turn of a run that failed or was stopped \
+     is partial, and agents do not get it.",
     places: &[&openapi::SESSION],
     query: Some(TurnParams::json_schema),
     answers: &[Answer::ok("The session.", &[Content::Json(model::<Session<'_>>)])],

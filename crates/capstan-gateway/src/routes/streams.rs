@@ -53,11 +53,10 @@ pub(crate) struct WatchParams {
 pub(crate) const WATCH: Row = Row {
     tag: &Tag::STREAMS,
     summary: "Watch a stream",
-    says: "Server-sent events, replayed from the start or read on after a cursor, then live until \
-     the stream ends. Any number of viewers may \
-        watch, an EventSource among them, whichever face the run was started through.\n\nIt only \
-        looks: a run that waits for its client \
-        is not armed, and leaving does not stop it.",
+    says: "Server-sent events, replayed from the start or from a cursor, then live until the \
+     stream ends. Any number of viewers may watch, also an EventSource, whichever protocol started \
+     the run.\n\nThe request only reads: it does not continue a run that waits for its client, and \
+     a closed connection does not stop the run.",
     places: &[&openapi::STREAM],
     query: Some(WatchParams::json_schema),
     headers: &[&openapi::CURSOR],
@@ -111,7 +110,7 @@ pub(crate) async fn watch(
 
 fn unknown_face(faces: &Faces, name: &str) -> Fault {
     let known: Vec<&str> = faces.iter().map(|face| face.name()).collect();
-    let message = format!("face: {name:?} is none; there are {}", known.join(", "));
+    let message = format!("face: {name:?} is unknown; expected one of {}", known.join(", "));
     Fault::new(FaultKind::InvalidRequest).with_message(message)
 }
 
@@ -220,13 +219,13 @@ pub(crate) struct StopParams {
 pub(crate) const STOP: Row = Row {
     tag: &Tag::STREAMS,
     summary: "Stop a run",
-    says: "Answers when the stream is closed as `cancelled`; what the agent says later is \
-     dropped. A run that is over stays as it is. \
-        With `purge=true` its stream and its turn are erased as well; its key stays taken.",
+    says: "Answers when the stream is closed as `cancelled`. Later output of the agent is dropped. \
+     A run that has ended does not change. `purge=true` also erases its stream and its turn; its \
+     key stays in use.",
     places: &[&openapi::STREAM],
     query: Some(StopParams::json_schema),
     answers: &[Answer::ok(
-        "The run as it stands now, or stood last.",
+        "The run in its present or last state.",
         &[Content::Json(model::<Stream<'_>>)],
     )],
     faults: &[

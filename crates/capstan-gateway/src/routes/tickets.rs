@@ -18,9 +18,8 @@ use capstan_kit::openapi::{self, Answer, Content, Does, Row, Tag, model};
 pub(crate) const ISSUE: Row = Row {
     tag: &Tag::STREAMS,
     summary: "Get a ticket for a stream",
-    says: "A browser's EventSource cannot send a key. A ticket stands in for it in the URL: it \
-     only reads, only this stream, and only for \
-        minutes.",
+    says: "A browser's EventSource cannot send a key. A ticket in the URL replaces the key: it is \
+     valid for minutes, for this stream, and for reading only.",
     places: &[&openapi::STREAM],
     answers: &[Answer {
         headers: &[&openapi::STREAM_TICKET],

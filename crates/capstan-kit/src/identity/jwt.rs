@@ -265,7 +265,7 @@ impl Jwt {
         let is_known = tenants.has(name) || self.takes(name);
         is_known
             .then(|| name.to_owned())
-            .ok_or_else(|| refused("The token's tenant is none of this server's."))
+            .ok_or_else(|| refused("The token's tenant is not a tenant of this server."))
     }
 
     /// Whether tokens may introduce this tenant, and the limit is not reached.

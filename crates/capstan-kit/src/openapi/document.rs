@@ -15,15 +15,11 @@ use crate::identity::tickets;
 
 /// What holds for all routes.
 const ABOUT: &str = "The run contract for AI agents: start once, stream, fail in types, resume \
- anywhere, stop on purpose.\n\n\
-    Every refusal is a problem (RFC 9457) with a `code` of the catalogue, and its `type` is a \
-    page that a person can read. \
-    Every response carries `X-Request-ID`. What answers GET answers HEAD. Another method is 405 \
-    `method_not_allowed` with \
-    `Allow`, an unknown path 404 `route_not_found`. Members of the query that are not listed are \
-    ignored, except those that \
-    look like a key.\n\n\
-    A server without tenants asks for no key and answers to its own machine only.";
+ anywhere, stop on purpose.\n\nEvery refusal is a problem (RFC 9457) with a `code` of the \
+ catalogue. Its `type` is the URL of a page that explains it. Every response has `X-Request-ID`. \
+ Routes with GET also answer HEAD. Another method is 405 `method_not_allowed` with `Allow`, an \
+ unknown path 404 `route_not_found`. Unknown query parameters are ignored, except those that look \
+ like a key.\n\nA server without tenants needs no key, and serves its own machine only.";
 
 /// The document, in the order of the routes.
 pub fn document(routes: &[Described]) -> Value {

@@ -223,7 +223,8 @@ fn models(schemas: &Value) -> String {
     };
     let models: String = members(schemas).map(model).collect();
     format!(
-        "<section id=models><h2>Models</h2><p>JSON Schema, as the document holds it. What is read \
-         differently from what is written ends in <code>Input</code>.</p>{models}</section>"
+        "<section id=models><h2>Models</h2><p>JSON Schema, as in the document. A model whose \
+         request form differs from its response form has a second schema that ends in \
+         <code>Input</code>.</p>{models}</section>"
     )
 }

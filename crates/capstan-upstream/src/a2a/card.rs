@@ -116,9 +116,9 @@ fn choose(card: &Card, address: &Url) -> Result<Interface, Fault> {
     if url.origin() != address.origin() {
         let there = url.origin().ascii_serialization();
         return Err(useless(&format!(
-            "the card leads to {there}, which is not followed: another server gets neither the \
-             key nor the question; if it is the right one, make it the agent's url and give its \
-             `protocol`"
+            "the card names {there}, which the gateway does not contact: another server gets \
+             neither the key nor the request; if it is the right one, make it the agent's url and \
+             set its `protocol`"
         )));
     }
     Ok(Interface { url, binding, version, streams: card.capabilities.streaming })

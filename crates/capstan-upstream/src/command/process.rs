@@ -69,7 +69,7 @@ impl Process {
                 Ok(())
             }
             None => Err(Fault::new(FaultKind::UpstreamError)
-                .with_message("The agent asked something, and its input is closed.")
+                .with_message("The agent asked a question, but its input is closed.")
                 .with_severity(ErrorSeverity::Fatal)
                 .with_retryable(false)),
         }

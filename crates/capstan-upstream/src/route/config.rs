@@ -103,7 +103,7 @@ impl Config {
     pub(crate) fn alone<T>(&self) -> Result<T, ConfigError> {
         let message = match self.members.first() {
             Some(entry) => format!("no agent is called {:?}", entry.table().name),
-            None => "names no agent to ask first".into(),
+            None => "names no agent to call first".into(),
         };
         Err(ConfigError::at("use", message))
     }
@@ -204,7 +204,7 @@ fn members(tables: &[Table], known: &Plain) -> Result<Vec<Member>, ConfigError> 
         members.push(Member::new(&table.name, Arc::clone(callee), table.weight, table.when));
     }
     if members.iter().all(|member| member.when.is_some()) {
-        return Err(wrong("names no agent to ask first".into()));
+        return Err(wrong("names no agent to call first".into()));
     }
     Ok(members)
 }

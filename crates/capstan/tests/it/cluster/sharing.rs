@@ -110,7 +110,7 @@ async fn a_gateway_that_knows_too_little_lets_its_runs_end_and_leaves() {
     assert_whole(&packets(&response.bytes().await.unwrap()), &tokens(100));
     let (status, log) = leaving.wait();
     assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("asks for a newer build"), "{log}");
+    assert!(log.contains("needs a newer build"), "{log}");
     assert_eq!(
         database.sql("select count(*) from capstan.replicas where state < 3"),
         "0",
