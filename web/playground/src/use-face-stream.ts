@@ -1,5 +1,5 @@
-// Runs of any face but CAP as React state, in the shape of useCapStream, so that the page need
-// not care which face it speaks.
+// Runs of any face except CAP as React state, in the form of useCapStream, so that the page works
+// with all faces alike.
 import type { CapStream, CapStreamState } from "capstan/react";
 import { useEffect, useMemo, useRef, useState } from "react";
 
@@ -7,7 +7,7 @@ import type { FaceOptions, FaceRun, Said } from "./face-run.js";
 import { type Face, FACES } from "./faces.js";
 
 export interface FaceStream extends Pick<CapStream, "state" | "retry" | "stop" | "reset"> {
-  /** Asks for a run, or follows one that is there. */
+  /** Starts a run, or follows an existing one. */
   begin: (face: Exclude<Face, "cap">, said: Said) => void;
 }
 

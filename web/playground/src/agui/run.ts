@@ -7,7 +7,7 @@ import { type AguiEvent, AguiTranscript } from "./transcript.js";
 
 export class AguiRun extends FaceRun {
   protected readonly transcript = new AguiTranscript();
-  /** Serialised once: another body under the same id would be a conflict. */
+  /** Serialised once: another body with the same id would be a conflict. */
   readonly #body = JSON.stringify({
     threadId: this.said.conversationId,
     runId: newId(),
@@ -18,12 +18,12 @@ export class AguiRun extends FaceRun {
     state: {},
     forwardedProps: {},
   });
-  /** The id of the last event. A stream alone is told from its start. */
+  /** The id of the last event. A bare stream id means the start. */
   #cursor = this.said.streamId;
   #reason = "completed";
 
   protected async read(signal: AbortSignal): Promise<string> {
-    // Until an event says otherwise, what fails is the line.
+    // Until an event comes, a failure is the connection's.
     this.canGoOn = true;
     const response = await this.#send(signal);
     if (!response.ok || !response.body) {
@@ -85,7 +85,7 @@ export class AguiRun extends FaceRun {
   }
 }
 
-/** Why a run ended, as the gateway has it in its metadata. */
+/** The reason of the end, from the gateway's metadata. */
 function reasonOf({ metadata }: AguiEvent): string | undefined {
   const ours = isObject(metadata) ? metadata["capstan"] : undefined;
   const reason = isObject(ours) ? ours["reason"] : undefined;

@@ -1,4 +1,4 @@
-// Who asks, before anything is shown; then the view that the address names.
+// Identifies the visitor before anything is shown, then shows the view of the address.
 import { type ReactNode, useEffect, useMemo, useState } from "react";
 
 import { keepKey, storedKey } from "../authorization.js";
@@ -71,7 +71,7 @@ export function Console(): ReactNode {
   );
 }
 
-/** Nobody is known yet. */
+/** The visitor is not known yet. */
 function Before({
   error,
   isRefused,
@@ -106,7 +106,7 @@ function Before({
   );
 }
 
-/** The feed is open while somebody looks. */
+/** Keeps the feed open while the tab is visible. */
 function useFollowing(feed: Feed | undefined): void {
   useEffect(() => {
     if (!feed) return;

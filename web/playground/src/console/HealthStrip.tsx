@@ -1,4 +1,4 @@
-// How the gateway does, in one line: in words first, and in colour as well.
+// The health of the gateway in one line: as text first, and in colour as well.
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Refused } from "./api/api.js";
@@ -57,7 +57,7 @@ function isOfJournal(error: unknown): boolean {
 
 function Told({ health, version }: { health: Health; version: string }): ReactNode {
   const feed = useFeedState();
-  // Where there are several, each tells of itself.
+  // Each of several gateways reports its own health.
   const here = health.replica && health.replica.of > 1 ? " here" : "";
   const [tone, words] = STATES[health.state] ?? (["warning", health.state] as const);
   return (

@@ -1,4 +1,4 @@
-// The keys, and the switch that turns them off.
+// The list of shortcuts, and the switch that turns them off.
 import { type ReactNode, useState } from "react";
 
 import { Button } from "../ui/Button.js";

@@ -1,4 +1,4 @@
-// "Break it": ways to cut the line, and every fault of the catalogue.
+// "Break it": controls to cut the connection, and every fault of the catalogue.
 import { CATALOGUE } from "capstan";
 import { type ReactNode, useState } from "react";
 

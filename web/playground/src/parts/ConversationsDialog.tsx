@@ -1,4 +1,4 @@
-// The conversations of this tab: to open, to call something else, to delete.
+// The conversations of this tab: open, rename and delete them.
 import { type ReactNode, useEffect, useRef, useState } from "react";
 
 import {
@@ -107,7 +107,7 @@ interface NamingProps {
   onCancel: () => void;
 }
 
-/** Escape leaves the name as it was, and the dialog open. */
+/** Escape keeps the old name, and the dialog stays open. */
 function Naming({ name, onName, onCancel }: NamingProps): ReactNode {
   return (
     <form

@@ -1,4 +1,4 @@
-// Asks for a key where the gateway wants one. It stays in this tab.
+// Asks for a key if the gateway needs one. The key stays in this tab.
 import { type ReactNode, useEffect, useRef } from "react";
 
 import { Button } from "../ui/Button.js";
@@ -6,7 +6,7 @@ import { Icon } from "../ui/Icon.js";
 
 interface Props {
   isOpen: boolean;
-  /** What was wrong with the last one. */
+  /** The problem with the last key. */
   complaint: string | null;
   onKey: (key: string) => void;
   onClose: () => void;

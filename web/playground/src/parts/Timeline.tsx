@@ -1,9 +1,9 @@
-// What came over the line: a mark per packet, and the cuts, resumes and repeats between them.
+// The timeline of the connection: a mark per packet, and the cuts, resumes and repeats.
 import type { ReactNode } from "react";
 
 import type { LogView, Mark } from "../log.js";
 
-/** What is counted in words, and in which order. */
+/** The counters, in the order of the legend. */
 const LEGEND: readonly [Mark["kind"], string, string][] = [
   ["delta", "text", "text"],
   ["event", "event", "events"],
@@ -12,7 +12,7 @@ const LEGEND: readonly [Mark["kind"], string, string][] = [
   ["repeat", "repeat dropped", "repeats dropped"],
   ["error", "error", "errors"],
 ];
-/** Older marks leave the strip; the counts keep them. */
+/** The most marks that are shown. The counts include older ones. */
 const SHOWN = 400;
 const TOLD: readonly Mark["kind"][] = ["connect", "cut", "retry", "resume", "error", "close"];
 

@@ -13,7 +13,7 @@ import { Raw } from "./Raw.js";
 
 interface Props {
   view: EventView;
-  /** Offered by failures that may pass. */
+  /** Called to retry, for failures after which a retry may help. */
   onRetry?: (() => void) | undefined;
 }
 
@@ -55,7 +55,7 @@ export function EventBlock({ view, onRetry }: Props): ReactNode {
   }
 }
 
-/** The types of either face that are shown as something, if their members fit. */
+/** The types of either face that have a view, if their members fit. */
 const SHOWN = [
   ...[
     "CITATION_BLOCK",
@@ -77,8 +77,8 @@ const SHOWN = [
 ];
 
 /**
- * What nobody here knows is there for whoever looks; what is known and does not fit stands where it
- * would have been shown.
+ * An event of an unknown type is collapsed. An event of a known type with invalid members is shown
+ * raw in its place.
  */
 function Other({ event }: { event: unknown }): ReactNode {
   const type = typeOf(event) ?? "Something without a type";

@@ -58,14 +58,14 @@ test("an unknown state is refused, and never shown as any state", async () => {
       new Refused(
         400,
         "invalid_request",
-        'state: "bogus" is none; there are running, waiting',
+        'state: "bogus" is unknown; expected one of running, waiting',
         undefined,
       ),
     ),
   );
   const on = await stage(<Runs />, { api: { ...api, runs }, at: "/console/runs?state=bogus" });
   expect(runs).toHaveBeenCalledWith(expect.objectContaining({ state: "bogus" }), expect.anything());
-  expect(on.find("[role=alert]")?.textContent).toContain('state: "bogus" is none');
+  expect(on.find("[role=alert]")?.textContent).toContain('state: "bogus" is unknown');
   expect([on.find<HTMLSelectElement>("select")?.value, on.find("[data-row]")]).toEqual([
     "bogus",
     null,

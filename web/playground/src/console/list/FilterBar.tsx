@@ -1,4 +1,4 @@
-// What the list is narrowed to: presets, and a field for each filter. All of it is in the address.
+// The filters of the list: presets, and a field for each filter. All of them are in the address.
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
@@ -84,12 +84,12 @@ export function FilterBar({ filters, onChange }: Props): ReactNode {
   );
 }
 
-/** What can be chosen; what the address has is among it, even if there is no such thing. */
+/** The choices, with the one of the address even if it does not exist. */
 function withChosen(names: readonly string[], chosen: string): readonly string[] {
   return [...new Set([...names, ...(chosen === "" ? [] : [chosen])])];
 }
 
-/** Text that counts once it is whole: on Enter, or when the field is left. */
+/** A text field that takes effect on Enter, or when it loses the focus. */
 function Words({
   label,
   value,
@@ -118,7 +118,7 @@ function Words({
   );
 }
 
-/** A time in the browser's zone; the address has it in UTC. */
+/** A time in the browser's zone. The address has it in UTC. */
 function Moment({
   label,
   value,

@@ -1,14 +1,14 @@
-// Lists by their filters, as they were left: going back is where one was, and `[` `]` walk the
-// same list.
+// Lists by their filters, with their scroll positions. Going back restores them, and `[` and `]`
+// walk through the same list.
 import type { List } from "./list.js";
 
 export interface Kept {
   list: List;
-  /** How far it was scrolled. */
+  /** The scroll position. */
   top: number;
 }
 
-/** More than anybody goes back through. */
+/** The most lists; more than a user goes back through. */
 const MOST = 12;
 
 export class Shelf {
@@ -25,7 +25,7 @@ export class Shelf {
     if (this.#kept.size > MOST && oldest !== undefined) this.#kept.delete(oldest);
   }
 
-  /** Changes every list that is kept. */
+  /** Changes every stored list. */
   change(by: (list: List) => List): void {
     for (const [search, kept] of this.#kept)
       this.#kept.set(search, { ...kept, list: by(kept.list) });

@@ -1,10 +1,10 @@
-// Attempts as dots, one each, and as a word for whoever does not see them.
+// Attempts as dots, and as text for screen readers.
 import type { ReactNode } from "react";
 
 import type { RunRow } from "../generated/answers.js";
 import { plural } from "../format.js";
 
-/** More would not fit; the number says it. */
+/** The most dots. The number says the rest. */
 const MOST = 5;
 
 export function AttemptDots({ row }: { row: RunRow }): ReactNode {

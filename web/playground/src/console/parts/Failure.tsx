@@ -1,4 +1,4 @@
-// A question that was not answered. It never looks like an empty answer.
+// A failed query. It never looks like an empty answer.
 import type { ReactNode } from "react";
 
 import { Button } from "../../ui/Button.js";

@@ -1,4 +1,4 @@
-// In place of what was said: why it is not here, or how to see it.
+// Shown in place of content: why it is hidden, or how to see it.
 import type { ReactNode } from "react";
 
 import { Button } from "../../ui/Button.js";
@@ -6,7 +6,7 @@ import { Icon } from "../../ui/Icon.js";
 import type { Me } from "../generated/answers.js";
 import { useConsole } from "../context.js";
 
-/** `may`: whether this visitor may see what was said here, if they ask. */
+/** `may`: whether this visitor may see the content on request. */
 export function Withheld({ may, onAsk }: { may: boolean; onAsk: () => void }): ReactNode {
   const { me } = useConsole();
   if (!may || me.content === "never")
@@ -15,7 +15,7 @@ export function Withheld({ may, onAsk }: { may: boolean; onAsk: () => void }): R
         <Icon name="shield" /> {whyNot(me)}
       </p>
     );
-  // Of all visitors only operators look at what is not theirs: only their looks are written down.
+  // The audit records only operators' reads, because tenants read their own content.
   return (
     <p className="card empty">
       <Icon name="eye" /> What was said is shown when you ask for it

@@ -1,5 +1,5 @@
-// Stop and purge. Neither has a shortcut; each says what it is about to do, and «stopped» only
-// once it is true.
+// Stop and purge. Neither has a shortcut. Each explains its effect, and shows «stopped» only when
+// that is true.
 import { type ReactNode, useState } from "react";
 
 import { Button } from "../../ui/Button.js";

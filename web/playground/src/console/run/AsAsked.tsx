@@ -1,4 +1,4 @@
-// What the agent was given to answer: the turns before this one that were whole, and the question.
+// The agent's input: the complete turns before this one, and the question.
 import type { ReactNode } from "react";
 
 import { Markdown } from "../../markdown/Markdown.js";
@@ -50,7 +50,7 @@ function Said({ role, text }: { role: string; text: string }): ReactNode {
 }
 
 /**
- * The turns that a run was given, and how many of those before it were not. Stream ids sort by
+ * The turns that a run got, and the number of earlier turns that it did not get. Stream ids sort by
  * time.
  */
 export function historyOf(

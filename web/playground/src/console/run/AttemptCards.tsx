@@ -1,4 +1,4 @@
-// Every attempt, not only the last: when it began, how it ended, what it took.
+// All attempts: their start, end and usage.
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Markdown } from "../../markdown/Markdown.js";
@@ -11,7 +11,7 @@ import type { Tape } from "./tape.js";
 
 interface Props {
   detail: RunDetails;
-  /** Empty while content is not shown. */
+  /** Empty while content is hidden. */
   tape: Tape;
   now: number;
   onAt: (seq: number) => void;
@@ -30,7 +30,9 @@ export function AttemptCards({ detail, tape, now, onAt }: Props): ReactNode {
   );
 }
 
-/** A reset lies before or behind it: then both texts are worth a look, side by side. */
+/**
+ * Whether a reset is before or after the attempt. Then its text differs and is shown side by side.
+ */
 function isParted(attempts: readonly AttemptDetails[], { n, reset_to }: AttemptDetails): boolean {
   return reset_to != null || attempts.some((other) => other.n === n + 1 && other.reset_to != null);
 }
@@ -150,7 +152,7 @@ function Fact({ name, children }: { name: string; children: ReactNode }): ReactN
   );
 }
 
-/** What this attempt said, by itself. */
+/** The text of this attempt only. */
 function Said({
   attempt: { from_seq, to_seq },
   tape,
@@ -166,7 +168,7 @@ function Said({
       (said) => said !== undefined && setText(said),
     );
     return () => left.abort();
-    // Once it has all of them, a tape that grows has nothing more to say.
+    // Once it has all frames, a longer tape changes nothing.
   }, [first, end]);
   if (text === "") return null;
   return (

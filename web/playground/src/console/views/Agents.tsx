@@ -1,4 +1,4 @@
-// The agents: what they are, and how they do.
+// The agents and their statistics.
 import type { ReactNode } from "react";
 
 import { Badge } from "../../ui/Badge.js";
@@ -10,7 +10,7 @@ import { Link } from "../router.js";
 import { to } from "../url.js";
 import { useAsked, useNow } from "../use-asked.js";
 
-/** How often ages are told anew, and numbers at most. */
+/** The interval of updates of ages, and the shortest interval of updates of numbers. */
 const EVERY = 5_000;
 
 export function Agents({ only }: { only?: string }): ReactNode {
@@ -144,8 +144,8 @@ function AgentCard({ agent, now }: { agent: AgentDetails; now: number }): ReactN
 }
 
 /**
- * First packets are counted by steps of time. All above the last step count as it, so that of those
- * only the step before is known to be too short.
+ * Times to the first packet are counted in steps. All times above the last step count as the last
+ * one, so the true value may be longer.
  */
 const LAST_STEP = 60_000;
 const ABOVE = "30 s";

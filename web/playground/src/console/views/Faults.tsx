@@ -1,4 +1,4 @@
-// Which codes fail where, and when. Every number leads to the runs behind it.
+// Faults by code, agent and time. Every number links to its runs.
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Select } from "../../ui/Select.js";
@@ -19,7 +19,7 @@ const SPANS = [
   ["720", "the last 30 days"],
 ] as const;
 const HOUR = 3_600_000;
-/** Somebody reads them: numbers that change at once are not read. */
+/** The shortest interval of updates, so that the numbers stay readable. */
 const EVERY = 5_000;
 
 export function Faults(): ReactNode {
@@ -33,7 +33,7 @@ export function Faults(): ReactNode {
     return api.faults({ since, until: query.get("until") ?? undefined }, signal);
   });
   useNews(asked.again, EVERY);
-  // The picture stays while another stretch is asked for, and the focus in it.
+  // The picture and the focus stay while another range is loaded.
   const [before, setBefore] = useState<FaultTable | undefined>(undefined);
   useEffect(() => {
     if (asked.value) setBefore(asked.value);

@@ -1,4 +1,4 @@
-// Whatever id somebody has: to its run, or to why there is none.
+// Finds the run of any id, or explains why there is none.
 import { faultOf } from "capstan";
 import { type ReactNode, useEffect } from "react";
 
@@ -98,7 +98,7 @@ function Answer({
   );
 }
 
-/** A call that left no run. */
+/** A refused request, which left no run. */
 function Refused({ refusal, now }: { refusal: Refusal; now: number }): ReactNode {
   const help = Object.hasOwn(FAULT_HELP, refusal.code)
     ? FAULT_HELP[refusal.code as keyof typeof FAULT_HELP]

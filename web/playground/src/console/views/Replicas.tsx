@@ -1,4 +1,4 @@
-// The processes that share the journal.
+// The gateways that share the journal.
 import { type ReactNode, useEffect } from "react";
 
 import { Badge } from "../../ui/Badge.js";

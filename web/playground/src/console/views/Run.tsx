@@ -1,4 +1,4 @@
-// One run: why, when, what was seen, and what to do with it.
+// One run: its failure, its times, its content, and its actions.
 import { type ReactNode, useDeferredValue, useEffect, useState } from "react";
 
 import { Switch } from "../../ui/Switch.js";
@@ -40,7 +40,7 @@ type Tab = (typeof TABS)[number][0];
 
 const FACES: readonly Face[] = ["cap", "cap-v2", "ag-ui"];
 
-/** How often a run at work is looked at again: packets make no event. */
+/** The interval of queries for an open run, because packets cause no events. */
 const EVERY = 1_000;
 
 export function Run({ id }: { id: string }): ReactNode {
@@ -75,7 +75,7 @@ export function Run({ id }: { id: string }): ReactNode {
   );
 }
 
-/** `[` and `]` walk the list that the run was opened from. */
+/** `[` and `]` walk through the list from which the run was opened. */
 function useNeighbours(id: string): void {
   const { shelf } = useConsole();
   const { search } = useAddress();
@@ -105,10 +105,10 @@ function Whole({
   const { search } = useAddress();
   const query = new URLSearchParams(search);
   const chosen = TABS.find(([name]) => name === query.get("tab"))?.[0] ?? "seen";
-  // The click is answered at once; what it brings is made in pieces.
+  // The click takes effect at once. The tab's content is rendered in pieces.
   const tab = useDeferredValue(chosen);
   const [wanted, setAt] = usePlace();
-  // A link may name a packet that there is not, or not yet.
+  // A link may name a packet that does not exist yet.
   const at = wanted === undefined ? undefined : Math.min(wanted, row.packets);
   const [isAsked, setAsked] = useState(me.content === "shown");
   const face = FACES.find((name) => name === query.get("face")) ?? "cap";
@@ -131,7 +131,7 @@ function Whole({
     (signal) => api.body(row.stream_id, signal),
   );
 
-  // From where the address stands then: who was handed this may have it from before.
+  // From the address at the time of the call, because a caller may hold an old function.
   const put = (changed: Readonly<Record<string, string | undefined>>) =>
     navigate(withQuery(location.pathname, location.search, changed), { replace: true });
   const choose = (next: Tab) => put({ tab: next === "seen" ? undefined : next });

@@ -1,5 +1,5 @@
-// A conversation as its user saw it: every run in its place, failed and partial ones too, and the
-// time between them.
+// A conversation as its user saw it: all runs, also failed and partial ones, and the pauses between
+// them.
 import { type ReactNode, type RefObject, useEffect, useRef, useState } from "react";
 
 import { Boundary } from "../../show/Boundary.js";
@@ -25,7 +25,7 @@ interface Props {
   session: string;
 }
 
-/** Pauses shorter than this are not worth a word. */
+/** The shortest pause that is shown. */
 const PAUSE = 60_000;
 
 export function Session({ tenant, session }: Props): ReactNode {
@@ -35,8 +35,8 @@ export function Session({ tenant, session }: Props): ReactNode {
   const asked = useAsked(isAsked && mayRead ? `session ${tenant} ${session}` : null, (signal) =>
     api.session(tenant, session, {}, signal),
   );
-  // Until content is asked for, its runs tell whether there is such a session: they say nothing
-  // of what was said.
+  // Until the visitor requests content, the runs show whether the session exists, without any
+  // content.
   const known = useAsked(
     me.content === "shown" && mayRead ? null : `runs of ${tenant} ${session}`,
     (signal) => api.runs({ tenant, session, limit: 1 }, signal),
@@ -85,7 +85,7 @@ export function Session({ tenant, session }: Props): ReactNode {
   );
 }
 
-/** Nothing can be done with what is not there; how far was looked is said, and where to look on. */
+/** There is no such session. Shows how far back the search went, and where to search further. */
 function Missing({ tenant, session, found }: Props & { found: RunRows | undefined }): ReactNode {
   const isWhole = found?.next == null;
   return (
@@ -153,7 +153,7 @@ function Pause({ before, row }: { before: RunRow | undefined; row: RunRow }): Re
   return pause > PAUSE ? <p className="pause muted">{span(pause)} later</p> : null;
 }
 
-/** One run, read when it comes into sight. */
+/** One run, loaded when it is visible. */
 function SeenRun({ row, turn }: { row: RunRow; turn: NumberedTurn | undefined }): ReactNode {
   const { api } = useConsole();
   const [isSeen, place] = useSeen();

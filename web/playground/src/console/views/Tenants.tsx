@@ -1,4 +1,4 @@
-// Use against limits. Where a limit is off it says so; that is not nought per cent.
+// Usage and limits. A limit that is off is shown as such, not as 0 %.
 import type { ReactNode } from "react";
 
 import { Badge } from "../../ui/Badge.js";
@@ -19,7 +19,7 @@ const USES = [
   ["tokens_today", "tokens today"],
 ] as const;
 
-/** What is used changes with each run; who reads it needs it less often. */
+/** The interval of updates. Usage changes with each run, but readers need it less often. */
 const EVERY = 5_000;
 
 export function Tenants(): ReactNode {
@@ -74,7 +74,7 @@ function TenantCard({ tenant }: { tenant: TenantDetails }): ReactNode {
   );
 }
 
-/** From this share on a limit is worth a word, and a colour. */
+/** The share of a limit from which a warning is shown. */
 const NEAR = 0.9;
 
 function UseBar({
@@ -123,7 +123,7 @@ function UseBar({
   );
 }
 
-/** A limit may be exceeded: it was lowered, or what counts was there before it. */
+/** Usage above a limit is possible: the limit may have been lowered. */
 function warningOf(used: number, limit: number): string | undefined {
   if (used > limit) return "above the limit";
   if (limit === 0 || used < limit * NEAR) return undefined;
