@@ -62,7 +62,7 @@ export class Blocks {
   }
 
   /** Replaces all texts. Texts that are not in the map become empty. */
-  restate(texts: ReadonlyMap<unknown, unknown>): void {
+  replaceTexts(texts: ReadonlyMap<unknown, unknown>): void {
     for (const [id, entry] of this.#texts) {
       const text = texts.get(id);
       if (entry.block.type === "text")

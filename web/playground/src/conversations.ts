@@ -26,6 +26,7 @@ export interface Conversation {
    * Turns were removed, so the gateway's session has other turns. Requests then contain the whole
    * conversation.
    */
+  isRewritten: boolean;
   face: Face;
   agent: string;
   past: readonly TurnData[];
@@ -88,9 +89,9 @@ export class Conversations {
 
   /** The first conversation is the open one. */
   #show(all: readonly Conversation[]): void {
-    const kept = fitting(all);
-    this.#stored = { open: kept[0] ?? begun("cap", ""), all: kept };
-    store(kept);
+    const stored = fitting(all);
+    this.#stored = { open: stored[0] ?? begun("cap", ""), all: stored };
+    store(stored);
     for (const listener of this.#listeners) listener();
   }
 }
@@ -129,8 +130,8 @@ function fitting(all: readonly Conversation[]): readonly Conversation[] {
 
 function load(): readonly Conversation[] {
   try {
-    const kept: unknown = JSON.parse(sessionStorage.getItem(STORED) ?? "null");
-    return Array.isArray(kept) ? kept.filter(isConversation) : [];
+    const stored: unknown = JSON.parse(sessionStorage.getItem(STORED) ?? "null");
+    return Array.isArray(stored) ? stored.filter(isConversation) : [];
   } catch {
     return [];
   }

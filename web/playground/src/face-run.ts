@@ -35,7 +35,7 @@ export interface FaceOptions {
 }
 
 /** The input of a run. */
-export interface Said {
+export interface RunInput {
   conversationId: string;
   /** The conversation so far, with the question last. */
   messages: readonly Message[];
@@ -56,11 +56,11 @@ export abstract class FaceRun {
   readonly #display: RunDisplay;
 
   constructor(
-    readonly said: Said,
+    readonly input: RunInput,
     readonly latest: { current: FaceOptions },
     setState: (state: CapStreamState) => void,
   ) {
-    this.streamId = said.streamId;
+    this.streamId = input.streamId;
     this.#display = new RunDisplay(setState, () => this.#answer());
   }
 
@@ -124,7 +124,7 @@ export abstract class FaceRun {
 
   #answer(): CapStreamAnswer {
     const { text, blocks } = this.transcript;
-    return { text, blocks, streamId: this.streamId, conversationId: this.said.conversationId };
+    return { text, blocks, streamId: this.streamId, conversationId: this.input.conversationId };
   }
 }
 
@@ -161,12 +161,12 @@ export function objectOf(data: string): Record<string, unknown> | undefined {
  */
 export function refusal(
   status: number,
-  told: ReturnType<typeof parseAGUIError>,
+  failure: ReturnType<typeof parseAGUIError>,
   face: string,
 ): unknown {
-  if (status === 404 && (told === null || told.kind === "route_not_found")) {
+  if (status === 404 && (failure === null || failure.kind === "route_not_found")) {
     const message = `This gateway does not serve ${face}. Choose CAP, or update the gateway.`;
     return { code: "CAPABILITY_NOT_FOUND", message, http_status: 404 };
   }
-  return told ?? new CAPRuntimeError({ status });
+  return failure ?? new CAPRuntimeError({ status });
 }

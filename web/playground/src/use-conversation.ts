@@ -140,11 +140,11 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
     keep();
   }, [agent, current, face, isOver, isRewritten, past, session, streamId]);
 
-  const begin = (said: Omit<Running, "face">, earlier: readonly TurnData[]) => {
+  const begin = (running: Omit<Running, "face">, earlier: readonly TurnData[]) => {
     setPast(earlier);
     dismiss();
     log.begin();
-    setCurrent({ ...said, face });
+    setCurrent({ ...running, face });
     (face === "cap" ? other : cap).reset();
   };
   /**
@@ -176,8 +176,8 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
     );
     ask(question, earlier, earlier.length > 0, newId());
   };
-  const answer = (resume: readonly ResumeEntry[], said: string) => {
-    begin({ id: newId(), question: said, isAnswer: true }, turns);
+  const answer = (resume: readonly ResumeEntry[], text: string) => {
+    begin({ id: newId(), question: text, isAnswer: true }, turns);
     if (face === "cap") cap.answer(resume, session);
     // Only the AI SDK's protocol needs the message that asked.
     else
@@ -208,8 +208,8 @@ interface Running {
 
 /** Adds the whole conversation to a request, in place of the stored one. */
 function withMessages(request: Envelope, messages: readonly Message[]): Envelope {
-  const said = messages.map(({ role, content }) => ({ role, parts: [{ type: "text", content }] }));
-  return { ...request, payload: { ...request.payload, payload: { messages: said } } } as Envelope;
+  const stored = messages.map(({ role, content }) => ({ role, parts: [{ type: "text", content }] }));
+  return { ...request, payload: { ...request.payload, payload: { messages: stored } } } as Envelope;
 }
 
 /**

@@ -3,12 +3,12 @@
 import type { CapStream, CapStreamState } from "capstan/react";
 import { useEffect, useMemo, useRef, useState } from "react";
 
-import type { FaceOptions, FaceRun, Said } from "./face-run.js";
+import type { FaceOptions, FaceRun, RunInput } from "./face-run.js";
 import { type Face, FACES } from "./faces.js";
 
 export interface FaceStream extends Pick<CapStream, "state" | "retry" | "stop" | "reset"> {
   /** Starts a run, or follows an existing one. */
-  begin: (face: Exclude<Face, "cap">, said: Said) => void;
+  begin: (face: Exclude<Face, "cap">, input: RunInput) => void;
 }
 
 export function useFaceStream(
@@ -25,9 +25,9 @@ export function useFaceStream(
 
   const actions = useMemo(
     () => ({
-      begin: (face: Exclude<Face, "cap">, said: Said) => {
+      begin: (face: Exclude<Face, "cap">, input: RunInput) => {
         current.current?.end();
-        current.current = new FACES[face].Run(said, latest, setState);
+        current.current = new FACES[face].Run(input, latest, setState);
         void current.current.follow();
       },
       retry: () => current.current?.again() ?? false,

@@ -128,10 +128,10 @@ export class CapClient {
 
   /** The request that {@link chatIn} sends. */
   question(conversation: string, message: string): Envelope {
-    const who = this.#options.user ?? user("anonymous");
+    const sender = this.#options.user ?? user("anonymous");
     return this.#policy.profile === "v1"
-      ? question(conversation, message, who)
-      : questionV2(conversation, message, who);
+      ? question(conversation, message, sender)
+      : questionV2(conversation, message, sender);
   }
 
   /** The request that answers the questions of a conversation's last run. */
@@ -196,12 +196,12 @@ export class CapClient {
     lastEventId: string | null,
     call: CallOptions,
   ): PacketStream {
-    const tell = (notice: Notice) => {
+    const notify = (notice: Notice) => {
       if (notice.type === "warning") this.#warn(describeNotice(notice));
       this.#options.onNotice?.(notice);
       call.onNotice?.(notice);
     };
-    return new PacketStream(this.#connection(url, init, call), policy, lastEventId, tell);
+    return new PacketStream(this.#connection(url, init, call), policy, lastEventId, notify);
   }
 
   #connection(url: string, init: RequestInit, { signal }: CallOptions): Connection {

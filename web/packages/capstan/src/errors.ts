@@ -173,13 +173,13 @@ export function refusal(status: number, body: string, header: number | undefined
 }
 
 function messageOf({ status, problem, error }: Failure): string {
-  const told = error ? error.message : problem?.detail || problem?.title;
-  return told || `The server answered with status ${status ?? 0}.`;
+  const message = error ? error.message : problem?.detail || problem?.title;
+  return message || `The server answered with status ${status ?? 0}.`;
 }
 
 function isRetryableStreamError(error: StreamError): boolean {
-  const told = error.details?.["retryable"];
-  if (typeof told === "boolean") return told;
+  const retryable = error.details?.["retryable"];
+  if (typeof retryable === "boolean") return retryable;
   return faultOf(error.code)
     ? isRetryableError(error.code)
     : error.severity === ErrorSeverity.TRANSIENT;

@@ -67,16 +67,16 @@ function kindOf(url: string, method: string): Kind | undefined {
 class SpareKeys {
   readonly #keys = new Map<string, string[]>();
 
-  give(asked: string, key: string): void {
-    this.#keys.set(asked, [...(this.#keys.get(asked) ?? []), key]);
+  give(content: string, key: string): void {
+    this.#keys.set(content, [...(this.#keys.get(content) ?? []), key]);
     // Limits the memory for requests that are never repeated.
     for (const oldest of this.#keys.keys()) if (this.#keys.size > 256) this.#keys.delete(oldest);
   }
 
-  take(asked: string): string | undefined {
-    const [key, ...rest] = this.#keys.get(asked) ?? [];
-    if (rest.length > 0) this.#keys.set(asked, rest);
-    else this.#keys.delete(asked);
+  take(content: string): string | undefined {
+    const [key, ...rest] = this.#keys.get(content) ?? [];
+    if (rest.length > 0) this.#keys.set(content, rest);
+    else this.#keys.delete(content);
     return key;
   }
 }
@@ -85,7 +85,7 @@ class SpareKeys {
 class Exchange {
   readonly #headers: Headers;
   readonly #policy: Policy;
-  readonly #asked: string;
+  readonly #content: string;
   readonly #encoder = new TextEncoder();
   #decoder = new TextDecoder();
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
@@ -109,10 +109,10 @@ class Exchange {
   ) {
     this.#headers = new Headers(init.headers);
     this.#policy = policyOf(options);
-    this.#asked = `${url}\n${typeof init.body === "string" ? init.body : ""}`;
+    this.#content = `${url}\n${typeof init.body === "string" ? init.body : ""}`;
     if (kind !== "reading" && !this.#headers.has(KEY)) {
       const isRepeat = Number(this.#headers.get("x-stainless-retry-count") ?? 0) > 0;
-      this.#headers.set(KEY, (isRepeat && spare.take(this.#asked)) || newId());
+      this.#headers.set(KEY, (isRepeat && spare.take(this.#content)) || newId());
     }
     if (kind === "reading") this.#readFrom(url);
   }
@@ -151,7 +151,7 @@ class Exchange {
   /** Keeps the key, because the SDK may repeat the request. */
   #giveUp(): void {
     const key = this.#headers.get(KEY);
-    if (key) this.spare.give(this.#asked, key);
+    if (key) this.spare.give(this.#content, key);
   }
 
   #readFrom(url: string): void {

@@ -55,15 +55,15 @@ function wrapped(input: JsonObject): JsonObject | undefined {
 /** The failure in a CAPRuntimeError, or in HttpAgent's error for a refused request. */
 function failure(input: JsonObject): JsonObject | undefined {
   if (!(input instanceof Error)) return undefined;
-  const told = [
+  const found = [
     input["error"],
     input["problem"],
     input["payload"],
     parseJson(String(input["payload"])),
   ].find(isObject);
-  const status = asCount(told?.["status"]) ?? asCount(input["status"]);
-  if (!told && status === undefined) return undefined;
-  return { retry_after: input["retryAfter"], title: input.message, ...told, status };
+  const status = asCount(found?.["status"]) ?? asCount(input["status"]);
+  if (!found && status === undefined) return undefined;
+  return { retry_after: input["retryAfter"], title: input.message, ...found, status };
 }
 
 function read(input: JsonObject): AGUIErrorData | null {
@@ -100,8 +100,8 @@ function messageOf(members: JsonObject): string | undefined {
 function spoken(input: JsonObject, depth: number): AGUIErrorData | null {
   const message = asText(input["message"]);
   if (message === undefined) return null;
-  const told = parse(message, depth - 1);
-  if (told || !(input instanceof Error)) return told;
+  const found = parse(message, depth - 1);
+  if (found || !(input instanceof Error)) return found;
   // A client that could not connect is not a failed server, and may try again.
   const code = input.name === "CAPConnectionError" ? "SERVICE_UNAVAILABLE" : UNKNOWN_CODE;
   return fill(code, message, {});

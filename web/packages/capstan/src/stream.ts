@@ -16,18 +16,18 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
 
   readonly #connection: Connection;
   readonly #machine: Machine;
-  readonly #tell: (notice: Notice) => void;
+  readonly #notify: (notice: Notice) => void;
   #isOver = false;
 
   constructor(
     connection: Connection,
     policy: Policy,
     lastEventId: string | null,
-    tell: (notice: Notice) => void,
+    notify: (notice: Notice) => void,
   ) {
     this.#connection = connection;
     this.#machine = new Machine(policy, lastEventId);
-    this.#tell = tell;
+    this.#notify = notify;
   }
 
   /**
@@ -64,7 +64,7 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
         this.cursor = `${action.packet.stream_id}:${action.packet.seq}`;
         return action.packet;
       case "notice":
-        this.#tell(action.notice);
+        this.#notify(action.notice);
         break;
       case "connect":
         await this.#connect(action.lastEventId).catch((error: unknown) => this.#lost(error));

@@ -74,21 +74,21 @@ export async function readUpTo(response: Response, limit: number): Promise<strin
 
 /** The reason of a failure as text, with its causes: "fetch failed" alone says nothing. */
 export function reason(error: unknown): string {
-  const said: string[] = [];
+  const texts: string[] = [];
   for (
     let at = error;
-    at !== undefined && at !== null && said.length < DEEPEST;
+    at !== undefined && at !== null && texts.length < DEEPEST;
     at = (at as Error).cause
   ) {
-    const words = wordsOf(at);
-    if (words && !said.includes(words)) said.push(words);
+    const text = textsOf(at);
+    if (text && !texts.includes(text)) texts.push(text);
     if (!(at instanceof Error)) break;
   }
-  return said.join(": ") || String(error);
+  return texts.join(": ") || String(error);
 }
 
 /** The texts of several failed tries, for example of both addresses of a name. */
-function wordsOf(error: unknown): string {
+function textsOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const tries =
     error instanceof AggregateError ? error.errors.map((each) => reason(each)).join(", ") : "";

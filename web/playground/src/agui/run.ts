@@ -9,17 +9,17 @@ export class AguiRun extends FaceRun {
   protected readonly transcript = new AguiTranscript();
   /** Serialised once: another body with the same id would be a conflict. */
   readonly #body = JSON.stringify({
-    threadId: this.said.conversationId,
+    threadId: this.input.conversationId,
     runId: newId(),
-    messages: this.said.messages,
-    ...(this.said.resume && { resume: this.said.resume }),
+    messages: this.input.messages,
+    ...(this.input.resume && { resume: this.input.resume }),
     tools: [],
     context: [],
     state: {},
     forwardedProps: {},
   });
   /** The id of the last event. A bare stream id means the start. */
-  #cursor = this.said.streamId;
+  #cursor = this.input.streamId;
   #reason = "completed";
 
   protected async read(signal: AbortSignal): Promise<string> {
@@ -44,8 +44,8 @@ export class AguiRun extends FaceRun {
     const cursor: Record<string, string> =
       this.#cursor === undefined ? {} : { "last-event-id": this.#cursor };
     const common = { ...headers, ...cursor, accept: "text/event-stream" };
-    if (this.said.streamId !== undefined)
-      return heal(`${base}/streams/${this.said.streamId}?face=ag-ui`, {
+    if (this.input.streamId !== undefined)
+      return heal(`${base}/streams/${this.input.streamId}?face=ag-ui`, {
         method: "GET",
         headers: common,
         signal,

@@ -62,7 +62,7 @@ export class AguiTranscript extends Blocks {
 
   #snapshot(messages: unknown): boolean {
     if (!Array.isArray(messages) || !messages.every(isObject)) return false;
-    this.restate(new Map(messages.map((message) => [message["id"], message["content"]])));
+    this.replaceTexts(new Map(messages.map((message) => [message["id"], message["content"]])));
     return true;
   }
 }
@@ -70,6 +70,6 @@ export class AguiTranscript extends Blocks {
 /** The questions with which a run ended. */
 function interruptsOf({ type, outcome }: AguiEvent): readonly unknown[] {
   if (type !== "RUN_FINISHED" || !isObject(outcome) || outcome["type"] !== "interrupt") return [];
-  const asked = outcome["interrupts"];
-  return Array.isArray(asked) ? asked : [];
+  const interrupts = outcome["interrupts"];
+  return Array.isArray(interrupts) ? interrupts : [];
 }

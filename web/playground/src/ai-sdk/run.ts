@@ -31,7 +31,7 @@ export class AiSdkRun extends FaceRun {
       fetch: this.fetch,
       onNotice: this.notice,
     });
-    const { conversationId: chatId, messages, resume } = this.said;
+    const { conversationId: chatId, messages, resume } = this.input;
     if (this.streamId === undefined) {
       return transport.sendMessages({
         chatId,

@@ -6,7 +6,7 @@ import type { Feed, FeedState } from "./api/feed.js";
 import type { Me } from "./generated/answers.js";
 import type { FeedEvent } from "./api/feed.js";
 import type { Shelf } from "./list/shelf.js";
-import { useSeldom } from "./use-asked.js";
+import { useSeldom } from "./use-query.js";
 
 export interface Console {
   api: Api;

@@ -50,7 +50,7 @@ export class OpenAIRun extends FaceRun {
   }
 
   #body(): string {
-    const { conversationId, messages, isWhole, resume } = this.said;
+    const { conversationId, messages, isWhole, resume } = this.input;
     const { agent } = this.options;
     const said = isWhole
       ? messages.map(({ role, content }) => ({ role, content }))

@@ -59,12 +59,12 @@ export class ResponseTranscript extends Blocks {
   #item(item: unknown): boolean {
     if (!isObject(item)) return false;
     if (item["type"] !== "function_call") return true;
-    const asked =
+    const interrupt =
       item["name"] === "interrupt" && isText(item["arguments"])
         ? parsed(item["arguments"])
         : undefined;
-    if (asked === undefined) return false;
-    return this.show({ type: "INTERRUPT", data: asked });
+    if (interrupt === undefined) return false;
+    return this.show({ type: "INTERRUPT", data: interrupt });
   }
 }
 

@@ -14,10 +14,10 @@ const LEGEND: readonly [Mark["kind"], string, string][] = [
 ];
 /** The most marks that are shown. The counts include older ones. */
 const SHOWN = 400;
-const TOLD: readonly Mark["kind"][] = ["connect", "cut", "retry", "resume", "error", "close"];
+const LISTED: readonly Mark["kind"][] = ["connect", "cut", "retry", "resume", "error", "close"];
 
 export function Timeline({ view }: { view: LogView }): ReactNode {
-  const told = view.marks.filter(({ kind }) => TOLD.includes(kind)).slice(-40);
+  const listed = view.marks.filter(({ kind }) => LISTED.includes(kind)).slice(-40);
   return (
     <section className="panel" aria-label="Timeline">
       <h2>Timeline</h2>
@@ -39,7 +39,7 @@ export function Timeline({ view }: { view: LogView }): ReactNode {
         ))}
       </div>
       <ol className="happenings" tabIndex={0} aria-label="What happened">
-        {told.map((mark, n) => (
+        {listed.map((mark, n) => (
           <li key={n}>
             <time>{seconds(mark)}</time>{" "}
             <span className={`mark mark-${mark.kind}`} aria-hidden="true" /> {mark.label}

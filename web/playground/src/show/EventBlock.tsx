@@ -128,22 +128,22 @@ function Progress({ view: { data } }: { view: Of<"progress"> }): ReactNode {
 }
 
 function Media({ item }: { item: MediaItem }): ReactNode {
-  const words = item.alt_text || item.mime_type;
+  const label = item.alt_text || item.mime_type;
   const picture = safePicture(item.url);
   const media = safeMedia(item.url);
   const link = safeLink(item.url);
-  if (picture) return <img className="card" src={picture} alt={words} />;
+  if (picture) return <img className="card" src={picture} alt={label} />;
   if (media)
     return item.mime_type.startsWith("audio/") ? (
-      <audio controls src={media} aria-label={words} />
+      <audio controls src={media} aria-label={label} />
     ) : (
-      <video controls src={media} aria-label={words} />
+      <video controls src={media} aria-label={label} />
     );
   return (
     <figure className="card medium">
       <Icon name="image" />
       <figcaption dir="auto">
-        {words}
+        {label}
         {/* What lies elsewhere is not loaded: that would tell its server who reads. */}
         <span className="muted">
           {link ? (

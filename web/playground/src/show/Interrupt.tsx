@@ -6,7 +6,7 @@ import { type FormEvent, type ReactNode, useState } from "react";
 import { isObject, isText } from "../json.js";
 import { Button } from "../ui/Button.js";
 
-export type OnAnswer = (resume: readonly ResumeEntry[], said: string) => void;
+export type OnAnswer = (resume: readonly ResumeEntry[], text: string) => void;
 
 export interface Asked {
   id: string;

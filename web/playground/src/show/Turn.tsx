@@ -92,7 +92,7 @@ function latest(blocks: readonly Block[]): readonly Block[] {
 }
 
 function Status({ state, more }: { state: CapStreamState; more: string | undefined }): ReactNode {
-  const [tone, text] = told(state);
+  const [tone, text] = summaryOf(state);
   return (
     <div className="turn-status" role="status" data-testid="status">
       <Badge tone={tone}>
@@ -131,7 +131,7 @@ function titleOf(error: unknown): string | undefined {
   return failure ? faultOf(failure.kind ?? failure.code)?.title : undefined;
 }
 
-function told(state: CapStreamState): [Tone, string] {
+function summaryOf(state: CapStreamState): [Tone, string] {
   switch (state.status) {
     case "idle":
       return ["neutral", "idle"];

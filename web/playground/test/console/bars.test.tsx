@@ -25,7 +25,7 @@ afterEach(() => {
 });
 
 function show(...hours: number[]): void {
-  const tell = (from: Bar, to: Bar) => `${from.parts[0]} to ${to.parts[0]}`;
+  const describe = (from: Bar, to: Bar) => `${from.parts[0]} to ${to.parts[0]}`;
   act(() =>
     root.render(
       <Bars
@@ -33,7 +33,7 @@ function show(...hours: number[]): void {
         tones={["danger", "good", "neutral"]}
         label="Faults"
         describedBy="how"
-        tell={tell}
+        describe={describe}
         onChoose={(from, to) => choose(from.at, to.at)}
       />,
     ),

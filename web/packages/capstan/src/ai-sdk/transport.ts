@@ -121,7 +121,7 @@ export class CapstanChatTransport {
   }
 }
 
-interface Asked {
+interface RequestParts {
   url: string;
   method: string;
   body?: string;
@@ -150,8 +150,8 @@ class Answer {
   }
 
   /** Null if there is nothing to read. Throws a typed error if the first request is refused. */
-  async open(asked: Asked): Promise<ReadableStream<Chunk> | null> {
-    const response = await this.#send(asked);
+  async open(request: RequestParts): Promise<ReadableStream<Chunk> | null> {
+    const response = await this.#send(request);
     if (response.status === 204) return null;
     if (!response.ok || !response.body) throw await refused(response);
     this.#follow(response);
@@ -161,7 +161,7 @@ class Answer {
     });
   }
 
-  #send({ url, method, body }: Asked): Promise<Response> {
+  #send({ url, method, body }: RequestParts): Promise<Response> {
     const { fetch = globalThis.fetch.bind(globalThis), credentials } = this.options;
     const headers = new Headers(this.headers);
     if (body !== undefined) headers.set("content-type", "application/json");
@@ -262,8 +262,8 @@ class Answer {
   }
 
   async #wait(error: unknown): Promise<void> {
-    const asked = error instanceof Wait ? error.wait : 0;
-    if (this.#retries >= this.#policy.maxRetries || asked > this.#policy.maxWait) {
+    const serverWait = error instanceof Wait ? error.wait : 0;
+    if (this.#retries >= this.#policy.maxRetries || serverWait > this.#policy.maxWait) {
       throw new CAPConnectionError(reason(error), this.#retries, {
         cause: error,
         address: this.url,
@@ -271,7 +271,7 @@ class Answer {
     }
     const wait = Math.max(
       delay(this.#policy.backoff, this.#retries, Math.random),
-      asked && clampWait(this.#policy, asked),
+      serverWait && clampWait(this.#policy, serverWait),
     );
     this.#retries += 1;
     this.options.onNotice?.({ type: "retrying", wait, because: reason(error) });

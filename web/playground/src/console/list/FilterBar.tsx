@@ -7,7 +7,7 @@ import { seesSeveral, useConsole } from "../context.js";
 import { RunStatus } from "../generated/answers.js";
 import { Link } from "../router.js";
 import { type Filters, searchOf, to } from "../url.js";
-import { useAsked } from "../use-asked.js";
+import { useQuery } from "../use-query.js";
 import { presets } from "./presets.js";
 
 interface Props {
@@ -17,7 +17,7 @@ interface Props {
 
 export function FilterBar({ filters, onChange }: Props): ReactNode {
   const { api, me } = useConsole();
-  const agents = useAsked("agents", api.agents).value?.agents ?? [];
+  const agents = useQuery("agents", api.agents).value?.agents ?? [];
   const isSet = searchOf(filters) !== "";
   return (
     <div className="filters">
@@ -64,14 +64,14 @@ export function FilterBar({ filters, onChange }: Props): ReactNode {
             <option key={name}>{name}</option>
           ))}
         </Select>
-        <Words label="Fault code" value={filters.fault} onChange={(fault) => onChange({ fault })} />
-        <Words
+        <TextField label="Fault code" value={filters.fault} onChange={(fault) => onChange({ fault })} />
+        <TextField
           label="Session"
           value={filters.session}
           onChange={(session) => onChange({ session })}
         />
         {seesSeveral(me) && (
-          <Words
+          <TextField
             label="Tenant"
             value={filters.tenant}
             onChange={(tenant) => onChange({ tenant })}
@@ -90,7 +90,7 @@ function withChosen(names: readonly string[], chosen: string): readonly string[]
 }
 
 /** A text field that takes effect on Enter, or when it loses the focus. */
-function Words({
+function TextField({
   label,
   value,
   onChange,

@@ -51,14 +51,14 @@ export function News({ fresh, isPast, onShow, onNewest }: Props): ReactNode {
 
 /** A text that changes at most once per interval. */
 function useSeldom(text: string, every: number): string {
-  const [said, setSaid] = useState({ text, at: 0 });
+  const [announced, setAnnounced] = useState({ text, at: 0 });
   useEffect(() => {
-    if (text === said.text) return;
+    if (text === announced.text) return;
     const timer = setTimeout(
-      () => setSaid({ text, at: Date.now() }),
-      Math.max(0, said.at + every - Date.now()),
+      () => setAnnounced({ text, at: Date.now() }),
+      Math.max(0, announced.at + every - Date.now()),
     );
     return () => clearTimeout(timer);
-  }, [text, said, every]);
-  return said.text;
+  }, [text, announced, every]);
+  return announced.text;
 }

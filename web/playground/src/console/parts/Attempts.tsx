@@ -11,10 +11,10 @@ export function AttemptDots({ row }: { row: RunRow }): ReactNode {
   const isOpen = row.state === "running";
   const shown = row.attempts.slice(-MOST);
   const failed = row.attempts.filter(({ fault }) => fault).length;
-  const words = `${plural(row.attempts.length, "attempt")}, ${failed} failed`;
+  const text = `${plural(row.attempts.length, "attempt")}, ${failed} failed`;
   return (
-    <span className="dots" title={words}>
-      <span className="sr-only">{words}</span>
+    <span className="dots" title={text}>
+      <span className="sr-only">{text}</span>
       {row.attempts.length > MOST && <span aria-hidden="true">{row.attempts.length}×</span>}
       {shown.map(({ n, fault }) => (
         <span

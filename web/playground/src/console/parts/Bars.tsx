@@ -16,7 +16,7 @@ interface Props {
   /** The id of the usage instructions. */
   describedBy: string;
   /** The description of a range. */
-  tell: (from: Bar, to: Bar) => string;
+  describe: (from: Bar, to: Bar) => string;
   onChoose: (from: Bar, to: Bar) => void;
 }
 
@@ -28,7 +28,7 @@ interface Mark {
 
 const HEIGHT = 100;
 
-export function Bars({ bars, tones, label, describedBy, tell, onChoose }: Props): ReactNode {
+export function Bars({ bars, tones, label, describedBy, describe, onChoose }: Props): ReactNode {
   const [mark, setMark] = useState<Mark | null>(null);
   const last = bars.length - 1;
   // A start that has left the picture counts as its beginning.
@@ -65,7 +65,7 @@ export function Bars({ bars, tones, label, describedBy, tell, onChoose }: Props)
   };
   const isHeld = ({ currentTarget, pointerId }: PointerEvent) =>
     currentTarget.hasPointerCapture(pointerId);
-  const words = mark && tell(bars[from]!, bars[to]!);
+  const text = mark && describe(bars[from]!, bars[to]!);
   return (
     <div
       className="bars"
@@ -76,7 +76,7 @@ export function Bars({ bars, tones, label, describedBy, tell, onChoose }: Props)
       aria-valuemin={0}
       aria-valuemax={Math.max(0, last)}
       aria-valuenow={Math.max(0, mark ? place(mark.to) : last)}
-      aria-valuetext={words ?? "nothing is marked"}
+      aria-valuetext={text ?? "nothing is marked"}
       onKeyDown={press}
       onBlur={() => setMark(null)}
       onPointerDown={begin}
@@ -96,7 +96,7 @@ export function Bars({ bars, tones, label, describedBy, tell, onChoose }: Props)
           <path key={tone} className={`tone-${tone}`} d={pathOf(bars, n, most(bars))} />
         ))}
       </svg>
-      {words && <span className="bars-told">{words}</span>}
+      {text && <span className="bars-told">{text}</span>}
     </div>
   );
 }

@@ -46,10 +46,10 @@ export function AsSeen({ question, tape, at, onAt }: Props): ReactNode {
   const place = at === undefined ? tape.length : tape.placeOf(at);
   const [replay, setReplay] = useReplay(times, place, (shown) => onAt(seqAt(tape, shown)));
   const isPlaying = replay.since !== undefined;
-  const seen = useFold(tape, place);
+  const folded = useFold(tape, place);
   const { state, hidden } = useMemo(
-    () => tailOf(seen, isWhole && !isPlaying ? Infinity : LONGEST),
-    [seen, isWhole, isPlaying],
+    () => tailOf(folded, isWhole && !isPlaying ? Infinity : LONGEST),
+    [folded, isWhole, isPlaying],
   );
   const turn = useMemo(() => ({ id: "run", question, state }), [question, state]);
 

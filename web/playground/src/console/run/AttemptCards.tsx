@@ -23,7 +23,7 @@ export function AttemptCards({ detail, tape, now, onAt }: Props): ReactNode {
       {detail.attempts.map((attempt) => (
         <li key={attempt.n} className="card" data-attempt={attempt.n}>
           <AttemptCard attempt={attempt} now={now} onAt={onAt} />
-          {isParted(detail.attempts, attempt) && <Said attempt={attempt} tape={tape} />}
+          {isParted(detail.attempts, attempt) && <AttemptText attempt={attempt} tape={tape} />}
         </li>
       ))}
     </ol>
@@ -153,7 +153,7 @@ function Fact({ name, children }: { name: string; children: ReactNode }): ReactN
 }
 
 /** The text of this attempt only. */
-function Said({
+function AttemptText({
   attempt: { from_seq, to_seq },
   tape,
 }: {
@@ -165,7 +165,7 @@ function Said({
   useEffect(() => {
     const left = new AbortController();
     void saidBetween(tape, first, end, left.signal).then(
-      (said) => said !== undefined && setText(said),
+      (text) => text !== undefined && setText(text),
     );
     return () => left.abort();
     // Once it has all frames, a longer tape changes nothing.

@@ -100,8 +100,8 @@ function waitsOf(
   });
   const last = attempts.at(-1);
   if (row.state !== "waiting" || !last || last.isOpen) return between;
-  const who = not_before ? "waits until its client comes back" : "waits for its client";
-  return end > last.to ? [...between, { from: last.to, to: end, says: who }] : between;
+  const says = not_before ? "waits until its client comes back" : "waits for its client";
+  return end > last.to ? [...between, { from: last.to, to: end, says: says }] : between;
 }
 
 /** Converts between time and pixels: linear except for folds, and never decreasing. */

@@ -108,13 +108,13 @@ function copy({ taken, transcript, failure }: Stop): Stop {
 /** The question in a body of any face, if it can be found. */
 export function questionOf(body: string): string {
   try {
-    return asked(JSON.parse(body)) ?? "";
+    return questionIn(JSON.parse(body)) ?? "";
   } catch {
     return "";
   }
 }
 
-function asked(value: unknown, depth = 0): string | undefined {
+function questionIn(value: unknown, depth = 0): string | undefined {
   if (!isObject(value) || depth > 3) return undefined;
   if (isText(value["query"])) return value["query"];
   if (isText(value["input"])) return value["input"];
@@ -130,7 +130,7 @@ function asked(value: unknown, depth = 0): string | undefined {
   }
   if (isObject(value["message"]))
     return textOf(value["message"]["parts"] ?? value["message"]["content"]);
-  return asked(value["payload"], depth + 1) ?? asked(value["params"], depth + 1);
+  return questionIn(value["payload"], depth + 1) ?? questionIn(value["params"], depth + 1);
 }
 
 /** The text of a message: its content, or the text of its parts. */
@@ -161,11 +161,11 @@ export function tailOf(
   let hidden = 0;
   const blocks = [...state.blocks].reverse().map((block) => {
     if (block.type !== "text") return block;
-    const kept =
+    const shown =
       block.text.length <= left ? block.text : block.text.slice(block.text.length - left);
-    left -= kept.length;
-    hidden += block.text.length - kept.length;
-    return kept === block.text ? block : { ...block, text: kept };
+    left -= shown.length;
+    hidden += block.text.length - shown.length;
+    return shown === block.text ? block : { ...block, text: shown };
   });
   return { state: hidden === 0 ? state : { ...state, blocks: blocks.reverse() }, hidden };
 }

@@ -8,7 +8,7 @@ import { age, count, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { Link } from "../router.js";
 import { to } from "../url.js";
-import { useAsked, useNow } from "../use-asked.js";
+import { useQuery, useNow } from "../use-query.js";
 
 /** The interval of updates of ages, and the shortest interval of updates of numbers. */
 const EVERY = 5_000;
@@ -16,13 +16,13 @@ const EVERY = 5_000;
 export function Agents({ only }: { only?: string }): ReactNode {
   const { api } = useConsole();
   const now = useNow(EVERY);
-  const asked = useAsked("agents", api.agents);
-  useNews(asked.again, EVERY);
-  const agents = asked.value?.agents.filter(({ name }) => only === undefined || name === only);
+  const result = useQuery("agents", api.agents);
+  useNews(result.again, EVERY);
+  const agents = result.value?.agents.filter(({ name }) => only === undefined || name === only);
   return (
     <div className="view">
       <h1>{only === undefined ? "Agents" : <>Agent {only}</>}</h1>
-      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      {result.error !== undefined && <Failure error={result.error} onAgain={result.again} />}
       {agents?.length === 0 && (
         <p className="card empty">
           {only === undefined
@@ -129,11 +129,11 @@ function AgentCard({ agent, now }: { agent: AgentDetails; now: number }): ReactN
       {members && members.length > 0 && (
         <ol className="members" aria-label="Members of the route">
           {members.map((member) => {
-            const [tone, words] =
+            const [tone, text] =
               BREAKERS[member.breaker ?? ""] ?? (["neutral", member.breaker ?? ""] as const);
             return (
               <li key={member.name}>
-                {member.name} {words && <Badge tone={tone}>{words}</Badge>}
+                {member.name} {text && <Badge tone={tone}>{text}</Badge>}
               </li>
             );
           })}

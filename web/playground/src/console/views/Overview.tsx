@@ -7,7 +7,7 @@ import { Failure } from "../parts/Failure.js";
 import { StateBadge } from "../parts/StateBadge.js";
 import { Link } from "../router.js";
 import { ROOT, to } from "../url.js";
-import { useAsked, useNow } from "../use-asked.js";
+import { useQuery, useNow } from "../use-query.js";
 
 /** The interval of queries, because silence causes no event. */
 const EVERY = 5_000;
@@ -17,7 +17,7 @@ const HOUR = 3_600_000;
 
 export function Overview(): ReactNode {
   const { api } = useConsole();
-  const overview = useAsked("overview", api.overview);
+  const overview = useQuery("overview", api.overview);
   const now = useNow(EVERY);
   useNews(overview.again, BUSY);
   useEffect(() => {

@@ -27,7 +27,7 @@ import { useFrames } from "../run/use-frames.js";
 import { useMarks } from "../run/use-marks.js";
 import { usePlace } from "../run/use-place.js";
 import { to, withQuery } from "../url.js";
-import { useAsked, useNow } from "../use-asked.js";
+import { useQuery, useNow } from "../use-query.js";
 
 const TABS = [
   ["seen", "As seen"],
@@ -45,18 +45,18 @@ const EVERY = 1_000;
 
 export function Run({ id }: { id: string }): ReactNode {
   const { api } = useConsole();
-  const asked = useAsked(`run ${id}`, (signal) => api.run(id, signal));
-  const isOpen = asked.value !== undefined && !isOver(asked.value.row.state);
+  const result = useQuery(`run ${id}`, (signal) => api.run(id, signal));
+  const isOpen = result.value !== undefined && !isOver(result.value.row.state);
   const now = useNow(isOpen ? EVERY : null);
   useFeed((event) => {
     if (event.type === "lagged" || (event.type === "run" && event.run.stream_id === id))
-      asked.again();
+      result.again();
   });
   useEffect(() => {
-    if (isOpen) asked.again();
-  }, [now, isOpen, asked.again]);
+    if (isOpen) result.again();
+  }, [now, isOpen, result.again]);
   useNeighbours(id);
-  if (asked.error instanceof Refused && asked.error.status === 404) {
+  if (result.error instanceof Refused && result.error.status === 404) {
     return (
       <div className="view">
         <h1>No such run</h1>
@@ -69,8 +69,8 @@ export function Run({ id }: { id: string }): ReactNode {
   }
   return (
     <div className="view run">
-      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
-      {asked.value && <Whole key={id} detail={asked.value} now={now} onAgain={asked.again} />}
+      {result.error !== undefined && <Failure error={result.error} onAgain={result.again} />}
+      {result.value && <Whole key={id} detail={result.value} now={now} onAgain={result.again} />}
     </div>
   );
 }
@@ -126,7 +126,7 @@ function Whole({
     row.packets,
     mayRead && tab === "frames" && face !== "cap",
   );
-  const body = useAsked(
+  const body = useQuery(
     mayRead && tab !== "frames" && tab !== "attempts" ? `body ${row.stream_id}` : null,
     (signal) => api.body(row.stream_id, signal),
   );

@@ -13,7 +13,7 @@ import { Failure } from "../parts/Failure.js";
 import { Rows } from "../parts/Rows.js";
 import { navigate, useAddress } from "../router.js";
 import { type Filters, filtersOf, searchOf, to } from "../url.js";
-import { useNow } from "../use-asked.js";
+import { useNow } from "../use-query.js";
 import { useNarrow } from "../use-narrow.js";
 import { type Runs as Found, useRuns } from "../use-runs.js";
 

@@ -8,7 +8,7 @@ import { bytes, count, plural, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { Link } from "../router.js";
 import { to } from "../url.js";
-import { useAsked } from "../use-asked.js";
+import { useQuery } from "../use-query.js";
 
 const USES = [
   ["runs", "runs at once"],
@@ -24,14 +24,14 @@ const EVERY = 5_000;
 
 export function Tenants(): ReactNode {
   const { api } = useConsole();
-  const asked = useAsked("tenants", api.tenants);
-  useNews(asked.again, EVERY);
+  const result = useQuery("tenants", api.tenants);
+  useNews(result.again, EVERY);
   return (
     <div className="view">
       <h1>Tenants</h1>
-      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      {result.error !== undefined && <Failure error={result.error} onAgain={result.again} />}
       <ul className="plain cards">
-        {asked.value?.tenants.map((tenant) => (
+        {result.value?.tenants.map((tenant) => (
           <li key={tenant.name} className="card">
             <TenantCard tenant={tenant} />
           </li>
@@ -50,11 +50,11 @@ function TenantCard({ tenant }: { tenant: TenantDetails }): ReactNode {
         {tenant.no_store && <Badge tone="info">stores no content</Badge>}
       </h2>
       <dl className="uses">
-        {USES.map(([name, words]) => {
+        {USES.map(([name, label]) => {
           const use = tenant[name];
           return (
             use && (
-              <UseBar key={name} words={words} use={use} shown={name === "bytes" ? bytes : count} />
+              <UseBar key={name} label={label} use={use} shown={name === "bytes" ? bytes : count} />
             )
           );
         })}
@@ -78,18 +78,18 @@ function TenantCard({ tenant }: { tenant: TenantDetails }): ReactNode {
 const NEAR = 0.9;
 
 function UseBar({
-  words,
+  label,
   use: { used, limit },
   shown,
 }: {
-  words: string;
+  label: string;
   use: Use;
   shown: (n: number) => string;
 }): ReactNode {
   if (limit == null)
     return (
       <div className="use">
-        <dt>{words}</dt>
+        <dt>{label}</dt>
         <dd>
           {shown(used)} <span className="muted">no limit</span>
         </dd>
@@ -99,7 +99,7 @@ function UseBar({
   const warning = warningOf(used, limit);
   return (
     <div className="use">
-      <dt>{words}</dt>
+      <dt>{label}</dt>
       <dd>
         {shown(used)}{" "}
         <span className="muted">
@@ -113,7 +113,7 @@ function UseBar({
           </>
         )}
         <progress
-          aria-label={words}
+          aria-label={label}
           max={1}
           value={Math.min(1, share)}
           data-high={warning !== undefined}

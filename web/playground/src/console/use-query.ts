@@ -2,17 +2,17 @@
 // A failure is shown.
 import { useCallback, useEffect, useRef, useState } from "react";
 
-export interface Asked<T> {
+export interface QueryState<T> {
   value: T | undefined;
   error: unknown;
   again: () => void;
 }
 
 /** `name` identifies the query. Another name begins without an answer; undefined makes no query. */
-export function useAsked<T>(
+export function useQuery<T>(
   name: string | null,
   ask: (signal: AbortSignal) => Promise<T>,
-): Asked<T> {
+): QueryState<T> {
   const [round, setRound] = useState(0);
   const [found, setFound] = useState<{ name: string | null; value?: T; error?: unknown }>({ name });
   const latest = useRef(ask);
