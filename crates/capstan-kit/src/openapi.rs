@@ -124,7 +124,8 @@ impl Tag {
         name: "Console",
         says: "Runs and their failures: a tenant sees its own, an operator those of its tenants.",
     };
-    pub const SERVER: Self = Self { name: "Server", says: "How the server feels, and its pages." };
+    pub const SERVER: Self =
+        Self { name: "Server", says: "The health of the server, and its pages." };
 }
 
 /// An answer of a route.

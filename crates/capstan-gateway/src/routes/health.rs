@@ -28,7 +28,7 @@ pub(crate) struct Monitor {
 
 pub(crate) const HEALTH: Row = Row {
     tag: &Tag::SERVER,
-    summary: "How the server feels",
+    summary: "The health of the server",
     says: "The data contract's health check. It answers 200 as long as the process can answer; \
      its `status` tells the rest.",
     answers: &[Answer::ok("How it feels.", &[Content::Json(model::<HealthCheckResponse>)])],
