@@ -1,5 +1,5 @@
-// Who may see what in the console: shape is open to operators, content is granted, and other
-// tenants are not there at all.
+// Permissions in the console: operators see the shape of runs, content needs a right, and other
+// tenants are invisible.
 import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -34,7 +34,7 @@ keys = ["${hash(OPERATOR)}"]
 tenants = ["*"]
 may = ["look"]
 `;
-/** Nobody says this by chance. */
+/** A text that occurs nowhere else. */
 const WORDS = "purple-elephant-0451";
 
 let browser: Browser;

@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-// A stretch of bars is marked, made longer, told and chosen by keys alone.
+// A range of bars is selected, extended, described and chosen by keys only.
 import { act } from "react";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
@@ -43,7 +43,7 @@ function show(...hours: number[]): void {
 const picture = () => container.querySelector<HTMLElement>("[role=slider]")!;
 const told = () => picture().getAttribute("aria-valuetext");
 
-/** Whether the page would do something else with the key. */
+/** Presses a key. Returns whether the browser would also handle it. */
 function press(key: string, more: KeyboardEventInit = {}): boolean {
   const event = new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more });
   act(() => void picture().dispatchEvent(event));

@@ -1,6 +1,5 @@
 // @vitest-environment happy-dom
-// Why what was said is not shown, and what asking for it means: it depends on who asks, and on
-// the gateway.
+// Why content is hidden, and what a request for it means, by visitor and configuration.
 import { expect, test } from "vitest";
 
 import type { Me } from "../../src/console/generated/answers.js";

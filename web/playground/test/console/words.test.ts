@@ -1,4 +1,4 @@
-// Numbers, times, sentences and commands, in few words and with the clock handed in.
+// Numbers, times, sentences and commands as short text, with an injected clock.
 import { execFileSync } from "node:child_process";
 
 import fc from "fast-check";
@@ -236,7 +236,7 @@ test("today begins at midnight", () => {
 
 test("times of first packets are told as the steps by which they are counted", () => {
   expect(percentiles({ p50: 800, p95: 12_000 })).toBe("p50 ≤ 800 ms, p95 ≤ 12 s");
-  // All above the last step count as it.
+  // All values above the last step count as the last step.
   expect(percentiles({ p50: 1_500, p95: 60_000 })).toBe("p50 ≤ 1.5 s, p95 > 30 s");
   expect(percentiles({ p50: null, p95: null })).toBe("–");
 });
