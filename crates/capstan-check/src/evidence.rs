@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_is_short_harmless_and_without_secrets() {
+    fn evidence_is_short_harmless_and_without_secrets() {
         let came = format!("key sk_1 \u{1b}[2J\u{2028}{}", "x".repeat(1000));
         let evidence = Evidence { sent: "Bearer sk_1".into(), expected: "a\nb".into(), came };
         let shown = evidence.presentable(&["sk_1".into(), String::new()]);

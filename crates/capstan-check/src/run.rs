@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_check_brings_along_what_it_depends_on() {
+    fn a_check_runs_with_its_dependencies() {
         let chosen = choose(&["cap.resume".into()]).unwrap();
         let ids: Vec<&str> = chosen.iter().map(|check| check.id).collect();
         assert!(
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_part_of_a_path_whatever_it_holds() {
+    fn any_agent_name_is_one_segment_of_a_path() {
         assert_eq!(of_agent("my agent/2", "assist"), "/v1/agents/my%20agent%2F2/assist");
     }
 

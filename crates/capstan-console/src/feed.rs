@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_is_told_than_somebody_can_follow() {
+    async fn a_listener_gets_no_more_events_than_it_can_follow() {
         let feed = Feed::default();
         let mut ear = Ear::new(&feed);
         let began = Instant::now();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_made_for_those_who_do_not_listen() {
+    async fn events_without_listeners_are_not_encoded() {
         let feed = Feed::default();
         feed.tell(|| unreachable!("nobody is there"));
         let (mut full, mut other) = (Ear::new(&feed), Ear::new(&feed));
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_rested_and_missed_nothing_goes_on() {
+    async fn a_listener_that_missed_nothing_continues() {
         let feed = Feed::default();
         let mut ear = Ear::new(&feed);
         (0..100).for_each(|n| feed.tell(|| news(2 * n)));

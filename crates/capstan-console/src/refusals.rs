@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_tells_the_member_or_the_limit_and_nothing_that_was_sent() {
+    fn a_refusal_names_the_member_or_limit_and_no_content() {
         let wrong = |path: &str| {
             why(&Fault::new(FaultKind::InvalidRequest)
                 .with_message("\"secret\" is none")

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_told_in_one_sentence() {
+    fn a_runs_state_is_one_sentence() {
         let at = |seconds: f64| Timestamp::from_micros((seconds * 1e6) as i64);
         let mut run =
             Claim { max_attempts: 3, ..Claim::new("t", "k", Uuid::nil(), at(0.0)) }.to_run();

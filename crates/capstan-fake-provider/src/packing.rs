@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_can_be_unpacked() {
+    fn packed_bodies_can_be_unpacked() {
         assert_eq!(unpack(Packing::gzip(), "gzip").unwrap(), b"one two");
         // Not every machine has the tool.
         assert!(unpack(Packing::Zstd, "zstd").is_none_or(|bytes| bytes == b"one two"));

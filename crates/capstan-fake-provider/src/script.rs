@@ -207,7 +207,7 @@ mod tests {
     use crate::place::Place;
 
     #[test]
-    fn a_file_says_everything_that_code_can() {
+    fn a_script_file_can_express_what_code_can() {
         let text = r#"
             seed = 7
             token_interval = 0.002

@@ -123,7 +123,7 @@ mod tests {
     use capstan_engine::settings::Limits;
 
     #[tokio::test]
-    async fn what_is_not_read_yet_counts_and_then_it_is_given_back() {
+    async fn unread_bytes_count_until_they_are_read() {
         let (limiter, limits) = (Limiter::default(), Limits::default());
         let free = |most: usize| {
             let limits = Limits { bytes_in_flight_per_tenant: most, ..limits.clone() };

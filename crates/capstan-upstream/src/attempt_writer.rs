@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn before_an_answer_nothing_is_said_and_only_one_gets_the_floor() {
+    async fn nothing_is_written_before_an_answer_and_one_call_wins() {
         let (writer, mut inbox) = channel(16);
         let slot = WriterSlot::new(writer);
         let route_call = |name: &str, number| {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_flushed_is_told_before_more_comes() {
+    async fn flushed_output_is_returned_before_more_input() {
         let (first, _) = packed(b"one", b"two").await;
         let packed = stream::iter([io::Result::Ok(Bytes::from(first))]).chain(stream::pending());
         let mut decoder = BrotliDecoder::new(StreamReader::new(packed));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_is_told_from_what_is_not_brotli() {
+    async fn a_cut_is_distinguished_from_invalid_brotli() {
         let (first, _) = packed(b"one", b"two").await;
         let cut = decoder(vec![first]).read_to_end(&mut Vec::new()).await.unwrap_err();
         assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);

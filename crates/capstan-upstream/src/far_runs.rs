@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_none_of_ours_is_none() {
+    fn a_foreign_id_is_ignored() {
         let head =
             |id: &str| HeaderMap::from_iter([(STREAM_ID.parse().unwrap(), id.parse().unwrap())]);
         assert_eq!(far_id(&head("../admin")), None);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claude_goes_on_up_to_4_5_and_unknown_names_do_not() {
+    fn claude_continues_up_to_4_5_and_unknown_names_do_not() {
         let of = |model: &str| Prefill::of_messages(model, &Map::new());
         for model in [
             "claude-3-haiku-20240307",

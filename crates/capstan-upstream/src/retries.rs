@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_passes_is_tried_again_and_only_after_a_short_wait() {
+    fn only_transient_failures_with_short_waits_are_retried() {
         let retries = Retries::PROVIDER;
         let wait = retries.wait(&failed(FaultKind::UpstreamError), 1, 1).unwrap();
         assert!((250..=500).contains(&wait.as_millis()), "{wait:?}");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_stalled_is_tried_once_more() {
+    fn a_stalled_call_is_retried_once() {
         let (stall, retries) = (failed(FaultKind::UpstreamTimeout), Retries::PROVIDER);
         assert_eq!(retries.wait(&stall, 1, 1), None, "the next attempt's");
         assert_eq!(

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_whitespace_stands_at_the_seam_stands_there_once() {
+    fn whitespace_at_the_seam_occurs_once() {
         let whole = format!("{SENT}It stands upright.");
         for pieces in [
             &[" It stands", " upright."][..],
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_is_said_again_and_what_is_sent_along_ends_without_whitespace() {
+    fn short_texts_are_no_prefill_and_a_prefill_ends_without_whitespace() {
         assert_eq!(prefill_of("A capstan "), None);
         assert_eq!(prefill_of(SENT), Some("A capstan is a machine for pulling ropes."));
     }
 
     proptest::proptest! {
         #[test]
-        fn a_model_that_goes_on_makes_the_whole(
+        fn a_continuation_completes_the_text(
             sent in "[a-z]{12,20}[ \n]{0,3}", rest in "[A-Z][A-Za-z ]{0,30}", cut in 0_usize..4,
             repeats: bool,
         ) {

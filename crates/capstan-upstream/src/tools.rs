@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_apart_by_index_by_id_or_by_what_is_left() {
+    fn calls_are_distinguished_by_index_by_id_or_by_order() {
         let two = calls(&[("f", r#"{"a":1}"#), ("g", "{}")]);
         let (f, g) = (Some("f"), Some("g"));
         // The form of the protocol, with the pieces in any order.

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_about_trying_again_counts() {
+    fn a_servers_retry_advice_counts() {
         let severity = |status, pairs: &[_]| {
             UpstreamFailure::from_response(status, &headers(pairs), b"{}")
                 .to_fault(&ApiKey::none())
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_is_not_there_is_known_in_every_providers_words() {
+    fn a_missing_model_is_recognised_in_every_providers_error() {
         let of = |status, body: &str| {
             UpstreamFailure::from_response(status, &HeaderMap::new(), body.as_bytes())
                 .to_fault(&ApiKey::none())
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_in_the_place_of_a_word_stays_inside() {
+    fn prose_in_place_of_a_code_stays_inside() {
         let failure = UpstreamFailure::from_error(
             &serde_json::json!({ "type": "Oh no: /etc/passwd", "message": "m" }),
         );

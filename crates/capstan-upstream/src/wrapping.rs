@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_its_text_alone_is_not_read_again() {
+    fn a_chunk_with_only_another_text_is_not_parsed() {
         let wrapping = learned(r#"{"id":1, "text": "a\n", "n":[]}"#);
         for text in ["", " b", "größer 😀", "}"] {
             assert_eq!(
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_just_text_has_to_be_read() {
+    fn other_chunks_are_parsed() {
         let wrapping = learned(r#"{"id":1,"text":"a","n":0}"#);
         let others = [
             r#"{"id":1,"text":"a\n","n":0}"#,

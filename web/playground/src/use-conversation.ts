@@ -208,8 +208,8 @@ interface Running {
 
 /** Adds the whole conversation to a request, in place of the stored one. */
 function withMessages(request: Envelope, messages: readonly Message[]): Envelope {
-  const stored = messages.map(({ role, content }) => ({ role, parts: [{ type: "text", content }] }));
-  return { ...request, payload: { ...request.payload, payload: { messages: stored } } } as Envelope;
+  const all = messages.map(({ role, content }) => ({ role, parts: [{ type: "text", content }] }));
+  return { ...request, payload: { ...request.payload, payload: { messages: all } } } as Envelope;
 }
 
 /**

@@ -381,7 +381,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_joins_late_holds_the_same_messages_in_the_end(payloads in any_stream(),
+    fn a_late_joiner_ends_with_the_same_messages(payloads in any_stream(),
     held in 0_usize..60) {
         runtime().block_on(async {
             let world = World::new(&payloads, settings(false)).await;
@@ -409,7 +409,7 @@ proptest! {
     }
 
     #[test]
-    fn a_client_that_comes_back_after_a_wait_goes_on_where_it_was(
+    fn a_client_resumes_at_its_event_after_a_wait(
         before in any_stream(), after in any_stream(), error_text: bool,
     ) {
         let mut payloads = before;

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn results_alone_go_on_from_what_is_stored() {
+    fn tool_results_alone_continue_the_stored_conversation() {
         let tool = json!({ "type": "tool-f", "toolCallId": "c", "state": "output-available",
         "input": {}, "output": 1 });
         let message =

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_answered_by_the_output_of_its_call_and_never_told_as_one() {
+    fn a_questions_answer_is_the_output_of_its_call() {
         let message = message(json!([
             { "type": "step-start" },
             { "type": "tool-interrupt", "toolCallId": "s:q", "state": "output-available",

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_part_is_named() {
+    fn an_invalid_part_is_named() {
         for (json, expected) in [
             ("5", "document: expected a string or an array, found integer 5"),
             (r#"[{"type":"song"}]"#, "content[0].type: \"song\" is not understood"),

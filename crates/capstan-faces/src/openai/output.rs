@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_takes_back_what_followed_its_place() {
+    fn a_reset_removes_output_after_its_packet() {
         let output = output(vec![
             Payload::Delta("a".into()),
             payload("THOUGHT_TRACE", json!({ "thought": "hm" })),

@@ -131,7 +131,7 @@ async fn a_repeat_attaches_by_its_body_and_a_number_reads_on_without_a_preamble(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_was_given_starts_once_and_its_conflict_has_the_faces_words() {
+async fn a_given_key_starts_once_and_conflicts_in_the_faces_form() {
     let router = plain().await;
     let key = [("numbers-key", "k1")];
     let question = json!({ "text": "/echo one" });
@@ -143,7 +143,7 @@ async fn a_key_that_was_given_starts_once_and_its_conflict_has_the_faces_words()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_wait_is_the_gateways_where_nobody_comes_back() {
+async fn the_gateway_waits_where_no_client_comes_back() {
     let router = plain().await;
     let told = text(ask(&router, "/flaky 2 --wait 30").await).await;
     assert!(told.contains("WARNING "), "{told}");
@@ -156,7 +156,7 @@ async fn a_long_wait_is_the_gateways_where_nobody_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_ends_cleanly_and_the_next_life_goes_on_unasked() {
+async fn a_drain_ends_cleanly_and_the_next_process_continues() {
     let folder = tempfile::tempdir().unwrap();
     let journal = format!("disk:{}", folder.path().display());
     let world = World { journal, settings: Settings::default() };
@@ -179,7 +179,7 @@ async fn a_drain_ends_cleanly_and_the_next_life_goes_on_unasked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_broken_in_its_own_words_and_a_body_lasts_as_long_as_it_may() {
+async fn heartbeats_and_body_duration_are_the_faces() {
     let router = plain().await;
     let began = tokio::time::Instant::now();
     let question = json!({ "text": "/hang", "stream": true });
@@ -195,7 +195,7 @@ async fn silence_is_broken_in_its_own_words_and_a_body_lasts_as_long_as_it_may()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_told_whole_in_every_state() {
+async fn a_run_is_collected_in_every_state() {
     let router = plain().await;
     let done =
         object(send(&router, "POST", "/v1/numbers", &[], &json!({ "text": "/echo hi" })).await)
@@ -218,7 +218,7 @@ async fn a_run_is_told_whole_in_every_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_poll_brings_what_there_is_or_what_comes_or_nothing() {
+async fn a_long_poll_returns_existing_or_new_events_or_none() {
     let router = plain().await;
     let uri = format!("/v1/numbers/{}", id_of(&ask(&router, "/tokens 3 --delay 10s").await));
     let began = tokio::time::Instant::now();

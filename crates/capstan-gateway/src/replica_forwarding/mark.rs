@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mark_is_nobodys() {
+    fn an_invalid_mark_is_refused() {
         let (marks, now) = (Marks::new(&[7; 32]).unwrap(), Timestamp::from_micros(0));
         for mark in [
             &b""[..],

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_restated_is_told_once() {
+    fn a_repeated_artifact_is_sent_once() {
         let (mut artifacts, mut out) = (Artifacts::default(), Vec::new());
         artifacts.update(&artifact("a", "One "), false, &mut out);
         artifacts.update(&artifact("a", "two "), true, &mut out);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replaced_is_taken_back_and_artifacts_that_grow_by_turns_keep_their_order() {
+    fn replaced_text_is_reset_and_artifacts_keep_their_order() {
         let (mut artifacts, mut out) = (Artifacts::default(), Vec::new());
         artifacts.update(&artifact("a", "Grün"), false, &mut out);
         artifacts.update(&artifact("a", "Grau"), false, &mut out);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_before_this_run_is_not_told() {
+    fn text_from_before_this_run_is_not_sent() {
         let (mut artifacts, mut out) = (Artifacts::default(), Vec::new());
         artifacts.pass_over(&[artifact("a", "Old.")]);
         artifacts.update(&artifact("a", " New."), true, &mut out);

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_leads_to_its_own_server_alone() {
+    fn a_card_may_name_only_its_own_server() {
         let fault = chosen(json!({ "url": "https://elsewhere/rpc" })).unwrap_err();
         assert_eq!((fault.code(), fault.severity()), ("upstream_malformed", ErrorSeverity::Fatal));
         assert!(fault.cause().unwrap().to_string().contains("https://elsewhere"), "{fault:?}");

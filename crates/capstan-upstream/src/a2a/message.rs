@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_on_with_the_task_that_asked() {
+    fn an_answer_continues_the_task_with_the_question() {
         let mut turn = Turn::new("");
         let answer = |payload: Value| ResumeEntry {
             interrupt_id: "t-1".into(),

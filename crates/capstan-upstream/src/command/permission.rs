@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_anything_else_is_refused_by_its_own_id() {
+    fn other_requests_of_a_process_are_refused_by_id() {
         let frame = json!({ "request_id": "r", "request": { "subtype": "hook_callback" } });
         let asked = Request::of(frame.as_object().unwrap());
         assert_eq!(asked.tool(), None);

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_whole_lines_are_kept_and_nothing_that_commands_a_terminal() {
+    fn the_last_lines_are_kept_without_control_characters() {
         let mut tail = Tail::default();
         for n in 0..2000 {
             tail.push(format!("line {n}\n").as_bytes());
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_that_never_ends_is_told_as_far_as_it_goes() {
+    fn an_endless_line_is_kept_up_to_the_limit() {
         let mut tail = Tail::default();
         tail.push(&vec![b'x'; 3 * TAIL_BYTES]);
         assert_eq!(tail.lines().len(), TAIL_BYTES);

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_streamed_is_not_told_twice() {
+    fn a_streamed_message_is_sent_once() {
         let (mut text, mut out) = (Text::default(), Vec::new());
         text.open(Some("a"));
         text.piece("One ", &mut out);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_begins_anew_goes_on_where_the_broken_one_was() {
+    fn a_repeated_message_continues_the_broken_one() {
         let (mut text, mut out) = (Text::default(), Vec::new());
         text.whole(stated(None, "Before. "), &mut out);
         text.open(Some("a"));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_retracted_is_taken_back_and_what_follows_it_is_said_again() {
+    fn retracted_text_is_reset_and_later_text_is_sent_again() {
         let (mut text, mut out) = (Text::default(), Vec::new());
         text.whole(stated(Some("a"), "One."), &mut out);
         text.whole(stated(Some("b"), "Two."), &mut out);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_says_nothing_in_its_second_try_takes_the_first_back() {
+    fn an_empty_second_try_resets_the_first() {
         let (mut text, mut out) = (Text::default(), Vec::new());
         text.whole(stated(None, "Before."), &mut out);
         text.open(Some("a"));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_stream_is_taken_back_and_one_that_goes_on_is_not() {
+    fn a_refused_stream_is_reset_and_a_continued_one_is_not() {
         let (mut text, mut out) = (Text::default(), Vec::new());
         text.open(Some("a"));
         text.piece("I can", &mut out);

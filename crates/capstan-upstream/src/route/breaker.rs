@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_change_of_state_is_told_and_what_others_tell_is_believed() {
+    fn only_state_changes_are_reported_and_others_reports_apply() {
         let (policy, now) = (of(2).1, Instant::now());
         let (here, there) = (Breakers::default(), Breakers::default());
         let (mut changes, mut echo) = (here.changes(), there.changes());

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_goes_elsewhere_unless_it_is_what_is_wrong() {
+    fn a_request_goes_to_another_member_unless_it_is_wrong() {
         let of = |fault: &Fault| Passes::of(fault, OnRefusal::Fail);
         for kind in [
             FaultKind::UpstreamUnreachable,

@@ -24,7 +24,7 @@ export function user(user_id: string): UserContext {
 }
 
 /** A request with plain text, which is its own root. */
-export function question(conversation: string, message: string, sender: UserContext): ServiceRequest {
+export function question(conversation: string, message: string, who: UserContext): ServiceRequest {
   const request_id = newId();
   const now = new Date().toISOString();
   return {
@@ -32,7 +32,7 @@ export function question(conversation: string, message: string, sender: UserCont
     context: {
       session_id: conversation,
       agent_id: NIL,
-      user: sender,
+      user: who,
       trace: { trace_id: newId(), span_id: newId() },
       permissions: [],
       created_at: now,
@@ -69,12 +69,12 @@ export function answering(request: Envelope, resume: readonly ResumeEntry[]): En
 export function questionV2(
   conversation: string,
   message: string,
-  sender: UserContext,
+  who: UserContext,
 ): ServiceRequestV2 {
   const request_id = newId();
   return {
     request_id,
-    context: { session_id: conversation, user: { id: sender.user_id, name: sender.user_id } },
+    context: { session_id: conversation, user: { id: who.user_id, name: who.user_id } },
     payload: {
       request_id,
       root_request_id: request_id,

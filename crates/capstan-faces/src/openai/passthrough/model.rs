@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_is_found_in_json_where_it_stands() {
+    fn a_model_is_found_at_its_place_in_json() {
         let body = br#"{"input": "a \"model\": 1", "model" : "m\u0031", "x": {"model": "no"}}"#;
         let (model, place) = in_json(body).unwrap();
         assert_eq!(model.as_deref(), Some("m1"));

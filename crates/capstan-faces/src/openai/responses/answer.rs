@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_are_one_item_with_what_proves_it() {
+    fn thoughts_are_one_item_with_their_signature() {
         let part = json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "x",
             "summary": [{ "type": "summary_text", "text": null }] });
         let answer = answer(vec![
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_takes_back_what_followed_its_place() {
+    fn a_reset_removes_output_after_its_packet() {
         let answer = answer(vec![
             Payload::Delta("a".into()),
             payload("THOUGHT_TRACE", json!({ "thought": "hm" })),

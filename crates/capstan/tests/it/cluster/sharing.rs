@@ -70,7 +70,7 @@ async fn loads(server: &Server) -> Vec<Option<(u64, bool)>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn what_a_cluster_is_can_be_seen_in_metrics_and_in_every_answer() {
+async fn metrics_and_answers_show_the_cluster() {
     let database = Database::create();
     let mut cluster = Cluster::over(database.url.clone(), CONFIG, None);
     let mut response = cluster.post(0, &ask("/tokens 100000 --delay 20ms")).await;

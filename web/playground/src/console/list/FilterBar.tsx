@@ -64,7 +64,11 @@ export function FilterBar({ filters, onChange }: Props): ReactNode {
             <option key={name}>{name}</option>
           ))}
         </Select>
-        <TextField label="Fault code" value={filters.fault} onChange={(fault) => onChange({ fault })} />
+        <TextField
+          label="Fault code"
+          value={filters.fault}
+          onChange={(fault) => onChange({ fault })}
+        />
         <TextField
           label="Session"
           value={filters.session}

@@ -29,8 +29,8 @@ export function range(
  * those on the screen first.
  */
 export function grow(there: Range, wanted: Range, seen: number, more: number): Range {
-  const common = { first: Math.max(there.first, wanted.first), end: Math.min(there.end, wanted.end) };
-  const { first, end } = common.first < common.end ? common : { first: seen, end: seen };
+  const both = { first: Math.max(there.first, wanted.first), end: Math.min(there.end, wanted.end) };
+  const { first, end } = both.first < both.end ? both : { first: seen, end: seen };
   const below = Math.min(wanted.end - end, more);
   const above = Math.min(first - wanted.first, more - below);
   return { first: first - above, end: end + below };

@@ -63,13 +63,16 @@ export function Faults(): ReactNode {
       </header>
       {result.error !== undefined && <Failure error={result.error} onAgain={result.again} />}
       {found && (
-        <FaultCharts found={found} onChoose={(since, until) => put({ since, until, hours: undefined })} />
+        <Charts
+          found={found}
+          onChoose={(since, until) => put({ since, until, hours: undefined })}
+        />
       )}
     </div>
   );
 }
 
-function FaultCharts({
+function Charts({
   found,
   onChoose,
 }: {
