@@ -70,7 +70,7 @@ test("an operator who may only look sees a run's shape and none of its content",
   await page.locator(".run-header").getByText("acme").waitFor();
   for (const tab of ["Frames", "Attempts", "Request", "Take home", "As seen"])
     await page.getByRole("tab", { name: tab }).click();
-  await page.getByText("What was said here is not yours to see").waitFor();
+  await page.getByText("You may not see this content").waitFor();
   expect(await page.getByRole("button", { name: /Stop…|Purge…/ }).count()).toBe(0);
   const refused = await page.evaluate(
     async (id) =>

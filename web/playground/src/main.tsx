@@ -11,7 +11,7 @@ import { Boundary } from "./show/Boundary.js";
 /** The last resort for an error outside of all answers. */
 const broken = (
   <p className="broken" role="alert">
-    The page broke. <a href="/">Load it again</a>; runs go on at the gateway meanwhile.
+    The page broke. <a href="/">Load it again</a>; runs continue at the gateway.
   </p>
 );
 

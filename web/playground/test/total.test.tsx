@@ -228,7 +228,7 @@ test("what does not fit is shown as it came, and its neighbours as they should b
     transcript.take({ seq: n + 1, op: "EVENT", p } as unknown as StreamPacket),
   );
   const markup = shown(transcript);
-  expect(markup).toContain("CITATION_BLOCK, as it came");
+  expect(markup).toContain("CITATION_BLOCK, unchanged");
   expect(markup).toContain("&quot;title&quot;: &quot;no address&quot;");
   expect(markup).toContain("<strong>bold</strong>");
 });

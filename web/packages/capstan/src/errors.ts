@@ -63,7 +63,7 @@ function lostMessage(why: string, retries: number, { address, deadline }: Lost):
       `no connection to ${address}: ${why}${tries}; ` +
       "check the address and the network, or try again later"
     );
-  const remedy = "a run that was started goes on: allow more time, or attach to it";
+  const remedy = "a run that has started continues: allow more time, or attach to it";
   return `${address}: ${why}${tries}; ${remedy}`;
 }
 

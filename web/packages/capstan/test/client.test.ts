@@ -465,7 +465,7 @@ test("one packet per connection does not extend a call's deadline", async () => 
   expect(error).toBeInstanceOf(CAPConnectionError);
   expect(error).toMatchObject({ deadline: 60_000, address: "http://test" });
   expect((error as Error).message).toMatch(
-    /^http:\/\/test: not done within the deadline of 60 s.*; a run that was started goes on/,
+    /^http:\/\/test: not done within the deadline of 60 s.*; a run that has started continues/,
   );
   expect(seq).toBeGreaterThan(50);
 });

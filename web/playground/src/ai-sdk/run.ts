@@ -42,7 +42,7 @@ export class AiSdkRun extends FaceRun {
       });
     }
     const chunks = await transport.reconnectToStream({ chatId, abortSignal: signal });
-    if (!chunks) throw new Error("The answer is not told any more.");
+    if (!chunks) throw new Error("The answer has expired.");
     return chunks;
   }
 

@@ -180,7 +180,7 @@ function viewed(view: View): ReactNode {
       return (
         <div className="view">
           <h1>There is nothing here</h1>
-          <p>The menu above leads to what there is.</p>
+          <p>Use the menu above.</p>
         </div>
       );
   }

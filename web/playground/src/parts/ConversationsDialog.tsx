@@ -29,7 +29,7 @@ export function ConversationsDialog({ isOpen, stored, conversations, onClose }: 
       <h2 id="conversations-title">
         <Icon name="list" /> Conversations
       </h2>
-      <p className="muted">They are kept in this tab and nowhere else.</p>
+      <p className="muted">They are stored in this tab only.</p>
       <ul className="conversations">
         {isOpen &&
           stored.all.map((one) => (

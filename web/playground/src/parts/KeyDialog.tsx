@@ -31,7 +31,7 @@ export function KeyDialog({ isOpen, complaint, onKey, onClose }: Props): ReactNo
           <Icon name="key" /> A key, please
         </h2>
         <p className="muted">
-          This gateway serves tenants. The key is kept in this tab and nowhere else.
+          This gateway serves tenants. The key is stored in this tab only.
         </p>
         <label className="field">
           <span className="field-label">Key</span>

@@ -86,7 +86,7 @@ function Other({ event }: { event: unknown }): ReactNode {
   return isForeign ? (
     <Raw title={`Event ${type}`} value={event} />
   ) : (
-    <Raw title={`${type}, as it came`} value={event} isOpen />
+    <Raw title={`${type}, unchanged`} value={event} isOpen />
   );
 }
 

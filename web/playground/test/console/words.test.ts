@@ -96,7 +96,7 @@ test("a run that waits has not failed: the sentence counts down to what comes", 
     "Attempt 2 failed, attempt 3 may begin: its client has to come back.",
   );
   expect(sentenceOf(detailOf(), BEGAN)).toBe("Done in 1.0 s.");
-  expect(faultHeading(waiting)).toBe("Attempt 2 failed, the run goes on");
+  expect(faultHeading(waiting)).toBe("Attempt 2 failed, the run continues");
   expect(faultHeading(detailOf({}, { state: "failed" }))).toBe("Why it failed");
 });
 

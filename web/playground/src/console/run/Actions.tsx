@@ -50,7 +50,7 @@ function Stop({ row, onClose }: { row: RunRow; onClose: () => void }): ReactNode
   return (
     <Dialog name="stop-title" title="Stop this run?" onClose={onClose}>
       <Named row={row} />
-      <p>Its viewers get a CLOSE. What it has said stays.</p>
+      <p>Its viewers get a CLOSE. Its output stays.</p>
       {error !== undefined && <Failure error={error} onAgain={run} />}
       <div className="row">
         <Button onClick={onClose}>{state === "done" ? "Close" : "Let it run"}</Button>

@@ -21,8 +21,7 @@ export function AsAsked({ row, question }: { row: RunRow; question: string }): R
     <div className="content as-asked">
       {left > 0 && (
         <p className="muted">
-          {plural(left, "partial turn")} of the conversation {left === 1 ? "was" : "were"} not told
-          to it.
+          It did not get {plural(left, "partial turn")} of the conversation.
         </p>
       )}
       {result.value?.next != null && (

@@ -80,7 +80,7 @@ function ofViewer(
  * more than it is worth.
  */
 export const ONLY_HERE =
-  "Only viewers at this gateway are shown; those at others are told of there";
+  "Only viewers at this gateway are shown; each gateway shows its own";
 
 /**
  * The summary of viewers of a finished run. If several gateways share the journal, it covers the

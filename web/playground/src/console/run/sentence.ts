@@ -25,5 +25,5 @@ export function faultHeading({ row, attempts }: RunDetails): string {
       : `Attempt ${failed} failed, and the run went on`;
   return failed === undefined
     ? "What went wrong so far"
-    : `Attempt ${failed} failed, the run goes on`;
+    : `Attempt ${failed} failed, the run continues`;
 }

@@ -122,7 +122,7 @@ function Refused({ refusal, now }: { refusal: Refusal; now: number }): ReactNode
         )}
         {refusal.retry_after != null && (
           <p>
-            It was told to <b>retry after {refusal.retry_after} s</b>.
+            Its answer has <b>retry after {refusal.retry_after} s</b>.
           </p>
         )}
         <p className="muted">

@@ -15,7 +15,7 @@ const USES = [
   ["responses", "open responses"],
   ["requests_per_minute", "requests per minute"],
   ["sessions", "sessions"],
-  ["bytes", "bytes kept"],
+  ["bytes", "bytes stored"],
   ["tokens_today", "tokens today"],
 ] as const;
 
@@ -61,7 +61,7 @@ function TenantCard({ tenant }: { tenant: TenantDetails }): ReactNode {
       </dl>
       <p className="muted">
         {tenant.retention?.max_age_seconds != null && (
-          <>kept for {span(tenant.retention.max_age_seconds * 1000)}</>
+          <>stored for {span(tenant.retention.max_age_seconds * 1000)}</>
         )}
         {refusals.length > 0 && (
           <>
