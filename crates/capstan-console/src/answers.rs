@@ -449,11 +449,11 @@ pub(crate) struct FaultDetails {
 impl FaultDetails {
     fn new(code: &str, attempt: Option<&Attempt>) -> Self {
         let entry = CATALOGUE.iter().find(|entry| entry.code == code);
-        let told = attempt.and_then(|attempt| attempt.severity.clone());
+        let severity = attempt.and_then(|attempt| attempt.severity.clone());
         Self {
             code: code.to_owned(),
             title: entry.map(|entry| entry.title),
-            severity: told.or_else(|| entry.map(|entry| entry.severity.to_string())),
+            severity: severity.or_else(|| entry.map(|entry| entry.severity.to_string())),
             domain: entry.map(|entry| entry.domain),
             meaning: entry.map(|entry| entry.meaning),
             remedy: entry.map(|entry| entry.remedy),
@@ -471,9 +471,9 @@ impl RunDetails {
         let facts = console.engine.live.get(run.stream_id);
         let viewers = facts.map(|facts| facts.viewers()).unwrap_or_default();
         let of_fault = |code: &str| {
-            let told =
+            let severity =
                 run.attempts.iter().rev().find(|attempt| attempt.fault.as_deref() == Some(code));
-            FaultDetails::new(code, told)
+            FaultDetails::new(code, severity)
         };
         Self {
             row: RunRow::new(console, visitor, run),

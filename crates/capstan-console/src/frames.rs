@@ -125,7 +125,7 @@ impl Account {
             Emit::Later(next) => next.await,
         };
         match next {
-            Ok(next) => self.told(next),
+            Ok(next) => self.step_bytes(next),
             Err(error) => self.cut(error),
         }
     }
@@ -142,7 +142,7 @@ impl Account {
         }
     }
 
-    fn told(&mut self, next: BodyStep) -> Option<io::Result<Bytes>> {
+    fn step_bytes(&mut self, next: BodyStep) -> Option<io::Result<Bytes>> {
         match next {
             BodyStep::Write(bytes) => Some(Ok(bytes)),
             BodyStep::Last(bytes) => {

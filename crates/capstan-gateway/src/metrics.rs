@@ -82,7 +82,7 @@ pub(crate) struct Metrics {
     first_packet_seconds: Family<Label, Histogram, fn() -> Histogram>,
     clock_steps: Counter,
     console: Family<Label, Counter>,
-    passed_on: Family<Passed, Counter>,
+    forwarded: Family<Passed, Counter>,
     dropped_events: Family<Label, Counter<u64, AtomicU64>>,
     pub(crate) journal: JournalMetrics,
     pub(crate) routes: RouteMetrics,
@@ -105,11 +105,11 @@ impl Metrics {
             "Tokens of runs that ended, as limits count them, by agent",
             tokens.clone(),
         );
-        let passed_on = Family::<Passed, Counter>::default();
+        let forwarded = Family::<Passed, Counter>::default();
         registry.register(
             "cluster_passed_on",
             "Requests forwarded to another process, by outcome",
-            passed_on.clone(),
+            forwarded.clone(),
         );
         let dropped_events = Family::<Label, Counter<u64, AtomicU64>>::default();
         registry.register(
@@ -203,7 +203,7 @@ impl Metrics {
             first_packet_seconds,
             clock_steps,
             console,
-            passed_on,
+            forwarded,
             dropped_events,
             journal,
             routes,
@@ -235,8 +235,8 @@ impl Metrics {
     }
 
     /// Counts a request that was forwarded to the host of its tenant.
-    pub(crate) fn passed_on(&self, outcome: &'static str) {
-        self.passed_on.get_or_create(&Passed { outcome }).inc();
+    pub(crate) fn forwarded(&self, outcome: &'static str) {
+        self.forwarded.get_or_create(&Passed { outcome }).inc();
     }
 
     /// Counts a failed attempt or a refused request.
@@ -377,7 +377,7 @@ mod tests {
         metrics.fault(FaultKind::Timeout, "a");
         metrics.tokens("a", 1);
         metrics.console("frames");
-        metrics.passed_on("passed");
+        metrics.forwarded("passed");
         drop(metrics.dropped_events.get_or_create(&Label { name: "log".to_owned() }));
         metrics.attempt_began("a");
         metrics.first_packet("a", Duration::from_secs(1));
@@ -397,7 +397,7 @@ mod tests {
             name: "m".into(),
             breaker: capstan_agent::BreakerState::Open,
         };
-        metrics.routes.stand("r", &[state]);
+        metrics.routes.set_states("r", &[state]);
         let text = metrics.encode();
         let described = |mark: &str| {
             let lines: Vec<(String, String)> = text

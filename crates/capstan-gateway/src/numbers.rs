@@ -116,12 +116,17 @@ impl Face for Numbers {
         path.starts_with("/v1/numbers")
     }
 
-    fn refuse(&self, _: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
+    fn refuse(
+        &self,
+        _: &FaceContext,
+        fault: &Fault,
+        target: RefusalTarget<'_>,
+    ) -> Option<Response> {
         let status =
             StatusCode::from_u16(routes::status_of(fault.kind().entry())).unwrap_or_default();
-        let told = json!({ "wrong": fault.code(), "at": asker.path(),
-        "was_read": asker.parts().is_some() });
-        Some((status, Json(told)).into_response())
+        let body = json!({ "wrong": fault.code(), "at": target.path(),
+        "was_read": target.parts().is_some() });
+        Some((status, Json(body)).into_response())
     }
 
     /// The request's body says whether the client wants one collected response.
@@ -135,13 +140,13 @@ impl Face for Numbers {
         if question.stream {
             return None;
         }
-        let asker = RefusalTarget::Client(request.parts, request.ask);
-        let told = match reader::collect_to_end::<Transcript>(cx, run).await {
-            Ok(whole) => whole.fault().map_or_else(|| Ok(routes::told(&whole)), Err),
+        let target = RefusalTarget::Client(request.parts, request.ask);
+        let response = match reader::collect_to_end::<Transcript>(cx, run).await {
+            Ok(whole) => whole.fault().map_or_else(|| Ok(routes::collected(&whole)), Err),
             Err(fault) => Err(fault),
         };
-        Some(told.unwrap_or_else(|fault| {
-            crate::face::refusal(cx, self, fault, asker).run_fault_response()
+        Some(response.unwrap_or_else(|fault| {
+            crate::face::refusal(cx, self, fault, target).run_fault_response()
         }))
     }
 
@@ -183,10 +188,10 @@ impl FaceWriter for NumbersWriter {
 
     fn frames<'a>(&'a mut self, _: &'a FaceContext, frames: Frames) -> Emit<'a> {
         let packets = frames.iter().filter_map(sse::decode_packet);
-        let told: String = packets
-            .map(|packet| format!("{}={}\n", packet.seq * PER_PACKET, said(&packet.payload)))
+        let lines: String = packets
+            .map(|packet| format!("{}={}\n", packet.seq * PER_PACKET, text_of(&packet.payload)))
             .collect();
-        Emit::Now(BodyStep::Write(told.into()))
+        Emit::Now(BodyStep::Write(lines.into()))
     }
 
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
@@ -213,7 +218,7 @@ impl FaceWriter for NumbersWriter {
     }
 }
 
-fn said(payload: &Payload) -> String {
+fn text_of(payload: &Payload) -> String {
     match payload {
         Payload::Delta(text) => text.clone(),
         Payload::Event(_) => "event".into(),

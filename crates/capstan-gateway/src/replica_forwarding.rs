@@ -94,7 +94,7 @@ impl Forwarders {
 }
 
 /// Forwards a request if another gateway hosts its tenant.
-pub(crate) async fn pass_on(
+pub(crate) async fn forward(
     State(Forwarding(here)): State<Forwarding>,
     mut request: Request,
     next: Next,
@@ -110,10 +110,10 @@ pub(crate) async fn pass_on(
     if request.headers().contains_key(header::UPGRADE) {
         return StatusCode::UPGRADE_REQUIRED.into_response();
     }
-    match whither(&here, cluster.tenant_hosts(), &tenant, &mut request).await {
+    match host_of(&here, cluster.tenant_hosts(), &tenant, &mut request).await {
         Ok(None) => next.run(request).await,
         Ok(Some(peer)) => carry(&here, &tenant, peer, request).await.unwrap_or_else(|fault| {
-            here.metrics.passed_on("failed");
+            here.metrics.forwarded("failed");
             Refusal::from(fault).into_response()
         }),
         Err(fault) => Refusal::from(fault).into_response(),
@@ -121,7 +121,7 @@ pub(crate) async fn pass_on(
 }
 
 /// The gateway that hosts the tenant, if it is another one.
-async fn whither(
+async fn host_of(
     here: &Forwarders,
     hosts: &dyn TenantHosts,
     tenant: &str,
@@ -184,7 +184,7 @@ async fn carry(
         tracing::warn!(replica = peer.name, why, "a request could not be passed on");
         unreachable(GONE)
     })?;
-    here.metrics.passed_on("passed");
+    here.metrics.forwarded("passed");
     Ok(returned(here, peer.id, response, room))
 }
 

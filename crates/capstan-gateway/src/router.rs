@@ -172,7 +172,7 @@ fn for_all(services: &Services) -> Router {
         .fold(for_tenants, Routes::merge)
         .into_router()
         // Requests of `no_store` tenants go to their host.
-        .route_layer(from_fn_with_state(forwarding.clone(), replica_forwarding::pass_on))
+        .route_layer(from_fn_with_state(forwarding.clone(), replica_forwarding::forward))
         .route_layer(from_fn_with_state(access.clone(), access::authenticate));
     let open = of_errors()
         .merge(of_docs().with_state(openapi as docs::Document))

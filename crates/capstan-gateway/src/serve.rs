@@ -165,7 +165,7 @@ async fn maintain(services: Arc<Services>) {
     tokio::select! {
         () = recovery::sweep(engine.clone()) => {}
         () = capstan_console::maintain(console) => {}
-        () = capstan_console::tell_load(console) => {}
+        () = capstan_console::report_load(console) => {}
         () = face::maintain(cx, faces) => {}
     }
 }

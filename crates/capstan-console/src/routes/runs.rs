@@ -178,12 +178,12 @@ pub(crate) async fn details(
 ) -> Result<Json<RunDetails>, Refusal> {
     let run = visitor.run(&console, &id).await?;
     let run = Run { owner: owner_of(&console, &visitor, &run).await?, ..run };
-    let mut told = RunDetails::new(&console, &visitor, &run);
-    if let Some(fault) = &mut told.fault {
+    let mut details = RunDetails::new(&console, &visitor, &run);
+    if let Some(fault) = &mut details.fault {
         fault.others_last_hour = others(&console, &visitor, &run, &fault.code).await?;
     }
-    if let Some(fault) = &mut told.fault
-        && told.may.content
+    if let Some(fault) = &mut details.fault
+        && details.may.content
     {
         let seq = run.attempts.iter().rev().find_map(|attempt| attempt.fault_seq);
         fault.details = match seq {
@@ -191,7 +191,7 @@ pub(crate) async fn details(
             None => None,
         };
     }
-    Ok(Json(told))
+    Ok(Json(details))
 }
 
 /// The gateway that owns a run, if it may be another one.

@@ -82,7 +82,7 @@ async fn used_by(console: &Console, name: String) -> Result<TenantDetails, Refus
         .cx
         .tenants
         .retention(&console.engine.settings.retention, limits.unstored_bytes_per_tenant);
-    let kept = retention.tenants.get(&name);
+    let own = retention.tenants.get(&name);
     let today = now.as_micros().div_euclid(DAY * 1_000_000);
     let tokens = if usage.tokens.day.window >= today { usage.tokens.day.tokens } else { 0 };
     let of = |used: u64, limit: Option<u64>| Use { used, limit };
@@ -106,12 +106,12 @@ async fn used_by(console: &Console, name: String) -> Result<TenantDetails, Refus
         sessions: of(usage.sessions, quota.sessions),
         bytes: of(
             usage.bytes,
-            kept.and_then(|kept| kept.max_bytes).into_iter().chain(quota.bytes).min(),
+            own.and_then(|own| own.max_bytes).into_iter().chain(quota.bytes).min(),
         ),
         tokens_today: of(tokens, quota.tokens_per_day),
         retention: TenantKept {
-            max_age_seconds: kept.map_or(retention.max_age, |kept| kept.max_age).as_secs_f64(),
-            max_bytes: kept.and_then(|kept| kept.max_bytes),
+            max_age_seconds: own.map_or(retention.max_age, |own| own.max_age).as_secs_f64(),
+            max_bytes: own.and_then(|own| own.max_bytes),
         },
         no_store: console.cx.tenants.is_unstored(&name),
         refusals,

@@ -87,7 +87,7 @@ impl RouteMetrics {
     }
 
     /// Sets the present state of a route's members.
-    pub(crate) fn stand(&self, route: &str, members: &[MemberState]) {
+    pub(crate) fn set_states(&self, route: &str, members: &[MemberState]) {
         for state in members {
             let member = Member { route: route.to_owned(), member: state.name.to_string() };
             let value = match state.breaker {

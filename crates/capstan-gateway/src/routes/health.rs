@@ -108,7 +108,7 @@ pub(crate) async fn metrics(
     monitor
         .engine
         .agents()
-        .for_each(|named| monitor.metrics.routes.stand(&named.name, &named.agent.members()));
+        .for_each(|named| monitor.metrics.routes.set_states(&named.name, &named.agent.members()));
     monitor.metrics.read(&monitor.engine);
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], monitor.metrics.encode()).into_response())
 }
