@@ -1,7 +1,7 @@
 //! The JSON objects of the console's routes. Their doc comments become descriptions in
 //! `/openapi.json`.
 
-use capstan_journal::{Attempt, Run, RunState, Status, Viewers};
+use capstan_journal::{Attempt, ContinuedBy, Run, RunState, Status, Viewers};
 use capstan_protocol::{AguiErrorCode, CATALOGUE, ErrorDomain, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -157,7 +157,7 @@ impl RunRow {
             first_packet_ms: first.map(|first| ms_between(run.created_at, first)),
             duration_ms: ms_between(
                 run.created_at,
-                run.closed_at.unwrap_or_else(|| console.engine.wall.now()),
+                run.closed_at.unwrap_or_else(|| console.engine.now()),
             ),
             packets: run.last_seq,
             bytes: run.bytes,
@@ -171,8 +171,7 @@ impl RunRow {
                 .collect(),
             last_packet_at: console
                 .engine
-                .live
-                .get(run.stream_id)
+                .live(run.stream_id)
                 .and_then(|facts| facts.last_append()),
             model: run.model.clone(),
             owner: run.owner.clone().filter(|_| visitor.sees_server()),
@@ -309,6 +308,10 @@ pub(crate) struct ViewerDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<Parting>,
     pub(crate) cursor_at_start: u64,
+    /// If its request repeats an earlier one: the number of complete blocks or items of the answer
+    /// that the client had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) attached_behind: Option<u64>,
     /// The last packet that was written to its socket.
     pub(crate) cursor: u64,
 }
@@ -320,6 +323,7 @@ impl From<Viewer> for ViewerDetails {
             left_at: viewer.left.map(|(at, _)| at),
             ended: viewer.left.map(|(_, parting)| parting),
             cursor_at_start: viewer.start,
+            attached_behind: viewer.attached_behind,
             cursor: viewer.cursor(),
         }
     }
@@ -361,6 +365,9 @@ pub(crate) struct AttemptDetails {
     pub(crate) reset_to: Option<u64>,
     /// How much it repeated of the earlier attempt, which was not written again.
     pub(crate) swallowed_bytes: u64,
+    /// How the attempt continued an answer that had broken off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) continued_by: Option<ContinuedBy>,
     /// Calls of upstreams.
     pub(crate) calls: u64,
     /// The members of a route that the attempt called.
@@ -406,6 +413,7 @@ impl From<&Attempt> for AttemptDetails {
             retry_after: attempt.retry_after,
             reset_to: attempt.reset_to,
             swallowed_bytes: attempt.swallowed_bytes,
+            continued_by: attempt.continued_by,
             calls: attempt.calls,
             members: members.collect(),
             usage: attempt.usage.clone(),
@@ -468,7 +476,7 @@ impl FaultDetails {
 impl RunDetails {
     /// Builds the answer from the record.
     pub(crate) fn new(console: &Console, visitor: &Visitor, run: &Run) -> Self {
-        let facts = console.engine.live.get(run.stream_id);
+        let facts = console.engine.live(run.stream_id);
         let viewers = facts.map(|facts| facts.viewers()).unwrap_or_default();
         let of_fault = |code: &str| {
             let severity =
@@ -477,7 +485,7 @@ impl RunDetails {
         };
         Self {
             row: RunRow::new(console, visitor, run),
-            sentence: sentence::of(run, console.engine.wall.now()),
+            sentence: sentence::of(run, console.engine.now()),
             attempts: run.attempts.iter().map(AttemptDetails::from).collect(),
             fault: shown_fault(run).map(of_fault),
             request_id: run.request_id.clone(),

@@ -55,7 +55,7 @@ pub(crate) async fn of(
     if !console.engine.may_have_open_runs() {
         return Ok(Vec::new());
     }
-    let store = console.engine.journal.store();
+    let store = console.engine.store();
     let replicas = match store.cluster().filter(|_| visitor.sees_server()) {
         Some(cluster) => cluster.replicas().await?,
         None => Vec::new(),
@@ -65,7 +65,7 @@ pub(crate) async fn of(
     // A gateway that restarted under its old name is live.
     let is_gone = |name: &String| living.iter().all(|replica| replica.name != *name);
     let gone = gone.into_iter().map(|replica| replica.name).filter(is_gone).collect();
-    let rule = Rule { console, now: console.engine.wall.now(), gone };
+    let rule = Rule { console, now: console.engine.now(), gone };
     let mut found = Vec::new();
     for status in [Status::Running, Status::Waiting] {
         let query = Query {
@@ -106,8 +106,8 @@ impl Rule<'_> {
 
     /// This gateway knows nothing about the silence of another gateway's run.
     fn silent(&self, run: &Run) -> Option<(Why, String)> {
-        let facts = self.console.engine.live.get(run.stream_id)?;
-        let idle = self.console.engine.settings.timeouts.idle;
+        let facts = self.console.engine.live(run.stream_id)?;
+        let idle = self.console.engine.settings().timeouts.idle;
         let began =
             run.attempts.last().and_then(|attempt| attempt.began_at).unwrap_or(run.created_at);
         let silent = self.since(facts.last_append().unwrap_or(began).max(began));

@@ -178,7 +178,7 @@ pub(crate) fn respond(
         fault.with_message(format!("{MOST_FEEDS} listeners are connected, which is the limit."))
     })?;
     let opening = Some(event("state", health));
-    let is_draining = console.engine.draining.is_cancelled();
+    let is_draining = console.engine.is_draining();
     let listener = Listener {
         console: console.clone(),
         visitor,
@@ -196,8 +196,8 @@ async fn next(mut listener: Box<Listener>) -> Option<(io::Result<Bytes>, Box<Lis
     let Listener { console, visitor, receiver, is_draining, .. } = &mut *listener;
     let bytes = tokio::select! {
         biased;
-        () = console.engine.ended.cancelled() => return None,
-        () = console.engine.draining.cancelled(), if !*is_draining => {
+        () = console.engine.until_ended() => return None,
+        () = console.engine.until_draining(), if !*is_draining => {
             *is_draining = true;
             Bytes::from_static(b"event: state\ndata: {\"state\":\"draining\"}\n\n")
         }

@@ -104,13 +104,8 @@ impl Account {
         if self.after >= self.to {
             return self.end();
         }
-        let read = self
-            .console
-            .engine
-            .journal
-            .store()
-            .read(self.run.stream_id, self.after, STEP.0, STEP.1)
-            .await;
+        let read =
+            self.console.engine.store().read(self.run.stream_id, self.after, STEP.0, STEP.1).await;
         let frames = match read {
             Ok(frames) => frames,
             Err(error) => return self.cut(error),

@@ -41,7 +41,7 @@ async fn lose(console: &Console) {
     let mut left = PATIENCE;
     while !left.is_zero() {
         tokio::time::sleep(left).await;
-        let Some(shared) = console.engine.journal.store().stats().shared else {
+        let Some(shared) = console.engine.store().stats().shared else {
             return std::future::pending().await;
         };
         left = PATIENCE.saturating_sub(shared.silent_for);

@@ -225,7 +225,7 @@ pub async fn save(console: &Console) {
     if unsaved.is_empty() {
         return;
     }
-    if let Err(error) = console.engine.journal.store().add_rollups(unsaved).await {
+    if let Err(error) = console.engine.store().add_rollups(unsaved).await {
         tracing::warn!(%error, "the console's counts could not be stored");
     }
 }
@@ -233,7 +233,7 @@ pub async fn save(console: &Console) {
 /// Loads the last day after a restart, by the hour. In a shared journal these counts include those
 /// of other processes, so there only the counts of this process are shown by the minute.
 pub async fn remember(console: &Console) {
-    let (store, now) = (console.engine.journal.store(), console.engine.wall.now());
+    let (store, now) = (console.engine.store(), console.engine.now());
     let a_day_ago = Timestamp::from_micros(now.as_micros().saturating_sub(MINUTES * MINUTE));
     match store.rollups(Rollup::hour_of(a_day_ago), Rollup::hour_of(now)).await {
         Ok(rows) => console.memory.rollups.remember(rows),

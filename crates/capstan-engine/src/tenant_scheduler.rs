@@ -50,7 +50,7 @@ static PROCESSORS: LazyLock<usize> =
 static WIDE: LazyLock<usize> = LazyLock::new(|| 2 * *PROCESSORS);
 
 /// The queues of all active tenants.
-pub struct TenantScheduler {
+pub(crate) struct TenantScheduler {
     by_tenant: Mutex<HashMap<String, Arc<TenantQueue>>>,
     active: Arc<ActiveTenants>,
     /// The share of each tenant, in processors; 0 for no limit.
@@ -66,7 +66,7 @@ impl TenantScheduler {
 
     /// Records a request of a tenant. The present task and its connection continue in the tenant's
     /// queue. Returns false if the task is not a scheduled one.
-    pub fn enter(&self, tenant: &str) -> bool {
+    pub(crate) fn enter(&self, tenant: &str) -> bool {
         self.active.note(tenant, Instant::now());
         let slot = TaskSlot::current();
         slot.inspect(|slot| slot.enter(&self.of(tenant))).is_some()

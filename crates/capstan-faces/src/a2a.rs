@@ -32,7 +32,7 @@ use crate::face::delivery::{DueDelivery, WebhookMessage};
 use crate::face::reader::{self, ViewerKind};
 use crate::openapi::{Model, Routes, model};
 use call::{Call, Wrong};
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use fold::Fold;
 use version::TaskState;
 use writer::A2aWriter;
@@ -83,7 +83,7 @@ impl Face for A2a {
             .any(|known| media_type.eq_ignore_ascii_case(known))
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         message::from_a2a(body)
     }
 
@@ -92,13 +92,13 @@ impl Face for A2a {
         true
     }
 
-    fn wants_collected(&self, parts: &Parts) -> bool {
-        let call = Call::of(parts);
+    fn wants_collected(&self, request: &Request<'_>) -> bool {
+        let call = Call::of(request.parts);
         call.wants_collected && call.is_blocking
     }
 
     /// Clients of this protocol never repeat a message themselves.
-    fn armed_by(&self, _: &Parts) -> ArmedBy {
+    fn armed_by(&self, _: &Request<'_>) -> ArmedBy {
         ArmedBy::Gateway
     }
 
@@ -144,7 +144,7 @@ impl Face for A2a {
             Some(call) => call.clone(),
             None => Call::at(target.path()),
         };
-        Some(call.refuse(&Wrong::of(fault, cx.engine.settings.exposure)))
+        Some(call.refuse(&Wrong::of(fault, cx.engine.settings().exposure)))
     }
 
     async fn open(

@@ -40,7 +40,7 @@ use crate::face::FaceContext;
 use crate::face::reader::{ViewerKind, sse_response};
 use crate::identity::caller::Caller;
 use crate::openapi::{Model, Routes, model};
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
 use facts::{Facts, declares_version, form};
 use fold::{Fold, State, is_transient, reset_of};
@@ -115,7 +115,7 @@ impl Face for Agui {
         EventBody::KINDS
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_agui(body)
     }
 
@@ -139,7 +139,7 @@ impl Face for Agui {
             RefusalTarget::Client(_, ask) => ask.protocol_version.is_some(),
         };
         let now = Some(Timestamp::now().as_millis());
-        let error = fault.to_run_error(cx.engine.settings.exposure).to_event(form(is_v1), now);
+        let error = fault.to_run_error(cx.engine.settings().exposure).to_event(form(is_v1), now);
         let mut frame = Vec::new();
         write(cx, None, &OutgoingEvent::from(error), &mut frame);
         Some(sse_response(Body::from(frame)))
@@ -181,8 +181,7 @@ impl Agui {
         let declares_version = match opening.posted {
             Some(ask) => ask.protocol_version.is_some(),
             None => {
-                let body =
-                    cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+                let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
                 body.is_some_and(|body| declares_version(&body))
             }
         };
@@ -358,12 +357,8 @@ impl AguiWriter {
         }
         let mut writer = Self::open(cx, states, run, facts, Begin::After(cursor)).await?;
         loop {
-            let frames = cx
-                .engine
-                .journal
-                .store()
-                .read(run.stream_id, writer.base, 1024, 1024 * 1024)
-                .await?;
+            let frames =
+                cx.engine.store().read(run.stream_id, writer.base, 1024, 1024 * 1024).await?;
             let Some(last) = frames.last() else {
                 return Ok(writer.end.is_some() && writer.due.is_empty());
             };
@@ -446,7 +441,7 @@ impl FaceWriter for AguiWriter {
 /// in one snapshot, so no event repeats what it already has.
 async fn before_end(cx: &FaceContext, run: &Run) -> Result<u64, JournalError> {
     let after = run.last_seq.saturating_sub(END_PACKETS);
-    let frames = cx.engine.journal.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;
+    let frames = cx.engine.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;
     let due = frames.iter().filter(|frame| frame.seq <= run.last_seq);
     let packets: Vec<StreamPacket> =
         due.filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();

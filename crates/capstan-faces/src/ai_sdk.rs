@@ -26,15 +26,14 @@ use capstan_journal::{ArmedBy, NameKind, Run, RunState};
 use capstan_protocol::{Close, Fault, problem};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use uuid::Uuid;
 
 use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::face::post;
 use crate::face::reader::ViewerKind;
 use crate::face::{FaceContext, Items};
 use crate::openapi::{Model, Routes, model};
-use ask::{RunOptions, is_another};
-use capstan_engine::ask::Ask;
+use ask::RunOptions;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
 use chunk::{Chunk, KINDS};
@@ -85,7 +84,7 @@ impl Face for AiSdk {
         KINDS
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_ai_sdk(body)
     }
 
@@ -96,8 +95,8 @@ impl Face for AiSdk {
         if let Some(key) = given.filter(|key| !key.is_empty()) {
             return Ok(key.to_owned());
         }
-        if is_another(request.body) {
-            return Ok(Uuid::now_v7().to_string());
+        if !request.ask.key.is_empty() {
+            return Ok(request.ask.key.clone());
         }
         let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
         let same = lookup::newest(&cx.engine, request.tenant, NameKind::BodyHash, &hash).await?;
@@ -110,7 +109,7 @@ impl Face for AiSdk {
     }
 
     /// Pages do not repeat requests.
-    fn armed_by(&self, _request: &Parts) -> ArmedBy {
+    fn armed_by(&self, _: &Request<'_>) -> ArmedBy {
         ArmedBy::Gateway
     }
 
@@ -130,7 +129,7 @@ impl Face for AiSdk {
         fault: &Fault,
         target: RefusalTarget<'_>,
     ) -> Option<Response> {
-        let problem = fault.to_problem(cx.engine.settings.exposure);
+        let problem = fault.to_problem(cx.engine.settings().exposure);
         let (kind, body) = match target.parts().is_some_and(wants_problem) {
             true => (problem::CONTENT_TYPE, serde_json::to_string(&problem).unwrap_or_default()),
             false => ("text/plain; charset=utf-8", problem.detail.unwrap_or(problem.title)),
@@ -221,7 +220,7 @@ async fn run_options(cx: &FaceContext, run: &Run) -> Result<RunOptions, Fault> {
     if run.face != NAME {
         return Ok(RunOptions::default());
     }
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
     Ok(RunOptions::of(&body.unwrap_or_default()))
 }
 

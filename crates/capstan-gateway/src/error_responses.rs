@@ -133,7 +133,7 @@ fn unify(mut response: Response) -> Response {
 }
 
 fn problem_response(cx: &FaceContext, fault: &Fault, id: &str, old: &Response) -> Response {
-    let mut problem = fault.to_problem(cx.engine.settings.exposure);
+    let mut problem = fault.to_problem(cx.engine.settings().exposure);
     problem.request_id = Some(id.to_owned());
     let body = serde_json::to_vec(&problem).unwrap_or_default();
     let mut response = Response::new(Body::from(body));

@@ -248,17 +248,17 @@ impl Metrics {
 
     /// Copies the engine's own counts.
     pub(crate) fn read(&self, engine: &Engine) {
-        for (counter, count) in self.packets.iter().zip(engine.packets.all()) {
+        for (counter, count) in self.packets.iter().zip(engine.packets().all()) {
             counter.inner().store(count, Ordering::Relaxed);
         }
-        self.resumes.inner().store(engine.viewers.resumed_count(), Ordering::Relaxed);
-        self.replayed.inner().store(engine.viewers.replayed_count(), Ordering::Relaxed);
-        self.active_readers.set(engine.viewers.open_count());
+        self.resumes.inner().store(engine.viewers().resumed_count(), Ordering::Relaxed);
+        self.replayed.inner().store(engine.viewers().replayed_count(), Ordering::Relaxed);
+        self.active_readers.set(engine.viewers().open_count());
         for (observer, count) in engine.dropped_events() {
             let dropped = self.dropped_events.get_or_create(&Label { name: observer.to_owned() });
             dropped.inner().store(count, Ordering::Relaxed);
         }
-        self.clock_steps.inner().store(engine.wall.step_count(), Ordering::Relaxed);
+        self.clock_steps.inner().store(engine.wall().step_count(), Ordering::Relaxed);
     }
 
     /// Counts an operator's action in the console.
@@ -304,7 +304,7 @@ impl RunObserver for Metrics {
 
     fn observe(&self, RunEvent { run, agent, what, .. }: &RunEvent) {
         match what {
-            Happened::Attached => drop(self.attached.inc()),
+            Happened::Attached { .. } => drop(self.attached.inc()),
             Happened::TakenUp => drop(self.active_runs.inc()),
             Happened::LetGo => drop(self.active_runs.dec()),
             Happened::AttemptBegan => self.attempt_began(agent),

@@ -25,7 +25,7 @@ use self::routes::{Question, own_id, stream_of};
 use crate::face::FaceContext;
 use crate::face::reader::{self, ViewerKind};
 use crate::face::{BodyStep, Emit, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
-use capstan_engine::ask::{Ask, invalid};
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::lookup;
 use capstan_kit::openapi::{Model, Routes, model};
 
@@ -69,9 +69,8 @@ impl Face for Numbers {
         media_type == "application/json" || media_type == "application/numbers+json"
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
-        let question: Question =
-            capstan_protocol::decode::from_slice(body).map_err(|e| invalid(&e))?;
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
+        let question: Question = body.decode()?;
         let parameters = Parameters { temperature: question.temperature, ..Parameters::default() };
         let mut ask =
             Ask::new(String::new(), String::new(), vec![ChatMessage::user(question.text)]);
@@ -108,7 +107,7 @@ impl Face for Numbers {
         Ok(same.map_or_else(|| uuid::Uuid::now_v7().to_string(), |run| run.key))
     }
 
-    fn armed_by(&self, _: &Parts) -> ArmedBy {
+    fn armed_by(&self, _: &Request<'_>) -> ArmedBy {
         ArmedBy::Gateway
     }
 
@@ -136,7 +135,7 @@ impl Face for Numbers {
         request: &Request<'_>,
         run: &Run,
     ) -> Option<Response> {
-        let question: Question = serde_json::from_slice(request.body).unwrap_or_default();
+        let question: Question = request.body.decode().unwrap_or_default();
         if question.stream {
             return None;
         }

@@ -83,7 +83,7 @@ impl Forwarders {
     async fn is_alive(&self, peer: Uuid) -> bool {
         let mut living = self.living.lock().await;
         if living.as_ref().is_none_or(|(asked, _)| asked.elapsed() >= LOOK_EVERY / 2) {
-            let Some(cluster) = self.engine.journal.store().cluster() else { return true };
+            let Some(cluster) = self.engine.store().cluster() else { return true };
             let Ok(replicas) = cluster.replicas().await else { return true };
             let alive =
                 replicas.into_iter().filter(|one| one.standing != Standing::Gone).map(|one| one.id);
@@ -103,7 +103,7 @@ pub(crate) async fn forward(
     let Some(tenant) = tenant.filter(|name| here.tenants.is_unstored(name)) else {
         return next.run(request).await;
     };
-    let Some(cluster) = here.engine.journal.store().cluster() else {
+    let Some(cluster) = here.engine.store().cluster() else {
         return next.run(request).await;
     };
     // A connection cannot follow a tenant that moves to another gateway; requests can.
@@ -129,12 +129,12 @@ async fn host_of(
 ) -> Result<Option<Peer>, Fault> {
     let was_passed_on = match request.headers_mut().remove(&mark::HEADER) {
         Some(mark) => {
-            Marks::of(&here.engine).await?.is_ours(&mark, tenant, request, here.engine.wall.now())
+            Marks::of(&here.engine).await?.is_ours(&mark, tenant, request, here.engine.now())
         }
         None => false,
     };
     // A gateway that is draining hosts no new tenant.
-    let may_host = !was_passed_on && !here.engine.draining.is_cancelled();
+    let may_host = !was_passed_on && !here.engine.is_draining();
     match hosts.host_of(tenant, may_host).await.map_err(journal_fault)? {
         TenantHost::Here => Ok(None),
         TenantHost::Elsewhere(peer) if !was_passed_on => Ok(Some(peer)),
@@ -170,7 +170,7 @@ async fn carry(
     let answered = loop {
         tokio::select! {
             answered = &mut passing => break answered,
-            () = here.engine.ended.cancelled() => {
+            () = here.engine.until_ended() => {
                 return Err(unreachable("The server is about to end."));
             }
             _ = look.tick() => {
@@ -202,7 +202,7 @@ async fn marked(
     url: &str,
     request: Request,
 ) -> Result<Request, Fault> {
-    let mark = Marks::of(&here.engine).await?.make(tenant, &request, here.engine.wall.now());
+    let mark = Marks::of(&here.engine).await?.make(tenant, &request, here.engine.now());
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     head.uri =
@@ -264,7 +264,7 @@ impl Through {
         loop {
             tokio::select! {
                 piece = self.pieces.next() => return piece,
-                () = self.here.engine.ended.cancelled() => return cut("this server ends"),
+                () = self.here.engine.until_ended() => return cut("this server ends"),
                 _ = self.look.tick() => {
                     if !self.here.is_alive(self.peer).await {
                         return cut("the gateway that hosts the tenant is gone");

@@ -222,7 +222,7 @@ pub(crate) fn health(services: &Services) -> Router {
 /// A forwarded response has the header already.
 async fn served_by(State(engine): State<Engine>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    if let Some(name) = engine.journal.store().cluster().map(Cluster::replica_name)
+    if let Some(name) = engine.store().cluster().map(Cluster::replica_name)
         && let Ok(name) = HeaderValue::from_str(name)
     {
         response.headers_mut().entry(SERVED_BY).or_insert(name);

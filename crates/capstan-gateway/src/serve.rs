@@ -3,10 +3,8 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use capstan_agent::END_LIMIT;
 use capstan_engine::Engine;
 use capstan_engine::recovery;
 use capstan_journal::Cluster;
@@ -43,11 +41,11 @@ impl Service {
 
     async fn recover(services: Arc<Services>) -> io::Result<Self> {
         let Services { engine, console, metrics, .. } = &*services;
-        let (journal, metrics) = (engine.journal.clone(), metrics.clone());
+        let (store, metrics) = (engine.store().clone(), metrics.clone());
         // The time counts during recovery as well, because recovery waits for the journal.
-        let counting = tokio::spawn(async move { metrics.journal.watch(&**journal.store()).await });
+        let counting = tokio::spawn(async move { metrics.journal.watch(&*store).await });
         let counting = AbortOnDropHandle::new(counting);
-        if !engine.journal.store().is_shared() {
+        if !engine.store().is_shared() {
             capstan_console::remember(console).await;
         }
         let recovered = recovery::recover(engine).await.map_err(io::Error::other)?;
@@ -71,7 +69,7 @@ impl Service {
         drain(engine, connections).await;
         drop(self.keepers);
         capstan_console::save(console).await;
-        engine.journal.store().close().await.map_err(io::Error::other)?;
+        engine.store().close().await.map_err(io::Error::other)?;
         Ok(Drained { recovered: self.recovered })
     }
 }
@@ -91,7 +89,7 @@ pub async fn serve(
     let listeners =
         listeners.chain(of_console.into_iter().map(|listener| (listener, Behind::Console)));
     // Streams and health checks are served during recovery.
-    let (connections, admission) = (TaskTracker::new(), Admission::new(&engine.settings.limits));
+    let (connections, admission) = (TaskTracker::new(), Admission::new(&engine.settings().limits));
     let edge = services.edge();
     for (listener, behind) in listeners {
         let all = router::router(&services, behind);
@@ -105,11 +103,11 @@ pub async fn serve(
         () = &mut shutdown => {
             // The next process recovers the remaining runs.
             drain(engine, &connections).await;
-            engine.journal.store().close().await.map_err(io::Error::other)?;
+            engine.store().close().await.map_err(io::Error::other)?;
             return Ok(Drained { recovered: 0 });
         }
     };
-    let mut outdated = engine.journal.store().cluster().map(Cluster::outdated);
+    let mut outdated = engine.store().cluster().map(Cluster::outdated);
     tokio::select! {
         () = &mut shutdown => service.stop(&connections).await,
         // A newer build changed the journal's format. Open runs may finish, and this process
@@ -118,7 +116,7 @@ pub async fn serve(
             service.stop(&connections).await?;
             Err(io::Error::other("the journal needs a newer build than this one"))
         }
-        () = engine.broken.cancelled() => {
+        () = engine.until_broken() => {
             // Nothing can be written any more. Clients get a moment to read `/livez` and the end of
             // their bodies.
             tokio::time::sleep(SHUTDOWN_GRACE).await;
@@ -129,36 +127,15 @@ pub async fn serve(
     }
 }
 
-/// The longest wait for a journal that accepts no writes at the end.
-const UNWELL: Duration = Duration::from_secs(5);
-
 async fn drain(engine: &Engine, connections: &TaskTracker) {
-    engine.draining.cancel();
-    if let Some(cluster) = engine.journal.store().cluster() {
-        cluster.drain();
-    }
-    engine.tasks.close();
+    let runs = engine.begin_drain();
     connections.close();
-    tracing::info!(runs = engine.tasks.len(), connections = connections.len(), "draining");
-    // Until the limit, runs may finish and viewers may read their end.
-    let _ = tokio::time::timeout(engine.settings.timeouts.drain, engine.tasks.wait()).await;
-    engine.stopped.cancel();
-    tokio::select! {
-        () = engine.tasks.wait() => {}
-        () = engine.unwell_for(engine.settings.timeouts.drain.min(UNWELL)) => tracing::warn!("the \
-         journal accepts no writes; the next start recovers the open runs"),
-    }
-    // Another process continues waiting runs. Their spans end here.
-    engine.forget_waiting_spans(Duration::ZERO);
-    engine.closing.cancel();
-    engine.ended.cancel();
+    tracing::info!(runs, connections = connections.len(), "draining");
+    engine.drain_runs().await;
     let _ = tokio::time::timeout(SHUTDOWN_GRACE, connections.wait()).await;
-    // Waits for the cleanup of stopped agents, here and on other servers. Does not wait for an
-    // agent that never yields.
-    engine.agents_at_work.close();
-    let _ = tokio::time::timeout(END_LIMIT + SHUTDOWN_GRACE, engine.agents_at_work.wait()).await;
-    engine.observed().await;
+    engine.drain_agents(SHUTDOWN_GRACE).await;
 }
+
 /// Does periodic work until the server stops.
 async fn maintain(services: Arc<Services>) {
     let Services { engine, cx, faces, console, .. } = &*services;

@@ -32,12 +32,13 @@ pub(crate) struct Services {
 
 impl Services {
     pub(crate) fn edge(&self) -> Edge {
+        let [draining, closing] = self.engine.shutdown_tokens();
         Edge::from(Rules {
-            timeouts: self.engine.settings.timeouts.clone(),
+            timeouts: self.engine.settings().timeouts.clone(),
             tls: self.tls.clone(),
-            has_tenant_shares: self.engine.settings.has_tenant_shares,
-            draining: self.engine.draining.clone(),
-            closing: self.engine.closing.clone(),
+            has_tenant_shares: self.engine.settings().has_tenant_shares,
+            draining,
+            closing,
             stalled_readers: self.metrics.stalled_readers.clone(),
         })
     }

@@ -144,6 +144,11 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Whether a reader of this process has read everything that is known, and waits for more.
+    pub fn is_awaited(&self) -> bool {
+        self.watched.awaited().contains(&self.stream)
+    }
+
     /// A reader has read everything that is known and waits for more.
     pub(crate) fn wait(&self, standing: (u32, RunState)) {
         if !self.is_awaited.swap(true, Ordering::Relaxed) {
@@ -206,6 +211,7 @@ mod tests {
         let other = watched.watch(Uuid::now_v7());
         other.wait(running);
         assert_eq!(watched.newly_awaited().await, [other.stream]);
+        assert!(other.is_awaited());
         other.wait(running);
         drop((first, second));
         assert!(!watched.has(stream) && watched.awaited() == [other.stream]);

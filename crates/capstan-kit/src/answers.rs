@@ -257,7 +257,7 @@ impl SessionTurn {
         let mut record = cpu_offload::run(bytes, || TurnRecord::of(turn));
         let (partial, mut interrupts) = (record.is_partial, std::mem::take(&mut record.interrupts));
         if !interrupts.is_empty() {
-            let asked = engine.journal.store().run(stream_id).await?.and_then(|run| run.asked);
+            let asked = engine.store().run(stream_id).await?.and_then(|run| run.asked);
             interrupts.retain(|_| asked.as_ref().is_some_and(|asked| asked.answered_by.is_none()));
         }
         let messages = cpu_offload::run(bytes, || record.into_messages());

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_agent::{
-    About, Agent, CallBegan, Cancel, CancelReason, Clock, Endpoint, Failure, Outcome, Output,
-    Stopped, Timer, Turn, Writer,
+    About, Agent, CallBegan, Cancel, CancelReason, Clock, Continued, Endpoint, Failure, Outcome,
+    Output, Stopped, Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
 use capstan_protocol::{DecodeError, ErrorSeverity, Fault, FaultKind, NativeOrigin, sse};
@@ -32,6 +32,7 @@ use crate::kind::Common;
 use crate::prefill::Prefill;
 use crate::request_body::RequestBody;
 use crate::retries::{Retries, is_for_the_client};
+use crate::thinking::thinks_first;
 use crate::timeouts::{CallTimeouts, left};
 use crate::upstream_failure::UpstreamFailure;
 
@@ -114,6 +115,15 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     fn about(&self) -> About;
 }
 
+/// A prepared call.
+struct Prepared {
+    headers: HeaderMap,
+    body: Bytes,
+    times: CallTimeouts,
+    /// Whether the model may think before its answer begins.
+    thinks: bool,
+}
+
 /// The facts about the response to a call.
 #[derive(Default)]
 struct ResponseFacts {
@@ -139,6 +149,8 @@ pub(crate) struct Resume {
     /// The body of a POST. Without it the request is a GET.
     pub(crate) body: Option<Value>,
     pub(crate) wait: Duration,
+    /// The upstream sends no stream, so it is asked again and again. Nothing broke off.
+    pub(crate) is_poll: bool,
 }
 
 /// An upstream over HTTP.
@@ -164,15 +176,13 @@ impl<D: Dialect> HttpAgent<D> {
     /// Makes one call, and adds the details that the log needs if it fails.
     async fn call_logged(
         &self,
-        headers: &HeaderMap,
-        body: &Bytes,
-        times: CallTimeouts,
+        call: &Prepared,
         turn: &Turn,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
         let mut facts = ResponseFacts::default();
         facts.log.host = Some(http::host_of(self.dialect.url()));
-        let called = self.exchange(headers, body, times, turn, out, &mut facts).await;
+        let called = self.exchange(call, turn, out, &mut facts).await;
         called.map_err(|failed| {
             let fault = name_address(self.name_model(failed.fault));
             let fault = self.hand_on(self.quote(fault, turn), &facts, turn);
@@ -246,14 +256,12 @@ impl<D: Dialect> HttpAgent<D> {
 
     async fn exchange(
         &self,
-        headers: &HeaderMap,
-        body: &Bytes,
-        times: CallTimeouts,
+        call: &Prepared,
         turn: &Turn,
         out: &mut AttemptWriter<'_>,
         facts: &mut ResponseFacts,
     ) -> Result<(), FailedCall> {
-        let began = Instant::now();
+        let (Prepared { headers, body, times, .. }, began) = (call, Instant::now());
         let request = self.client.post(self.dialect.url().clone()).headers(headers.clone());
         let sending = self.send(request.body(body.clone()), &turn.cancel);
         let limit = times.first_token.min(times.total);
@@ -268,7 +276,7 @@ impl<D: Dialect> HttpAgent<D> {
             out.write(&mut id.map(Output::FarId).into_iter().collect()).await?;
         }
         let mut decoder = self.dialect.decoder(turn);
-        let mut read = self.read(response, began, times, &mut decoder, out).await;
+        let mut read = self.read(response, began, call, &mut decoder, out).await;
         for resumed in 0.. {
             if !read.as_ref().is_err_and(|failed| is_cut(&failed.fault))
                 || left(began + times.total).is_zero()
@@ -277,9 +285,13 @@ impl<D: Dialect> HttpAgent<D> {
             }
             let Some(resume) = self.dialect.resume(&mut decoder, resumed) else { break };
             out.alive()?;
+            let is_poll = resume.is_poll;
             match self.resume(resume, headers).await {
                 Resumed::On(response) => {
-                    read = self.read(response, began, times, &mut decoder, out).await
+                    let continued = Output::Continued(Continued::Resume);
+                    out.say(&mut Some(continued).filter(|_| !is_poll).into_iter().collect())
+                        .await?;
+                    read = self.read(response, began, call, &mut decoder, out).await
                 }
                 Resumed::Never if self.dialect.is_last_word(&decoder) => break,
                 Resumed::Never | Resumed::NotNow => {}
@@ -373,16 +385,18 @@ impl<D: Dialect> HttpAgent<D> {
         &self,
         response: Response,
         began: Instant,
-        times: CallTimeouts,
+        call: &Prepared,
         decoder: &mut D::Decoder,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
+        let times = &call.times;
         let mut reading = Reading::new(response, decoder, &self.secret, &self.clock)?;
         let mut outputs = Vec::new();
-        let (began, total, mut last_output) = (began.max(reading.began), began + times.total, None);
+        let (mut waits_since, total) = (began.max(reading.began), began + times.total);
+        let mut last_output = None;
         loop {
             let (limit, deadline) = match last_output {
-                None => (Timer::FirstToken, began + times.first_token),
+                None => (Timer::FirstToken, waits_since + times.first_token),
                 Some(at) if reading.decoder.is_thinking() => {
                     (Timer::Thinking, at + times.thinking.max(times.idle))
                 }
@@ -400,6 +414,10 @@ impl<D: Dialect> HttpAgent<D> {
                 }
                 Step::Ending => return self.usage(reading, out).await,
                 // A hidden thought sends only pings and empty pieces.
+                Step::Quiet if last_output.is_none() && call.thinks => {
+                    waits_since = Instant::now();
+                    out.alive()?;
+                }
                 Step::Quiet if !reading.decoder.is_thinking() => {}
                 Step::Heard | Step::Quiet => {
                     last_output = Some(Instant::now());
@@ -428,11 +446,7 @@ impl<D: Dialect> HttpAgent<D> {
         Ok(out.write(&mut outputs).await?)
     }
 
-    fn prepare(
-        &self,
-        turn: &Turn,
-        prefill: Option<(Prefill, &str)>,
-    ) -> Result<(HeaderMap, Bytes), Fault> {
+    fn prepare(&self, turn: &Turn, prefill: Option<(Prefill, &str)>) -> Result<Prepared, Fault> {
         let foreign = turn.untranslatable.as_ref();
         if let Some(error) = foreign.filter(|_| turn.dialect != self.dialect.spoken()) {
             return Err(not_translated(error));
@@ -445,14 +459,16 @@ impl<D: Dialect> HttpAgent<D> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("text/event-stream"));
         headers.extend(http::trace_headers(turn));
-        Ok((headers, body.to_bytes()))
+        let thinks = thinks_first(&body);
+        let times = if thinks { self.times.of_thinker() } else { self.times };
+        Ok(Prepared { headers, body: body.to_bytes(), times, thinks })
     }
 }
 
 #[async_trait]
 impl<D: Dialect> Agent for HttpAgent<D> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let (headers, body) = self.prepare(&turn, None)?;
+        let call = self.prepare(&turn, None)?;
         let mut writer = AttemptWriter::new(out);
         writer.write(&mut self.dialect.left_out(&turn).into_iter().collect()).await?;
         let mut made = 0;
@@ -463,7 +479,7 @@ impl<D: Dialect> Agent for HttpAgent<D> {
                 out.call(CallBegan { member: None, about: self.dialect.about(), receipt: None })
                     .await?;
             }
-            let called = self.call_logged(&headers, &body, self.times, &turn, &mut writer).await;
+            let called = self.call_logged(&call, &turn, &mut writer).await;
             let Err(failed) = called else {
                 return Ok(writer.end_calls().await?);
             };
@@ -516,12 +532,11 @@ impl<D: Dialect> Agent for HttpAgent<D> {
 #[async_trait]
 impl<D: Dialect> Callee for HttpAgent<D> {
     async fn call(&self, ask: Ask<'_>, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
-        let (headers, body) = self.prepare(ask.turn, ask.prefill)?;
-        let own = self.times.first_token;
-        let first_token = ask.first_token.map_or(own, |limit| limit.min(own));
-        let times = CallTimeouts { first_token, ..self.times };
+        let mut call = self.prepare(ask.turn, ask.prefill)?;
+        let own = call.times.first_token;
+        call.times.first_token = ask.first_token.map_or(own, |limit| limit.min(own));
         out.write(&mut self.dialect.left_out(ask.turn).into_iter().collect()).await?;
-        self.call_logged(&headers, &body, times, ask.turn, out).await
+        self.call_logged(&call, ask.turn, out).await
     }
 
     fn is_repeatable(&self) -> bool {

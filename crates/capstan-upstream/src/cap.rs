@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use capstan_agent::{
-    About, Agent, CancelReason, Clock, Endpoint, Outcome, Output, Timer, Turn, Work, Writer,
+    About, Agent, CancelReason, Clock, Continued, Endpoint, Outcome, Output, Timer, Turn, Work,
+    Writer,
 };
 use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
 use capstan_protocol::fault::{Cause, Upstream};
@@ -20,7 +21,6 @@ use capstan_protocol::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use url::Url;
 
@@ -188,7 +188,7 @@ impl Cap {
             Profile::V1 => client.assist(&request::v1(turn, self.system.as_deref())),
             Profile::V2 => client.assist(&request::v2(turn)?),
         };
-        let read = self.read(packets, calls.far_id(), out).await;
+        let read = self.read(packets, calls, out).await;
         read.map_err(|failed| self.with_details(failed, calls))
     }
 
@@ -212,12 +212,12 @@ impl Cap {
     async fn read(
         &self,
         mut packets: PacketStream,
-        mut far_id: watch::Receiver<Option<String>>,
+        calls: &Calls,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
         let began = Instant::now();
         let (first, total) = (began + self.times.first_token, began + self.times.total);
-        let mut reader = Reader::default();
+        let (mut reader, mut far_id) = (Reader::default(), calls.far_id());
         let mut has_begun = false;
         loop {
             let is_total = has_begun || total < first;
@@ -241,7 +241,11 @@ impl Cap {
                 out.write(&mut vec![Output::FarId(packet.stream_id.to_string())]).await?;
             }
             has_begun = true;
-            out.write(&mut reader.outputs(packet)).await?;
+            let mut outputs = reader.outputs(packet);
+            if calls.take_resumed() {
+                outputs.insert(0, Output::Continued(Continued::Resume));
+            }
+            out.write(&mut outputs).await?;
         }
     }
 

@@ -41,6 +41,7 @@ mod request_body;
 mod retries;
 mod route;
 mod seam;
+mod thinking;
 mod thoughts;
 mod timeouts;
 mod tools;

@@ -354,5 +354,5 @@ fn name_of(tool: &Raw) -> Option<String> {
         function: Option<Box<Named>>,
     }
     let tool: Named = serde_json::from_str(tool.get()).ok()?;
-    tool.name.or(tool.function?.name)
+    tool.name.or_else(|| tool.function?.name)
 }

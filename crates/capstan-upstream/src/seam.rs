@@ -5,7 +5,7 @@
 //! whitespace that was sent already. A server may also repeat the prefill, or ignore it and answer
 //! anew. A new answer is compared with the sent text, as in any later attempt.
 
-use capstan_agent::Output;
+use capstan_agent::{Continued, Output};
 
 /// If the answer begins with this many characters of the prefill, it is a new answer and no
 /// continuation.
@@ -84,18 +84,27 @@ impl Seam {
             return Vec::new();
         }
         self.state = State::Closed;
-        vec![Output::Delta(std::mem::take(&mut self.sent)), Output::Delta(rest.to_owned())]
+        let mut outputs = self.continued();
+        outputs.push(Output::Delta(rest.to_owned()));
+        outputs
+    }
+
+    /// The model has continued: the sent text stands.
+    fn continued(&mut self) -> Vec<Output> {
+        let sent = Output::Delta(std::mem::take(&mut self.sent));
+        vec![Output::Continued(Continued::Prefill), sent]
     }
 
     /// Returns held text: the answer is complete, or something other than text follows.
     pub(crate) fn finish(&mut self) -> Vec<Output> {
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Closed => Vec::new(),
-            State::Joining(_) => vec![Output::Delta(std::mem::take(&mut self.sent))],
+            State::Joining(_) => self.continued(),
             State::Deciding(held) if held.chars().count() >= ANEW => vec![Output::Delta(held)],
             State::Deciding(held) => {
-                let sent = Output::Delta(std::mem::take(&mut self.sent));
-                if held.is_empty() { vec![sent] } else { vec![sent, Output::Delta(held)] }
+                let mut outputs = self.continued();
+                outputs.extend(Some(held).filter(|held| !held.is_empty()).map(Output::Delta));
+                outputs
             }
         }
     }

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 pub struct CallTimeouts {
     /// Until the connection is established.
     pub connect: Duration,
-    /// Until the answer begins, including the connection.
+    /// Until the answer begins, including the connection. It is `thinking` if that is longer and
+    /// the model may think first.
     pub first_token: Duration,
     /// Between two pieces of the answer.
     pub idle: Duration,
@@ -21,28 +22,37 @@ pub struct CallTimeouts {
     pub total: Duration,
 }
 
-/// The timeout for silence while a model thinks, in seconds.
-const THINKING: u64 = 110;
+/// The timeout for silence while a model thinks, in seconds. The clients of coding agents and
+/// OpenAI's SDKs allow as much.
+const THINKING: u64 = 300;
+/// The timeout of a streamed call, in seconds. An answer of 128,000 tokens takes half an hour.
+const TOTAL: u64 = 3600;
 
 impl CallTimeouts {
     /// For model providers: what a person would wait for. Two calls without a first token take a
-    /// minute; a stall in the middle and another one after it take less. Models that think long
-    /// before they answer need more.
-    pub const PROVIDER: Self = Self::of(10, 30, 20, 600);
+    /// minute; a stall in the middle and another one after it take less.
+    pub const PROVIDER: Self = Self::of(10, 30, 20);
     /// For remote agents, which use tools and take longer.
-    pub const FOREIGN: Self = Self::of(10, 100, 110, 3600);
+    pub const FOREIGN: Self = Self::of(10, 100, 110);
     /// For processes: starting one may compile or download. There is no connection.
-    pub const PROCESS: Self = Self::of(10, 110, 110, 3600);
+    pub const PROCESS: Self = Self::of(10, 110, 110);
 
-    const fn of(connect: u64, first_token: u64, idle: u64, total: u64) -> Self {
+    const fn of(connect: u64, first_token: u64, idle: u64) -> Self {
         let seconds = Duration::from_secs;
         Self {
             connect: seconds(connect),
             first_token: seconds(first_token),
             idle: seconds(idle),
             thinking: seconds(THINKING),
-            total: seconds(total),
+            total: seconds(TOTAL),
         }
+    }
+}
+
+impl CallTimeouts {
+    /// The timeouts of a call whose model may think first.
+    pub(crate) fn of_thinker(self) -> Self {
+        Self { first_token: self.first_token.max(self.thinking), ..self }
     }
 }
 

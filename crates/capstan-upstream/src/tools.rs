@@ -19,6 +19,8 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
+    /// Whether its arguments are free text instead of JSON.
+    is_text: bool,
     /// Whether its beginning was sent.
     has_begun: bool,
     /// How many bytes of its arguments were sent.
@@ -32,6 +34,8 @@ pub(crate) struct CallPiece<'a> {
     pub(crate) id: Option<&'a str>,
     pub(crate) name: Option<&'a str>,
     pub(crate) arguments: &'a str,
+    /// Whether the arguments are free text instead of JSON.
+    pub(crate) is_text: bool,
 }
 
 impl Tools {
@@ -39,6 +43,13 @@ impl Tools {
     pub(crate) fn start(&mut self, index: u64, id: &str, name: &str, out: &mut Vec<Output>) {
         self.end(index, out);
         self.begin(Some(index), Some(id), name).send(out);
+    }
+
+    /// Records that the call at an index takes free text instead of JSON.
+    pub(crate) fn takes_text(&mut self, index: u64) {
+        if let Some(call) = self.0.iter_mut().rfind(|call| call.index == Some(index)) {
+            call.is_text = true;
+        }
     }
 
     /// Adds a piece to the arguments of the call at an index.
@@ -67,6 +78,7 @@ impl Tools {
         if call.name.is_empty() {
             call.name.push_str(piece.name.unwrap_or_default());
         }
+        call.is_text |= piece.is_text;
         call.arguments.push_str(piece.arguments);
         call.send(out);
         Some(&call.id)
@@ -150,7 +162,12 @@ impl Call {
         }
     }
 
+    /// Sends the end. A call without arguments gets an empty object, because clients parse the
+    /// arguments as JSON.
     fn end(mut self, out: &mut Vec<Output>) {
+        if self.arguments.is_empty() && !self.is_text {
+            self.arguments.push_str("{}");
+        }
         self.send_all(out);
         out.extend(make("TOOL_CALL_END", &json!({ "toolCallId": self.id })));
     }
@@ -188,7 +205,8 @@ mod tests {
     fn calls_of(pieces: &[Piece]) -> Vec<(String, String)> {
         let mut tools = Tools::default();
         for (index, id, name, arguments) in pieces {
-            let piece = CallPiece { index: *index, id: *id, name: *name, arguments };
+            let piece =
+                CallPiece { index: *index, id: *id, name: *name, arguments, is_text: false };
             tools.piece(&piece, &mut Vec::new());
         }
         tools.0.into_iter().map(|call| (call.name, call.arguments)).collect()
@@ -252,6 +270,27 @@ mod tests {
         assert_eq!(calls_of(&one_id), two, "one id for both");
     }
 
+    #[test]
+    fn call_without_arguments_gets_an_empty_object() {
+        let sent = |is_text: bool| {
+            let (mut tools, mut out) = (Tools::default(), Vec::new());
+            let name = Some("f");
+            tools.piece(&CallPiece { name, is_text, ..CallPiece::default() }, &mut out);
+            tools.end_all(&mut out);
+            sent(&out).contains(&"TOOL_CALL_ARGS")
+        };
+        assert_eq!((sent(false), sent(true)), (true, false));
+    }
+
+    fn piece<'a>(
+        index: u64,
+        id: &'a str,
+        name: Option<&'a str>,
+        arguments: &'a str,
+    ) -> CallPiece<'a> {
+        CallPiece { index: Some(index), id: Some(id), name, arguments, is_text: false }
+    }
+
     fn sent(out: &[Output]) -> Vec<&str> {
         fn kind(output: &Output) -> &str {
             let Output::Event { kind, .. } = output else { panic!("{output:?}") };
@@ -263,7 +302,7 @@ mod tests {
     #[test]
     fn a_call_is_sent_as_it_is_written() {
         let (mut tools, mut out) = (Tools::default(), Vec::new());
-        let nameless = CallPiece { index: Some(0), id: Some("1"), name: None, arguments: "{" };
+        let nameless = piece(0, "1", None, "{");
         tools.piece(&nameless, &mut out);
         assert_eq!(out, [], "nobody can show a call without a name");
         let named = CallPiece { index: Some(0), name: Some("f"), ..CallPiece::default() };
@@ -278,10 +317,9 @@ mod tests {
     #[test]
     fn an_answer_that_is_cut_short_ends_complete_calls_only() {
         let (mut tools, mut out) = (Tools::default(), Vec::new());
-        let whole = CallPiece { index: Some(0), id: Some("1"), name: Some("f"), arguments: "{}" };
+        let whole = piece(0, "1", Some("f"), "{}");
         tools.piece(&whole, &mut out);
-        let half =
-            CallPiece { index: Some(1), id: Some("2"), name: Some("g"), arguments: "{\"a\":" };
+        let half = piece(1, "2", Some("g"), "{\"a\":");
         tools.piece(&half, &mut out);
         tools.end_whole(&mut out);
         let ends = sent(&out).iter().filter(|kind| **kind == "TOOL_CALL_END").count();

@@ -86,6 +86,15 @@ test("a flaky run shows its attempts, their times, and what its user saw", async
   await table.getByText("Attempt 2 begins").waitFor();
 });
 
+test("an attempt says how it continued the answer", async () => {
+  const { streamId, whole } = await ask(stage.gateway.url, "/flaky 1");
+  await whole;
+  await go(`/console/runs/${streamId}?tab=attempts`);
+  await page.locator("[data-attempt='2']").getByText("continued by").waitFor();
+  await page.locator("[data-attempt='2']").getByText("comparison:").waitFor();
+  expect(await page.locator("[data-attempt='1']").innerText()).not.toContain("continued by");
+});
+
 test("what is downloaded is the stream, byte for byte", async () => {
   const { streamId, whole } = await ask(stage.gateway.url, "/events");
   await whole;

@@ -124,7 +124,7 @@ pub(crate) const AGENTS: Row = Row {
 };
 
 pub(crate) async fn agents(State(console): State<Console>, visitor: Visitor) -> Json<AgentTable> {
-    let (now, mut sums) = (console.engine.wall.now(), HashMap::<String, Sums>::new());
+    let (now, mut sums) = (console.engine.now(), HashMap::<String, Sums>::new());
     let is_seen = |key: &RollupKey| !key.is_fault && sees(&visitor, key);
     console.memory.rollups.since(before(now, DAY), now, is_seen, |at, key, counts| {
         let Sums { outcomes, day, hour } = sums.entry(key.agent.clone()).or_default();
@@ -140,7 +140,7 @@ pub(crate) async fn agents(State(console): State<Console>, visitor: Visitor) -> 
             Some(Status::Running | Status::Waiting) | None => {}
         }
     });
-    let open = console.engine.live.by_agent(|tenant| visitor.sees(tenant));
+    let open = console.engine.open_runs_by_agent(|tenant| visitor.sees(tenant));
     let default = console.engine.default_agent().map(|agent| agent.id);
     let mut known: Vec<_> = console.engine.agents().collect();
     known.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));
@@ -162,7 +162,7 @@ fn described(
     let about = agent.agent.about();
     // Tenants do not see how the server reaches its upstreams.
     let endpoint = agent.agent.endpoint().filter(|_| visitor.sees_server());
-    let timeouts = &console.engine.settings.timeouts;
+    let timeouts = &console.engine.settings().timeouts;
     // An agent's last failure may belong to another tenant's run.
     let latest =
         Some(console.memory.rollups.latest_of(&agent.name)).filter(|_| visitor.tenants().is_none());

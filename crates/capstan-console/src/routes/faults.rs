@@ -97,11 +97,11 @@ pub(crate) async fn faults(
     visitor: Visitor,
     Query(params): Query<FaultParams>,
 ) -> Result<Json<FaultTable>, Refusal> {
-    let to = params.until.unwrap_or_else(|| console.engine.wall.now());
+    let to = params.until.unwrap_or_else(|| console.engine.now());
     let from = params.since.unwrap_or_else(|| before(to, DAY));
     // The counts of other gateways are only in the store.
-    let is_recent = from >= before(console.engine.wall.now(), DAY + MINUTE)
-        && !console.engine.journal.store().is_shared();
+    let is_recent =
+        from >= before(console.engine.now(), DAY + MINUTE) && !console.engine.store().is_shared();
     let mut sums = Sums::default();
     if is_recent {
         let is_seen = |key: &RollupKey| sees(&visitor, key);
@@ -110,12 +110,8 @@ pub(crate) async fn faults(
             .rollups
             .since(from, to, is_seen, |at, key, counts| sums.add(at, key, counts));
     } else {
-        let rows = console
-            .engine
-            .journal
-            .store()
-            .rollups(Rollup::hour_of(from), Rollup::hour_of(to))
-            .await?;
+        let rows =
+            console.engine.store().rollups(Rollup::hour_of(from), Rollup::hour_of(to)).await?;
         for row in rows.iter().filter(|row| sees(&visitor, &row.key)) {
             sums.add(Rollup::time_of(row.hour), &row.key, &row.counts);
         }

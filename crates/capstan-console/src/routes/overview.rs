@@ -48,9 +48,9 @@ pub(crate) async fn overview(
     State(console): State<Console>,
     visitor: Visitor,
 ) -> Result<Json<Overview>, Refusal> {
-    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let _one = console.engine.cpu_offload().answer(&visitor.payer()).await;
     let attention = attention::of(&console, &visitor).await?;
-    let now = console.engine.wall.now();
+    let now = console.engine.now();
     let mut counts = HashMap::<(String, String), u64>::new();
     let is_seen = |key: &RollupKey| key.is_fault && sees(&visitor, key);
     console.memory.rollups.since(before(now, HOUR), now, is_seen, |_, key, found| {

@@ -27,7 +27,7 @@ pub(crate) async fn replicas(
     if !visitor.sees_server() {
         return Err(FaultKind::RouteNotFound.into());
     }
-    let replicas = match console.engine.journal.store().cluster() {
+    let replicas = match console.engine.store().cluster() {
         Some(cluster) => cluster.replicas().await?,
         None => Vec::new(),
     };

@@ -57,7 +57,7 @@ pub(crate) async fn find(
     visitor: Visitor,
     Query(params): Query<FindParams>,
 ) -> Result<Json<Findings>, Refusal> {
-    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let _one = console.engine.cpu_offload().answer(&visitor.payer()).await;
     Ok(Json(search::find(&console, &visitor, &params.q).await?))
 }
 
@@ -110,9 +110,9 @@ pub(crate) async fn list(
     Query(params): Query<ListParams>,
 ) -> Result<Json<RunRows>, Refusal> {
     let by_session = params.session.is_some();
-    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let _one = console.engine.cpu_offload().answer(&visitor.payer()).await;
     let page = match query_of(&visitor, params)? {
-        Some(query) => console.engine.journal.store().page(query).await?,
+        Some(query) => console.engine.store().page(query).await?,
         None => RunPage::default(),
     };
     // Sessions whose names are not visible cannot be searched either.
@@ -200,7 +200,7 @@ async fn owner_of(
     visitor: &Visitor,
     run: &Run,
 ) -> Result<Option<String>, Refusal> {
-    let store = console.engine.journal.store();
+    let store = console.engine.store();
     if !(store.is_shared() && visitor.sees_server() && run.state == RunState::Running) {
         return Ok(None);
     }
@@ -221,25 +221,20 @@ async fn others(
     run: &Run,
     code: &str,
 ) -> Result<u64, Refusal> {
-    let from = Some(RunQuery::first_id_at(before(console.engine.wall.now(), HOUR)));
+    let from = Some(RunQuery::first_id_at(before(console.engine.now(), HOUR)));
     let (tenants, fault) = (visitor.names(), Some(code.to_owned()));
     // One more, because the run itself may be among them.
     let query = RunQuery { tenants, fault, from, limit: MOST_OTHERS + 1, ..RunQuery::default() };
-    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
-    let page = console.engine.journal.store().page(query).await?;
+    let _one = console.engine.cpu_offload().answer(&visitor.payer()).await;
+    let page = console.engine.store().page(query).await?;
     let others = page.runs.iter().filter(|other| other.stream_id != run.stream_id);
     Ok(others.take(MOST_OTHERS).count() as u64)
 }
 
 /// The message of a run's error packet. `None` if it cannot be read.
 async fn details_at(console: &Console, run: &Run, seq: u64) -> Option<Value> {
-    let frames = console
-        .engine
-        .journal
-        .store()
-        .read(run.stream_id, seq.saturating_sub(1), 1, 1)
-        .await
-        .ok()?;
+    let frames =
+        console.engine.store().read(run.stream_id, seq.saturating_sub(1), 1, 1).await.ok()?;
     let packet = sse::decode_packet(&frames.first().filter(|frame| frame.seq == seq)?.bytes)?;
     let Payload::Error(error) = packet.payload else { return None };
     serde_json::to_value(error).ok()
@@ -282,7 +277,7 @@ pub(crate) async fn marks(
         to: params.to.unwrap_or(u64::MAX),
         columns: params.columns.unwrap_or(800),
     };
-    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let _one = console.engine.cpu_offload().answer(&visitor.payer()).await;
     Ok(Json(packets::of(&console, &run, span).await?))
 }
 
@@ -350,13 +345,7 @@ pub(crate) async fn body(
 ) -> Result<Response, Refusal> {
     let run = visitor.run(&console, &id).await?;
     visitor.look(&console, Look::Body, &run.tenant, Some(run.stream_id))?;
-    let body = console
-        .engine
-        .journal
-        .store()
-        .body(run.stream_id)
-        .await?
-        .ok_or(FaultKind::StreamExpired)?;
+    let body = console.engine.store().body(run.stream_id).await?.ok_or(FaultKind::StreamExpired)?;
     let mut response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -416,12 +405,6 @@ pub(super) async fn check_session(
     session: &str,
 ) -> Result<(), Fault> {
     let is_known = visitor.sees_sessions_of(console, tenant)
-        && console
-            .engine
-            .journal
-            .store()
-            .has_session(tenant, session)
-            .await
-            .map_err(journal_fault)?;
+        && console.engine.store().has_session(tenant, session).await.map_err(journal_fault)?;
     is_known.then_some(()).ok_or_else(|| Fault::new(FaultKind::SessionNotFound))
 }

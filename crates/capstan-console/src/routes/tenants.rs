@@ -75,13 +75,13 @@ pub(crate) async fn tenants(
 }
 
 async fn used_by(console: &Console, name: String) -> Result<TenantDetails, Refusal> {
-    let (limits, now) = (&console.engine.settings.limits, console.engine.wall.now());
+    let (limits, now) = (&console.engine.settings().limits, console.engine.now());
     let (usage, quota) =
-        (console.engine.journal.store().usage(&name, "").await?, console.engine.quota_of(&name));
+        (console.engine.store().usage(&name, "").await?, console.engine.quota_of(&name));
     let retention = console
         .cx
         .tenants
-        .retention(&console.engine.settings.retention, limits.unstored_bytes_per_tenant);
+        .retention(&console.engine.settings().retention, limits.unstored_bytes_per_tenant);
     let own = retention.tenants.get(&name);
     let today = now.as_micros().div_euclid(DAY * 1_000_000);
     let tokens = if usage.tokens.day.window >= today { usage.tokens.day.tokens } else { 0 };
@@ -96,7 +96,7 @@ async fn used_by(console: &Console, name: String) -> Result<TenantDetails, Refus
     Ok(TenantDetails {
         runs: of(usage.running, quota.running),
         responses: of(
-            console.engine.limiter.readers_of(&name) as u64,
+            console.engine.readers_of(&name) as u64,
             Some(limits.readers_per_tenant as u64),
         ),
         requests_per_minute: of(

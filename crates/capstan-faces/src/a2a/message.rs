@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::push_config::Config;
 use super::version::Version;
-use capstan_engine::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
+use capstan_engine::ask::{Ask, Extras, LONGEST_ID, RequestBody, invalid, parameters_of};
 
 /// The parameters of `SendMessage`, in either version.
 #[derive(Debug, Deserialize)]
@@ -180,9 +180,9 @@ pub(super) struct StoredMessage {
 }
 
 /// The message's id is the key, its context the session.
-pub(super) fn from_a2a(body: &[u8]) -> Result<Ask, Fault> {
-    let stored: StoredMessage = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
+pub(super) fn from_a2a(body: &RequestBody) -> Result<Ask, Fault> {
+    let stored: StoredMessage = body.decode()?;
+    let payload = body.object()?;
     let message = Message::of(&stored.message)?;
     let parts = message.parts.iter().filter_map(MessagePart::to_part).collect();
     let turn = ChatMessage { role: Role::User, parts, name: None };

@@ -4,7 +4,6 @@
 //! end of a run of the task and then posts, with retries. The body of the delivery contains the
 //! config, so deliveries also store the configs.
 
-use bytes::Bytes;
 use capstan_agent::Turn;
 use capstan_journal::{NameKind, Named, Run, RunState};
 use capstan_protocol::{DecodeError, Fault, FaultKind};
@@ -145,7 +144,7 @@ pub(super) async fn promise(
 }
 
 async fn deliveries(cx: &FaceContext, tenant: &str, task: &str) -> Result<Vec<Run>, Fault> {
-    let (store, tenant) = (cx.engine.journal.store(), tenants::deliveries_of(tenant));
+    let (store, tenant) = (cx.engine.store(), tenants::deliveries_of(tenant));
     store
         .named(Named { limit: PAGE, ..Named::all(&tenant, NameKind::Chat, &place(task)) })
         .await
@@ -153,7 +152,7 @@ async fn deliveries(cx: &FaceContext, tenant: &str, task: &str) -> Result<Vec<Ru
 }
 
 async fn of_run(cx: &FaceContext, run: &Run) -> Result<Option<Delivery>, Fault> {
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
     let body: Value = body.and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
     Ok(body.pointer("/message/parts/0/text").and_then(Value::as_str).and_then(Delivery::of))
 }
@@ -168,7 +167,7 @@ async fn claim(cx: &FaceContext, of: &Run, delivery: &Delivery, key: &str) -> Re
     let key = format!("capstan:push:{key}");
     let message = json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER",
     "parts": [{ "text": text }] } });
-    let body = Bytes::from(message.to_string());
+    let body = message.into();
     let (ask, chat) = (super::message::from_a2a(&body)?, Some(place(&delivery.task)));
     delivery::begin(cx, &of.tenant, delivery::Delivery { face: NAME, key, body, ask, chat }).await
 }

@@ -23,7 +23,7 @@ use crate::face::reader::ViewerKind;
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::identity::caller::Caller;
 use crate::refusal::Refusal;
-use capstan_engine::ask::invalid;
+use capstan_engine::ask::{RequestBody, invalid};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::limits::MemoryReservation;
 use capstan_engine::{runs, stopping};
@@ -54,7 +54,7 @@ pub(super) struct ListParams {
 
 impl Asked<'_> {
     pub(super) fn wrong(&self, fault: &Fault) -> Response {
-        self.call.refuse(&Wrong::of(fault, self.cx.engine.settings.exposure))
+        self.call.refuse(&Wrong::of(fault, self.cx.engine.settings().exposure))
     }
 
     /// Sends a message: starts a run, or attaches to the one that it started.
@@ -96,7 +96,10 @@ impl Asked<'_> {
 
     /// Builds the body that is stored with the run. A message that continues a task answers its
     /// questions.
-    async fn keep(&self, params: &[u8]) -> Result<(Bytes, Configuration, Option<Config>), Fault> {
+    async fn keep(
+        &self,
+        params: &[u8],
+    ) -> Result<(RequestBody, Configuration, Option<Config>), Fault> {
         let send: Send = capstan_protocol::decode::from_slice(params).map_err(|e| invalid(&e))?;
         let message = Message::of(&send.message)?;
         let push = send.configuration.push()?;
@@ -111,11 +114,11 @@ impl Asked<'_> {
             self.answer(&message, &mut stored).await?;
         }
         let body = serde_json::to_vec(&stored).unwrap_or_default();
-        Ok((body.into(), send.configuration, push))
+        Ok((Bytes::from(body).into(), send.configuration, push))
     }
 
     async fn answer(&self, message: &Message, stored: &mut StoredMessage) -> Result<(), Fault> {
-        let store = self.cx.engine.journal.store();
+        let store = self.cx.engine.store();
         let tenant = &self.caller.tenant;
         // A repeated message finds its first result.
         let found = store.find(tenant, &message.message_id).await.map_err(journal_fault)?;
@@ -199,8 +202,8 @@ impl Asked<'_> {
             )
         };
         let before: Option<Uuid> = before.map(|token| token.parse().map_err(wrong)).transpose()?;
-        let (store, tenant) = (self.cx.engine.journal.store(), &self.caller.tenant);
-        let _one = self.cx.engine.limiter.cpu_offload.answer(tenant).await;
+        let (store, tenant) = (self.cx.engine.store(), &self.caller.tenant);
+        let _one = self.cx.engine.cpu_offload().answer(tenant).await;
         let runs = match params.context_id.as_deref().filter(|context| !context.is_empty()) {
             Some(context) => {
                 store
@@ -265,7 +268,7 @@ impl Asked<'_> {
             body: serde_json::to_vec(&stored).unwrap_or_default().into(),
             answers: Some(run.stream_id),
             armed_by: ArmedBy::Gateway,
-            ..Claim::new(&run.tenant, key, Uuid::now_v7(), self.cx.engine.wall.now())
+            ..Claim::new(&run.tenant, key, Uuid::now_v7(), self.cx.engine.now())
         };
         let ids = Ids { task, context: run.session.clone() };
         let (cx, call) = (self.cx.clone(), self.call.clone());

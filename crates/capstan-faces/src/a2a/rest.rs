@@ -209,7 +209,7 @@ async fn send(
     // The refusal of an invalid body has the version's own form.
     parts.extensions.insert(asked.call.clone());
     let Posted { body, load, .. } = post::read(cx, caller, face, &parts, body).await?;
-    Box::pin(asked.send(parts, &body, load, is_stream)).await
+    Box::pin(asked.send(parts, body.bytes(), load, is_stream)).await
 }
 
 async fn list(
@@ -290,7 +290,7 @@ async fn push(
         Method::POST => {
             let Posted { body, load: _load, .. } =
                 post::read(cx, caller, face, &parts, body).await?;
-            match config_of(&body) {
+            match config_of(body.bytes()) {
                 Ok(config) => asked.push_set(task, config).await,
                 Err(fault) => Err(fault),
             }

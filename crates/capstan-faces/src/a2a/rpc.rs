@@ -81,7 +81,7 @@ async fn call(
     parts.extensions.insert(Call::at("/v1/a2a"));
     let Posted { body, load, .. } = post::read(cx, caller, face, &parts, body).await?;
     let unread = Call::at("/v1/a2a");
-    let envelope: Envelope = match serde_json::from_slice(&body) {
+    let envelope: Envelope = match serde_json::from_slice(body.bytes()) {
         Ok(envelope) => envelope,
         Err(error) => {
             let message = format!("The body is not a JSON-RPC call: {error}.");

@@ -45,7 +45,7 @@ async fn after(cx: &FaceContext, run: &Run) -> Result<Option<Run>, Fault> {
     let Some(next) = run.asked.as_ref().and_then(|asked| asked.answered_by) else {
         return Ok(None);
     };
-    cx.engine.journal.store().run(next).await.map_err(journal_fault)
+    cx.engine.store().run(next).await.map_err(journal_fault)
 }
 
 /// The last run of the task that begins with this one. It decides the task's status.
@@ -75,13 +75,12 @@ pub(super) async fn ids_of(cx: &FaceContext, run: &Run, body: Option<&str>) -> R
         None => {
             let body = cx
                 .engine
-                .journal
                 .store()
                 .body(run.stream_id)
                 .await
                 .map_err(journal_fault)?
                 .unwrap_or_default();
-            let _begun = cx.engine.limiter.cpu_offload.begin(&run.tenant, body.len()).await;
+            let _begun = cx.engine.cpu_offload().begin(&run.tenant, body.len()).await;
             cpu_offload::run(body.len(), || serde_json::from_slice(&body).ok())
         }
     };

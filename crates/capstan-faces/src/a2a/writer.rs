@@ -80,8 +80,7 @@ impl A2aWriter {
     async fn replay_text(&mut self, cx: &FaceContext, until: u64) -> Result<Value, JournalError> {
         let (mut transcript, mut at) = (Transcript::default(), 0);
         while at < until {
-            let frames =
-                cx.engine.journal.store().read(self.fold.stream, at, STEP.0, STEP.1).await?;
+            let frames = cx.engine.store().read(self.fold.stream, at, STEP.0, STEP.1).await?;
             let Some(last) = frames.last() else { break };
             at = last.seq;
             let packets = frames.iter().filter(|frame| frame.seq <= until);

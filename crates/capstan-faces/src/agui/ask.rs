@@ -4,15 +4,13 @@
 use std::sync::Arc;
 
 use capstan_protocol::agui::{AguiMessage, ContentPart, MessageContent, PartSource, RunAgentInput};
-use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Fault, Modality, Part, RawObject, Role, agui, decode,
-};
+use capstan_protocol::{Arguments, ChatMessage, DecodeError, Fault, Modality, Part, Role, agui};
 
-use capstan_engine::ask::{Ask, Extras, LONGEST_ID, invalid, is_whole, parameters_of};
+use capstan_engine::ask::{Ask, Extras, LONGEST_ID, RequestBody, invalid, is_whole, parameters_of};
 
 /// Decodes an AG-UI body. The agent gets tools, state, context and the rest unchanged.
-pub(super) fn from_agui(body: &[u8]) -> Result<Ask, Fault> {
-    let input: RunAgentInput = decode::from_slice(body).map_err(|e| invalid(&e))?;
+pub(super) fn from_agui(body: &RequestBody) -> Result<Ask, Fault> {
+    let input: RunAgentInput = body.decode()?;
     for (name, value) in [("runId", &input.run_id), ("threadId", &input.thread_id)] {
         if value.is_empty() || value.len() > LONGEST_ID {
             let wrong = format!("must have 1 to {LONGEST_ID} bytes");
@@ -22,7 +20,6 @@ pub(super) fn from_agui(body: &[u8]) -> Result<Ask, Fault> {
     let messages: Vec<ChatMessage> = input.messages.iter().filter_map(message).collect();
     let answers = input.resume.unwrap_or_default();
     let is_whole = is_whole(&messages, !answers.is_empty(), "messages")?;
-    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
     let extras = Extras {
         tools: input.tools.into(),
         context: input.context.into(),
@@ -30,7 +27,7 @@ pub(super) fn from_agui(body: &[u8]) -> Result<Ask, Fault> {
         parameters: Arc::new(parameters_of(input.forwarded_props.as_ref())),
         forwarded: input.forwarded_props.map(Arc::new),
         answers,
-        payload: Arc::new(payload),
+        payload: Arc::new(body.object()?),
         ..Extras::default()
     };
     let protocol_version = input.protocol_version;
@@ -143,7 +140,7 @@ mod tests {
     use super::*;
 
     fn ask(input: &Value) -> Result<Ask, Fault> {
-        from_agui(input.to_string().as_bytes())
+        from_agui(&input.clone().into())
     }
 
     #[test]

@@ -82,7 +82,6 @@ impl World {
             let frames = self
                 .cx
                 .engine
-                .journal
                 .store()
                 .read(self.run.stream_id, after, step, 1 << 20)
                 .await

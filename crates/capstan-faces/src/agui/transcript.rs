@@ -104,7 +104,7 @@ impl AguiTranscript {
         cx: &FaceContext,
         upto: u64,
     ) -> Result<(), JournalError> {
-        let (store, stream) = (cx.engine.journal.store(), self.fold.facts.stream);
+        let (store, stream) = (cx.engine.store(), self.fold.facts.stream);
         while self.seq < upto {
             let frames = store.read(stream, self.seq, 1024, 1024 * 1024).await?;
             if frames.is_empty() {

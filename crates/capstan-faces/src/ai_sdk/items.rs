@@ -37,7 +37,7 @@ impl AiSdkItems {
         let mut items = Self { fold: Fold::new(facts), is_begun: false };
         let (mut at, mut count) = (0, 0);
         while at < last {
-            let frames = cx.engine.journal.store().read(run.stream_id, at, STEP.0, STEP.1).await;
+            let frames = cx.engine.store().read(run.stream_id, at, STEP.0, STEP.1).await;
             let frames = frames.map_err(journal_fault)?;
             let Some(newest) = frames.last() else { break };
             at = newest.seq;

@@ -281,8 +281,7 @@ impl Chat {
 /// Whether a run is sent again: open runs, and those that ended recently. A request with the run's
 /// id gets it in any case.
 fn is_there(cx: &FaceContext, run: &Run, chat: &Chat) -> bool {
-    let is_past =
-        |closed_at| cx.engine.wall.steps().is_past(closed_at, RECENT, cx.engine.wall.now());
+    let is_past = |closed_at| cx.engine.wall().steps().is_past(closed_at, RECENT, cx.engine.now());
     let is_old = run.state == RunState::Closed && run.closed_at.is_some_and(is_past);
     !is_old || chat.id == run.stream_id.to_string()
 }

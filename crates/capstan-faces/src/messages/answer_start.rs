@@ -11,14 +11,14 @@ use capstan_engine::faults::journal_fault;
 /// Returns when the answer has begun, or after one heartbeat interval. Fails if the run fails
 /// before.
 pub(super) async fn wait(cx: &FaceContext, run: &Run) -> Result<(), Fault> {
-    let mut reader = cx.engine.journal.reader_of(run, 0);
-    let heartbeat = tokio::time::sleep(cx.engine.settings.timeouts.heartbeat);
+    let mut reader = cx.engine.reader_of(run, 0);
+    let heartbeat = tokio::time::sleep(cx.engine.settings().timeouts.heartbeat);
     tokio::pin!(heartbeat);
     loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
             () = &mut heartbeat => return Ok(()),
-            () = cx.engine.ended.cancelled() => return Ok(()),
+            () = cx.engine.until_ended() => return Ok(()),
         };
         match step {
             Step::Frames(frames) => {

@@ -26,7 +26,7 @@ use crate::face::repeats;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::resume::ResumePoint;
 
@@ -97,7 +97,7 @@ impl Face for Chat {
         model::<Chunk<'_>>
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_chat(body)
     }
 
@@ -105,10 +105,9 @@ impl Face for Chat {
         &self,
         cx: &FaceContext,
         _: &str,
-        parts: &Parts,
+        _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
-        request::store_wants(parts, ask.wants);
         parameters::check_agent(cx, ask, "response_format")
     }
 
@@ -122,12 +121,12 @@ impl Face for Chat {
         Ok(ResumePoint::default())
     }
 
-    fn wants_collected(&self, parts: &Parts) -> bool {
-        request::wants(parts).is_collected()
+    fn wants_collected(&self, request: &Request<'_>) -> bool {
+        request.ask.wants.is_collected()
     }
 
-    fn armed_by(&self, parts: &Parts) -> ArmedBy {
-        request::armed_by(parts)
+    fn armed_by(&self, request: &Request<'_>) -> ArmedBy {
+        repeats::armed_by(request)
     }
 
     /// Without a key no client can come back, so a closed connection means that the run should
@@ -189,7 +188,7 @@ impl Face for Chat {
             Some(ask) => offered(ask),
             None => offered_once(cx, opening.run).await?,
         };
-        let exposure = cx.engine.settings.exposure;
+        let exposure = cx.engine.settings().exposure;
         let sealer = cx.sealer(DIALECT);
         let run = opening.run;
         let writer = ChatWriter::new(run, wants_usage, taken_back, offered, exposure, sealer);
@@ -203,7 +202,7 @@ fn offered(ask: &Ask) -> Offered {
 
 /// The tools that the stored request of a run offers.
 async fn offered_once(cx: &FaceContext, run: &Run) -> Result<Offered, Fault> {
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-    let ask = body.and_then(|body| ask::from_chat(&body).ok());
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let ask = body.and_then(|body| ask::from_chat(&body.into()).ok());
     Ok(ask.as_ref().map(offered).unwrap_or_default())
 }

@@ -164,7 +164,7 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, target: RefusalTarget<'_
         && is_stranger
         && !fault.details().contains_key(LACKS);
     let kind = if is_unknown_key { FaultKind::TenantRequired } else { fault.kind() };
-    let error = ApiError::with_kind(fault, kind, cx.engine.settings.exposure);
+    let error = ApiError::with_kind(fault, kind, cx.engine.settings().exposure);
     let status = StatusCode::from_u16(status_of_fault(fault, kind))
         .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(ErrorBody { error })).into_response();
@@ -174,7 +174,7 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, target: RefusalTarget<'_
     if let Some(seconds) = fault.retry_after() {
         // The SDK waits that long before it retries. Its run must not be stopped before that.
         if let Some(caller) = target.parts().and_then(|parts| parts.extensions.get::<Caller>()) {
-            cx.engine.readers.expect(&cx.engine, &caller.tenant, Duration::from_secs(seconds));
+            cx.engine.expect_client(&caller.tenant, Duration::from_secs(seconds));
         }
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -7,6 +7,8 @@
 mod model;
 mod rows;
 
+use std::pin::Pin;
+
 use axum::Extension;
 use axum::body::{Body, BodyDataStream, HttpBody as _};
 use axum::extract::{Request, State};
@@ -19,6 +21,7 @@ use futures_util::StreamExt as _;
 use http::header::{self, HeaderMap, HeaderName};
 use http::request::Parts;
 use http::{HeaderValue, Method};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 pub(super) use self::rows::routes;
 use crate::face::{FaceContext, post};
@@ -51,12 +54,11 @@ async fn carry(
         cx.passthrough.choose(engine, group, None)?;
     }
     // No run starts, so recovery and the journal do not matter.
-    if engine.draining.is_cancelled() {
+    if engine.is_draining() {
         return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
     }
-    let limits = &engine.settings.limits;
-    let slot = engine.limiter.take_reader(&caller.tenant, limits)?;
-    engine.limiter.take_rate(&caller.tenant, limits)?;
+    let slot = engine.take_reader(&caller.tenant)?;
+    engine.take_rate(&caller.tenant)?;
     let (read, _load) = read(cx, caller, &parts, body).await?;
     let chosen = cx.passthrough.choose(engine, group, read.model.as_deref())?;
     let body = read.into_body(chosen.model.as_deref(), &mut parts.headers);
@@ -64,7 +66,7 @@ async fn carry(
     let request = outgoing(parts, body);
     let answered = tokio::select! {
         answered = chosen.agent.pass(request) => answered?,
-        () = engine.ended.cancelled() => {
+        () = engine.until_ended() => {
             return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
         }
     };
@@ -114,7 +116,7 @@ async fn read(
     let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default();
     if model::is_json(kind) {
-        let mut load = cx.engine.limiter.load(&caller.tenant);
+        let mut load = cx.engine.reserve(&caller.tenant);
         let begun = post::read_body(cx, &caller.tenant, body, &mut load).await?;
         let (model, place) = model::in_json(&begun)?;
         let length = Some(begun.len() as u64);
@@ -242,13 +244,16 @@ fn returned(engine: &Engine, response: http::Response<Body>, slot: Slot) -> Resp
     if let Some(length) = body.size_hint().exact() {
         head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
-    let through =
-        Through { ended: engine.ended.clone(), pieces: body.into_data_stream(), _slot: slot };
+    let through = Through {
+        ended: Box::pin(engine.until_ended_owned()),
+        pieces: body.into_data_stream(),
+        _slot: slot,
+    };
     let pieces = futures_util::stream::unfold(Some(through), |through| async {
         let mut through = through?;
         let piece = tokio::select! {
             piece = through.pieces.next() => piece?,
-            () = through.ended.cancelled() => Err(axum::Error::new("this server ends")),
+            () = through.ended.as_mut() => Err(axum::Error::new("this server ends")),
         };
         let next = piece.is_ok().then_some(through);
         Some((piece, next))
@@ -259,7 +264,7 @@ fn returned(engine: &Engine, response: http::Response<Body>, slot: Slot) -> Resp
 }
 
 struct Through {
-    ended: tokio_util::sync::CancellationToken,
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
     pieces: BodyDataStream,
     /// Holds a place among the tenant's open responses.
     _slot: Slot,

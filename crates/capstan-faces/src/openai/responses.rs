@@ -43,7 +43,7 @@ use crate::face::sent_answers::SentAnswers;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
-use capstan_engine::ask::{Ask, invalid};
+use capstan_engine::ask::{Ask, RequestBody, invalid};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::resume::ResumePoint;
 use capstan_engine::{interrupts, lookup};
@@ -82,7 +82,7 @@ impl Face for Responses {
         model::<ResponseEvent>
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_response(body)
     }
 
@@ -91,10 +91,9 @@ impl Face for Responses {
         &self,
         cx: &FaceContext,
         tenant: &str,
-        parts: &Parts,
+        _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
-        request::store_wants(parts, ask.wants);
         parameters::check_agent(cx, ask, "text.format")?;
         if ask.chat.is_some() {
             self.unstored.note(tenant);
@@ -127,23 +126,23 @@ impl Face for Responses {
         if let Some(place) = parts.extensions.get::<Place>() {
             return Ok(place.key.clone());
         }
-        let may_repeat = |run: &Run| self.sent_answers.may_repeat(run, parts);
+        let may_repeat = |run: &Run| self.sent_answers.may_repeat(cx, run, parts);
         let is_known = repeats::is_repeat(parts) || repeat_hash::has_session(parts);
         let attaches = self.attaches_repeats && is_known;
         repeats::key(cx, request, NAME, attaches.then_some(&may_repeat)).await
     }
 
-    /// Clients resume by GET with `starting_after`, never by POST.
-    fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
-        Ok(ResumePoint::default())
+    /// Clients resume within an item by GET with `starting_after`, never by POST.
+    fn resume_point(&self, parts: &Parts) -> Result<ResumePoint, Fault> {
+        Ok(ResumePoint::behind(Place::seen_by(parts).len()))
     }
 
-    fn wants_collected(&self, parts: &Parts) -> bool {
-        request::wants(parts).is_collected()
+    fn wants_collected(&self, request: &Request<'_>) -> bool {
+        request.ask.wants.is_collected()
     }
 
-    fn armed_by(&self, parts: &Parts) -> ArmedBy {
-        request::armed_by(parts)
+    fn armed_by(&self, request: &Request<'_>) -> ArmedBy {
+        repeats::armed_by(request)
     }
 
     fn is_keyless(&self, run: &Run) -> bool {
@@ -174,11 +173,12 @@ impl Face for Responses {
             } else {
                 let whole = fold::follow(cx, run, &echo.offered).await?;
                 let whole = whole.fault().map_or(Ok(whole), Err)?;
-                self.sent_answers.answer(run.stream_id, request.parts).record();
+                self.sent_answers.answer(cx, run, request.parts).record();
                 whole
             };
             Ok(whole.encode(|whole| {
-                Json(ResponseObject::of(whole, &echo, cx.engine.settings.exposure)).into_response()
+                Json(ResponseObject::of(whole, &echo, cx.engine.settings().exposure))
+                    .into_response()
             }))
         };
         let target = RefusalTarget::Client(request.parts, request.ask);
@@ -226,9 +226,14 @@ impl Face for Responses {
             has_all_events: request::wants_all_events(opening.parts),
             seen: Place::seen_by(opening.parts),
             taken_back: TakenBack::read_if_unseen(cx, opening.run).await?,
-            sent_answer: Some(self.sent_answers.answer(opening.run.stream_id, opening.parts)),
+            sent_answer: Some(self.sent_answers.answer(cx, opening.run, opening.parts)),
         };
-        Ok(Box::new(ResponsesWriter::new(opening.run, echo, options, cx.engine.settings.exposure)))
+        Ok(Box::new(ResponsesWriter::new(
+            opening.run,
+            echo,
+            options,
+            cx.engine.settings().exposure,
+        )))
     }
 }
 
@@ -252,7 +257,7 @@ fn stream_of(id: &str) -> Option<Uuid> {
 
 /// The members of a run's request that its answer repeats.
 async fn echo_of(cx: &FaceContext, run: &Run) -> Result<Echo, Fault> {
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
     let echo = |body: &[u8]| std::str::from_utf8(body).map(|body| Echo::of(cx, body)).ok();
     Ok(body.and_then(|body| echo(&body)).unwrap_or_default())
 }

@@ -21,7 +21,7 @@ pub(super) struct Marks(Hmac<Sha256>);
 impl Marks {
     /// The marks of the store that the gateway uses.
     pub(super) async fn of(engine: &Engine) -> Result<Self, Fault> {
-        let secret = engine.journal.store().secret().await.map_err(journal_fault)?;
+        let secret = engine.store().secret().await.map_err(journal_fault)?;
         Self::new(secret.as_bytes())
     }
 

@@ -68,7 +68,7 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// The data contract's health check.
 pub(crate) async fn health(State(monitor): State<Monitor>) -> Json<HealthCheckResponse> {
-    let status = match (monitor.engine.draining.is_cancelled(), monitor.engine.unready()) {
+    let status = match (monitor.engine.is_draining(), monitor.engine.unready()) {
         (true, _) => HealthStatus::Maintenance,
         (false, Some(_)) => HealthStatus::Degraded,
         (false, None) => HealthStatus::Ok,
@@ -83,7 +83,7 @@ pub(crate) async fn health(State(monitor): State<Monitor>) -> Json<HealthCheckRe
 
 /// Whether the process is alive and can recover from its failures.
 pub(crate) async fn live(State(monitor): State<Monitor>) -> Result<StatusCode, Refusal> {
-    if monitor.engine.broken.is_cancelled() {
+    if monitor.engine.is_broken() {
         Err(FaultKind::JournalUnavailable.into())
     } else {
         Ok(StatusCode::OK)
@@ -104,7 +104,7 @@ pub(crate) async fn metrics(
 ) -> Result<Response, Refusal> {
     monitor.access.check_monitor(peer, &uri, &headers)?;
     monitor.engine.observed().await;
-    monitor.metrics.journal.ask(&**monitor.engine.journal.store());
+    monitor.metrics.journal.ask(&**monitor.engine.store());
     monitor
         .engine
         .agents()

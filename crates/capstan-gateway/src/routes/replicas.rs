@@ -31,7 +31,7 @@ pub(crate) async fn list(
     headers: HeaderMap,
 ) -> Result<Json<ReplicaList>, Refusal> {
     access.check_monitor(peer, &uri, &headers)?;
-    let replicas = match access.engine.journal.store().cluster() {
+    let replicas = match access.engine.store().cluster() {
         Some(cluster) => cluster.replicas().await.map_err(journal_fault)?,
         None => Vec::new(),
     };

@@ -63,7 +63,7 @@ pub(crate) const PURGE: Row = Row {
 /// Another tenant's session gives the same answer as an unknown one.
 async fn check(engine: &Engine, caller: &Caller, id: &str) -> Result<(), Refusal> {
     check_id("the session's id", id)?;
-    let is_known = engine.journal.store().has_session(&caller.tenant, id).await?;
+    let is_known = engine.store().has_session(&caller.tenant, id).await?;
     is_known.then_some(()).ok_or_else(|| FaultKind::SessionNotFound.into())
 }
 
@@ -86,9 +86,9 @@ pub(crate) async fn turns(
 ) -> Result<Response, Refusal> {
     check(&cx.engine, &caller, &id).await?;
     let (after, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(100).clamp(1, PAGE));
-    let store = cx.engine.journal.store();
+    let store = cx.engine.store();
     // Taken before anything is read, so that parallel requests do not hold a page each.
-    let _one = cx.engine.limiter.cpu_offload.answer(&caller.tenant).await;
+    let _one = cx.engine.cpu_offload().answer(&caller.tenant).await;
     let page = store
         .turns(TurnRange {
             tenant: &caller.tenant,
@@ -99,8 +99,8 @@ pub(crate) async fn turns(
         })
         .await?;
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
-    let mut load = cx.engine.limiter.load(&caller.tenant);
-    load.grow(bytes.saturating_mul(3), &cx.engine.settings.limits)?;
+    let mut load = cx.engine.reserve(&caller.tenant);
+    load.grow(bytes.saturating_mul(3))?;
     let last = page.last().map_or(after, |turn| turn.number);
     let has_more = !store
         .turns(TurnRange {
@@ -126,7 +126,7 @@ pub(crate) async fn purge(
 ) -> Result<Response, Refusal> {
     check_id("the session's id", &id)?;
     if let Err(unknown) = check(&cx.engine, &caller, &id).await {
-        let is_erased = cx.engine.erased.has(&caller.tenant, &id);
+        let is_erased = cx.engine.is_erased(&caller.tenant, &id);
         let fault = Fault::new(FaultKind::StreamExpired)
             .with_message("The session was erased a moment ago.");
         return Err(if is_erased { fault.into() } else { unknown });

@@ -140,12 +140,12 @@ pub(crate) async fn list(
     Query(params): Query<ListParams>,
 ) -> Result<Response, Refusal> {
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
-    let _one = cx.engine.limiter.cpu_offload.answer(&caller.tenant).await;
-    let runs = cx.engine.journal.store().list(&caller.tenant, params.before, limit).await?;
+    let _one = cx.engine.cpu_offload().answer(&caller.tenant).await;
+    let runs = cx.engine.store().list(&caller.tenant, params.before, limit).await?;
     let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id);
-    let mut load = cx.engine.limiter.load(&caller.tenant);
+    let mut load = cx.engine.reserve(&caller.tenant);
     // Not limited by the tenant's memory: a tenant at its limit must still see which runs to stop.
-    load.grow_beyond(runs.len().saturating_mul(RUN_BYTES), &cx.engine.settings.limits)?;
+    load.grow_beyond(runs.len().saturating_mul(RUN_BYTES))?;
     Ok(accounted_body::json(
         &StreamPage { streams: runs.iter().map(Stream::from).collect(), next },
         load,
@@ -188,16 +188,12 @@ pub(crate) async fn packets(
 ) -> Result<Response, Refusal> {
     let run = lookup::by_stream(&cx.engine, &caller.tenant, &id).await?;
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
-    let _one = cx.engine.limiter.cpu_offload.answer(&caller.tenant).await;
-    let frames = cx
-        .engine
-        .journal
-        .store()
-        .read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES)
-        .await?;
-    let mut load = cx.engine.limiter.load(&caller.tenant);
+    let _one = cx.engine.cpu_offload().answer(&caller.tenant).await;
+    let frames =
+        cx.engine.store().read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES).await?;
+    let mut load = cx.engine.reserve(&caller.tenant);
     let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
-    load.grow(bytes.saturating_mul(3), &cx.engine.settings.limits)?;
+    load.grow(bytes.saturating_mul(3))?;
     let last = frames.last().map(|frame| frame.seq);
     let next = last.filter(|seq| *seq < run.last_seq);
     let answer = || {

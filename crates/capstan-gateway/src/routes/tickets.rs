@@ -43,7 +43,7 @@ pub(crate) async fn issue(
     // Without tenants a ticket is not necessary and gives no further access.
     let key = caller.key.clone().unwrap_or_else(|| KeyHash::of(""));
     let holder = Holder { tenant: &run.tenant, key: &key };
-    let ticket = Tickets::load(&engine).await?.issue(holder, run.stream_id, engine.wall.unset());
+    let ticket = Tickets::load(&engine).await?.issue(holder, run.stream_id, engine.wall().unset());
     let url = format!("/v1/streams/{}?ticket={}", run.stream_id, ticket.text);
     let answer = StreamTicket {
         stream_id: run.stream_id,

@@ -4,7 +4,7 @@
 use crate::common::{all, ask, disk, journal, serve_gateway, start_on, stream_of};
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, Settings};
-use capstan_journal::{Claim, Frame, Journal, NameKind, Named, Run, RunState};
+use capstan_journal::{Claim, ContinuedBy, Frame, Journal, NameKind, Named, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, Payload, StreamPacket, Timestamp, sse};
 use uuid::Uuid;
 
@@ -98,6 +98,7 @@ async fn every_attempt_is_on_record_with_how_it_went() {
     // It repeats the first word, and takes the viewers back to it.
     assert_eq!((second.n, second.fault.as_deref(), second.reset_to), (2, None, Some(1)));
     assert_eq!((second.swallowed_bytes, second.from_seq), (4, Some(4)));
+    assert_eq!((first.continued_by, second.continued_by), (None, Some(ContinuedBy::Reset)));
     assert_eq!(second.to_seq, Some(packets.last().unwrap().seq - 1));
     assert_eq!(second.usage.as_ref().unwrap()["output_tokens"], 2);
     assert!(first.ended_at.unwrap() <= second.began_at.unwrap());

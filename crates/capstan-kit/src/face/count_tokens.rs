@@ -8,22 +8,22 @@ use capstan_protocol::{Fault, FaultKind};
 use serde_json::Value;
 
 use crate::face::FaceContext;
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::cpu_offload;
 
 /// Counts the tokens of the agent's input, which these members of the body contain.
 pub async fn count(
     cx: &FaceContext,
     ask: &Ask,
-    body: &[u8],
+    body: &RequestBody,
     members: &[&str],
 ) -> Result<u64, Fault> {
     let agent = cx.engine.agent_for(None, ask)?;
-    let limit = cx.engine.settings.timeouts.request;
+    let limit = cx.engine.settings().timeouts.request;
     let asking = agent.agent.count_tokens(turn_of(ask, &agent.name));
     match tokio::time::timeout(limit, asking).await {
         Ok(Some(counted)) => counted,
-        Ok(None) => Ok(cpu_offload::run(body.len(), || estimate(body, members))),
+        Ok(None) => Ok(cpu_offload::run(body.size(), || estimate(body.bytes(), members))),
         Err(_) => Err(Fault::new(FaultKind::UpstreamTimeout)),
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use capstan_journal::{NameKind, Named, Run, RunState};
+use capstan_journal::{ArmedBy, NameKind, Named, Run, RunState};
 use capstan_protocol::{Close, DecodeError, Fault};
 use http::request::Parts;
 use serde_json::json;
@@ -110,6 +110,13 @@ pub fn is_repeat(parts: &Parts) -> bool {
     count.and_then(|count| count.parse::<u64>().ok()).is_some_and(|count| count > 0)
 }
 
+/// Who starts the next attempt. An SDK retries a request that has a key and waits for one object,
+/// so the client does. No client comes back for another run, so the gateway does.
+pub fn armed_by(request: &Request<'_>) -> ArmedBy {
+    let has_key = request.parts.headers.contains_key(KEY.name);
+    if has_key && request.ask.wants.is_collected() { ArmedBy::Client } else { ArmedBy::Gateway }
+}
+
 /// Finds the newest run with this body that the request may repeat and that has no reader.
 pub async fn repeated(
     cx: &FaceContext,
@@ -122,11 +129,10 @@ pub async fn repeated(
     let hash = hash.map(|byte| format!("{byte:02x}")).concat();
     let named = cx
         .engine
-        .journal
         .store()
         .named(Named { limit: MOST, ..Named::all(tenant, NameKind::BodyHash, &hash) })
         .await;
-    let now = cx.engine.wall.now();
+    let now = cx.engine.now();
     let is_candidate = |run: &Run| {
         run.face == face
             && is_keyless(run)

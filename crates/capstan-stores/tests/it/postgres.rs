@@ -378,16 +378,20 @@ async fn follows(a: Arc<dyn Store>, b: Arc<dyn Store>, is_waited_for: bool) {
     let run = a.claim(claim("k"), &UNLIMITED).await.unwrap().run;
     let stream = run.stream_id;
     let mut reader = b.reader(stream, 0);
-    // The reader catches up before more is written. A later reader would find all of it stored.
     a.append(stream, 1, frames(1, 1)).await.unwrap();
     assert!(matches!(reader.next().await.unwrap(), Step::Frames(_)));
     let store = b.store().clone();
+    let watch = cluster(&store).watch(stream);
     let (has_caught_up, caught_up) = tokio::sync::oneshot::channel();
     let followed = tokio::spawn(async move {
         let first = stored_rest(&*store, &mut reader).await;
         let _ = has_caught_up.send(());
         (first, rest(&mut reader).await)
     });
+    // The reader waits before more is written. Otherwise it could find all of it stored.
+    while !watch.is_awaited() {
+        tokio::task::yield_now().await;
+    }
     for seq in 2..=200 {
         a.append(stream, 1, frames(seq, seq)).await.unwrap();
     }

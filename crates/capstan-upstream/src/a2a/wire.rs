@@ -164,6 +164,7 @@ impl Dialect for Wire {
             url: self.url_of(asking),
             body: self.body_of(asking, json!({ "id": id })),
             wait,
+            is_poll: next == Next::Poll,
         })
     }
 

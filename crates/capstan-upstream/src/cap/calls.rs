@@ -1,7 +1,7 @@
 //! A transport that counts calls, so that a run stays within its budget even if the client retries.
 //! It also records the id of the remote run.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -21,6 +21,7 @@ pub(super) struct Calls {
     cancel: Cancel,
     far_id: Arc<watch::Sender<Option<String>>>,
     made: Arc<AtomicU32>,
+    has_resumed: Arc<AtomicBool>,
     limit: u32,
     last: Arc<Mutex<Last>>,
 }
@@ -42,7 +43,8 @@ impl Calls {
         limit: u32,
     ) -> Self {
         let far_id = Arc::new(watch::Sender::new(None));
-        Self { client, far_runs, cancel, far_id, made: Arc::default(), limit, last: Arc::default() }
+        let (made, has_resumed, last) = (Arc::default(), Arc::default(), Arc::default());
+        Self { client, far_runs, cancel, far_id, made, has_resumed, limit, last }
     }
 
     /// The id of the remote run, as soon as a response names it.
@@ -52,6 +54,11 @@ impl Calls {
 
     pub(super) fn made(&self) -> u32 {
         self.made.load(Ordering::Relaxed)
+    }
+
+    /// Whether a stream was resumed since the last call of this.
+    pub(super) fn take_resumed(&self) -> bool {
+        self.has_resumed.swap(false, Ordering::Relaxed)
     }
 
     /// Status and headers of the last response, if the last call got one.
@@ -100,6 +107,9 @@ impl Transport for Calls {
         };
         self.remember(&answer, is_tls);
         let response = answer?;
+        if !starts && (200..300).contains(&response.status) {
+            self.has_resumed.store(true, Ordering::Relaxed);
+        }
         if let Some(id) = far_id(&response.headers) {
             self.far_id.send_replace(Some(id));
         }

@@ -197,6 +197,7 @@ mod tests {
                 Output::Delta(piece) => text.push_str(piece),
                 Output::Again { keep } => text.truncate(*keep),
                 Output::Event { .. }
+                | Output::Continued(_)
                 | Output::Warning(_)
                 | Output::Model(_)
                 | Output::Usage(_)

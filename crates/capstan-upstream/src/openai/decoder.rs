@@ -212,7 +212,8 @@ impl Decoder {
             }
         };
         let (name, before) = (json_text::text(*name), out.len());
-        let piece = CallPiece { name: name.as_deref(), arguments: &arguments, ..place };
+        let piece =
+            CallPiece { name: name.as_deref(), arguments: &arguments, is_text: is_custom, ..place };
         let sent_id = self.tools.piece(&piece, out).map(str::to_owned);
         if let Some(id) = sent_id.as_deref().filter(|_| is_custom) {
             self.mark(&json!({ "tool_calls": [{ "id": id, "type": "custom" }] }), before, out);
@@ -262,7 +263,8 @@ impl Decoder {
         let (name, arguments, before) =
             (json_text::text(function.name), function.arguments(), out.len());
         let (name, arguments) = (name.as_deref(), arguments.as_ref());
-        self.tools.piece(&CallPiece { index: Some(0), id: None, name, arguments }, out);
+        self.tools
+            .piece(&CallPiece { index: Some(0), id: None, name, arguments, is_text: false }, out);
         self.mark(&json!({ "function_call": {} }), before, out);
         name.is_some() || !arguments.is_empty()
     }

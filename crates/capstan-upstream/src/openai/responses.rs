@@ -133,7 +133,8 @@ impl call::Dialect for Responses {
         url.query_pairs_mut()
             .append_pair("stream", "true")
             .append_pair("starting_after", &after.to_string());
-        Some(Resume { url, body: None, wait: Backoff::DEFAULT.delay(resumed, fastrand::f64()) })
+        let wait = Backoff::DEFAULT.delay(resumed, fastrand::f64());
+        Some(Resume { url, body: None, wait, is_poll: false })
     }
 
     fn models(&self) -> Option<Url> {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::common::*;
+use crate::continued;
 use capstan_agent::{Agent, Clock, Turn};
 use capstan_chaos::{After, At, Chaos, Cut, Faults, Handle, With};
 use capstan_demo::Demo;
@@ -104,8 +105,10 @@ async fn a_cut_is_read_on_where_it_was_and_starts_nothing_twice() {
         let faults = Faults { cut, budget: Some(1), ..Faults::default() };
         let (url, handle) = broken(&far, faults, seed).await;
         let way = ways(&url).swap_remove(seed as usize % 4);
-        let told = ask(&near(way.1).await, "/tokens 60 --delay 1ms").await;
+        let near = near(way.1).await;
+        let told = ask(&near, "/tokens 60 --delay 1ms").await;
         assert_eq!((told.text, told.errors), (words(60), vec![]), "{}, cut after {packets}", way.0);
+        assert_eq!(continued::ways(&near).await, ["upstream_resume"], "{}", way.0);
         assert!(!told.raw.contains("stream_reset"), "nothing was said twice");
         assert_eq!(handle.tally().cuts, 1, "{}, after {packets}", way.0);
         let list: Value =

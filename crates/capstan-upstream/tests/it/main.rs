@@ -10,6 +10,7 @@ mod chat_answers;
 mod chat_requests;
 mod command;
 mod common;
+mod continued;
 mod end_to_end;
 mod errors;
 mod fixtures;

@@ -164,6 +164,42 @@ fn kept(dialect: Dialect, sent: &Value) -> Map<String, Value> {
 }
 
 #[tokio::test]
+async fn requests_tool_replaces_a_configured_one_of_its_name() {
+    let (schema, none) = (json!({ "type": "object" }), json!({}));
+    let of_messages =
+        |says: &str| json!({ "name": "f", "description": says, "input_schema": schema });
+    let of_responses = |says: &str| json!({ "type": "function", "name": "f", "description": says, "parameters": schema });
+    let of_chat = |says: &str| {
+        json!({ "type": "function",
+            "function": { "name": "f", "description": says, "parameters": schema } })
+    };
+    let said = |text: &str| json!([{ "role": "user", "content": text }]);
+    type Spec<'a> = &'a dyn Fn(&str) -> Value;
+    let cases: [(&str, &str, &str, Spec<'_>, fn() -> Vec<Value>, Value); 3] = [
+        ("anthropic", "/v1/messages", "messages", &of_messages, messages_answer, none.clone()),
+        ("openai", "/v1/chat/completions", "messages", &of_chat, chat_answer, none),
+        (
+            "openai",
+            "/v1/responses",
+            "input",
+            &of_responses,
+            responses_answer,
+            json!({ "api": "responses" }),
+        ),
+    ];
+    for (kind, path, place, spec, answer, more) in cases {
+        let provider = provider(answer).await;
+        let mut config = json!({ "model": "m", "url": provider.url, "key_env": "CARGO_PKG_NAME",
+            "parameters": { "tools": [spec("configured")] } });
+        config.as_object_mut().unwrap().extend(keys(more));
+        let body = json!({ "max_tokens": 9, "tools": [spec("asked")], place: said("Hi") });
+        ask(kind, config, path, &body).await;
+        let sent = provider.seen().remove(0).body;
+        assert_eq!(sent["tools"], json!([spec("asked")]), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn every_documented_member_reaches_an_agent_of_the_same_protocol() {
     for (dialect, kind, path, sent, answer, config) in [
         (

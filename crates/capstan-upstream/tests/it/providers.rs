@@ -122,6 +122,25 @@ async fn no_answer_at_all_is_a_timeout_after_two_calls() {
     assert_eq!(provider.clock.asked(Timer::FirstToken), [CallTimeouts::PROVIDER.first_token; 2]);
 }
 
+/// OpenAI sends nothing while a model thinks. A second call would be paid for, too.
+#[tokio::test]
+async fn a_model_that_may_think_has_longer_until_its_first_token() {
+    let CallTimeouts { first_token, thinking, .. } = CallTimeouts::PROVIDER;
+    assert!(first_token < thinking);
+    for (more, limit) in [
+        (json!({}), first_token),
+        (json!({ "parameters": { "reasoning_effort": "high" } }), thinking),
+        (json!({ "model": "gpt-5" }), thinking),
+        (json!({ "model": "gpt-5", "timeouts": { "thinking": 7 } }), first_token),
+    ] {
+        let provider = always(vec![Do::Strike(Timer::FirstToken), Do::Hang]).await;
+        let mut config = config(&provider);
+        config.as_object_mut().unwrap().extend(keys(more));
+        ask(&provider.gateway("openai", config).await, "Hi").await;
+        assert_eq!(provider.clock.asked(Timer::FirstToken), [limit; 2]);
+    }
+}
+
 #[tokio::test]
 async fn a_late_first_token_causes_another_call() {
     let late = vec![stream_head(), Do::Strike(Timer::FirstToken), Do::Hang];

@@ -157,11 +157,6 @@ impl<'a> CallPiece<'a> {
     pub(super) fn with(self, more: Map<String, Value>) -> Self {
         Self { more, ..self }
     }
-
-    /// A piece with members of a call that only the provider knows.
-    pub(super) fn native(index: usize, more: Map<String, Value>) -> Self {
-        Self { index, more, ..Self::default() }
-    }
 }
 
 /// Tokens; all zero where the agent counts none.

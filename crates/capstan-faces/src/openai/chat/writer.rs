@@ -288,11 +288,13 @@ impl ChatWriter {
     /// back.
     fn write_late(&mut self, output: &Output, out: &mut Vec<u8>) {
         let carried = Carried::of(output, self.sealer.clone());
-        let brought = self.calls.iter().enumerate();
-        let brought = brought.map(|(n, call)| (n, carried.of_call(&call.id)));
-        let brought = brought.filter(|(_, members)| !members.is_empty());
-        let mut tool_calls: Vec<_> =
-            brought.map(|(n, members)| CallPiece::native(n, members)).collect();
+        // OpenAI's SDK for Python fails on a piece without `function`, so it has an empty one.
+        let late = |(n, call): (usize, &StreamedCall)| {
+            let members = carried.of_call(&call.id);
+            let piece = CallPiece::more(n, "", call.is_custom);
+            (!members.is_empty()).then(|| piece.with(members))
+        };
+        let mut tool_calls: Vec<_> = self.calls.iter().enumerate().filter_map(late).collect();
         for (n, call) in (self.calls.len()..).zip(output.late(&self.offered)) {
             let is_custom = self.native.custom.contains(&call.id);
             let piece = CallPiece::first(n, &call.id, &call.name, &call.arguments, is_custom);

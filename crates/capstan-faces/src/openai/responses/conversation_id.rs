@@ -31,7 +31,7 @@ pub(super) async fn issued(engine: &Engine, tenant: &str, id: &str) -> Result<Op
 }
 
 async fn signed(engine: &Engine, tenant: &str, id: Uuid) -> Result<Hmac<Sha256>, Fault> {
-    let secret = engine.journal.store().secret().await.map_err(journal_fault)?;
+    let secret = engine.store().secret().await.map_err(journal_fault)?;
     let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())
         .map_err(|_| Fault::new(FaultKind::JournalUnavailable))?;
     Ok(mac.chain_update(PURPOSE).chain_update(id.as_bytes()).chain_update(tenant))

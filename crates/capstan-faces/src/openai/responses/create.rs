@@ -17,7 +17,6 @@ use crate::face::{self, RefusalTarget};
 use crate::identity::caller::Caller;
 use crate::openapi::Body;
 use crate::refusal::Refusal;
-use capstan_engine::cpu_offload;
 
 /// Answers a request for a response, posted or from a WebSocket.
 pub(super) async fn answer(
@@ -29,9 +28,7 @@ pub(super) async fn answer(
 ) -> Result<Response, Refusal> {
     let mut read = post::read(&cx, &caller, &*face, &parts, body).await?;
     parts.extensions.insert(ReaderGuardSlot::default());
-    let size = read.body.len();
-    let question = cpu_offload::run(size, || Question::read(&parts, &read.body));
-    let found = match question {
+    let found = match Question::read(&parts, &read.body) {
         Some(question) => Some(resume::find(&face, &cx, &caller, &parts, question).await),
         None => None,
     };

@@ -66,8 +66,8 @@ async fn counted(
     parts: &Parts,
     posted: &Posted,
 ) -> Result<u64, Fault> {
-    let _begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, posted.body.len()).await;
-    let mut ask = cpu_offload::run(posted.body.len(), || face.decode(&posted.body))?;
+    let _begun = cx.engine.cpu_offload().begin(&caller.tenant, posted.body.size()).await;
+    let mut ask = cpu_offload::run(posted.body.size(), || face.decode(&posted.body))?;
     for (name, is_there) in [
         ("previous_response_id", ask.previous.is_some()),
         ("conversation", !ask.session.is_empty()),

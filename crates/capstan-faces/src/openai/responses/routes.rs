@@ -119,7 +119,7 @@ impl About {
     async fn present(&self, run: &Run) -> Result<Response, Fault> {
         let echo = echo_of(&self.cx, run).await?;
         let whole = fold::so_far(&self.cx, run, &echo.offered).await?;
-        let exposure = self.cx.engine.settings.exposure;
+        let exposure = self.cx.engine.settings().exposure;
         let mut response =
             whole.encode(|whole| Json(ResponseObject::of(whole, &echo, exposure)).into_response());
         reader::name_stream(run, &mut response);
@@ -199,13 +199,12 @@ async fn input_items(about: About) -> Result<Response, Refusal> {
     let listed = async {
         let params: PageParams = query::parse(&about.parts.uri)?;
         let run = about.run().await?;
-        let body =
-            about.cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-        let (limiter, body) = (&about.cx.engine.limiter, body.unwrap_or_default());
+        let body = about.cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
+        let (engine, body) = (&about.cx.engine, body.unwrap_or_default());
         // The body, its items, and the answer's text.
-        let mut load = limiter.load(&run.tenant);
-        load.grow(body.len().saturating_mul(3), &about.cx.engine.settings.limits)?;
-        let _begun = limiter.cpu_offload.begin(&run.tenant, body.len()).await;
+        let mut load = engine.reserve(&run.tenant);
+        load.grow(body.len().saturating_mul(3))?;
+        let _begun = engine.cpu_offload().begin(&run.tenant, body.len()).await;
         let page = cpu_offload::run(body.len(), || ItemPage::of(run.stream_id, &body, &params))?;
         accounted_body::json(&page, load)
     };

@@ -57,13 +57,13 @@ pub(super) async fn open(
     if !face.has_websocket {
         return Ok(no_websocket());
     }
-    if cx.engine.draining.is_cancelled() {
+    if cx.engine.is_draining() {
         let fault = Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0);
         return Err(refused(&cx, &face, &parts, fault));
     }
-    let limits = &cx.engine.settings.limits;
+    let limits = &cx.engine.settings().limits;
     // A connection counts as an open response, even if it is idle.
-    let slot = cx.engine.limiter.take_reader(&caller.tenant, limits);
+    let slot = cx.engine.take_reader(&caller.tenant);
     let slot = slot.map_err(|fault| refused(&cx, &face, &parts, fault))?;
     let head = head_of(&parts, &caller);
     let Ok(upgrade) = WebSocketUpgrade::from_request_parts(&mut parts, &()).await else {

@@ -74,7 +74,7 @@ pub(super) struct ResponsesWriter {
 }
 
 /// The options of one response.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct ViewOptions {
     /// The last event that the reader has.
     pub(super) after: Option<u64>,

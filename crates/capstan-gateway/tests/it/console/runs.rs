@@ -18,6 +18,8 @@ async fn a_runs_page_has_all_attempts_and_explains_its_fault() {
     assert!(attempts[0]["fault"].is_string() && attempts[0]["fault_title"].is_string());
     assert!(attempts[0]["began_at"].is_string() && attempts[0]["ended_at"].is_string());
     assert!(attempts[1].get("fault").is_none());
+    assert_eq!(attempts[1]["continued_by"], "comparison");
+    assert!(attempts[0].get("continued_by").is_none());
     assert!(told.get("fault").is_none(), "it was healed: {told}");
     assert!(told["sentence"].as_str().unwrap().starts_with("Done in attempt 2"), "{told}");
     assert_eq!(told["request_id"], "ticket-7");

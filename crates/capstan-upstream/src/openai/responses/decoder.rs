@@ -269,6 +269,9 @@ impl Decoder {
                 }
                 let id = text(item, "call_id").or_else(|| text(item, "id")).unwrap_or_default();
                 self.tools.start(index, id, text(item, "name").unwrap_or_default(), out);
+                if kind == "custom_tool_call" {
+                    self.tools.takes_text(index);
+                }
                 Step::Heard
             }
             Some("message") => {

@@ -64,6 +64,8 @@ export type AttemptDetails = {
   reset_to?: number | null;
   /** How much it repeated of the earlier attempt, which was not written again. */
   swallowed_bytes: number;
+  /** How the attempt continued an answer that had broken off. */
+  continued_by?: ContinuedBy | null;
   /** Calls of upstreams. */
   calls: number;
   /** The members of a route that the attempt called. */
@@ -93,6 +95,15 @@ export const ContentRule = {
   SHOWN: "shown",
 } as const;
 export type ContentRule = (typeof ContentRule)[keyof typeof ContentRule];
+
+/** How an attempt continues an answer that has broken off. */
+export const ContinuedBy = {
+  PREFILL: "prefill",
+  COMPARISON: "comparison",
+  RESET: "reset",
+  UPSTREAM_RESUME: "upstream_resume",
+} as const;
+export type ContinuedBy = (typeof ContinuedBy)[keyof typeof ContinuedBy];
 
 /** A conversation, oldest turn first. */
 export type Conversation = {
@@ -568,6 +579,11 @@ export type ViewerDetails = {
   left_at?: string | null;
   ended?: Parting | null;
   cursor_at_start: number;
+  /**
+   * If its request repeats an earlier one: the number of complete blocks or items of the answer
+   * that the client had.
+   */
+  attached_behind?: number | null;
   /** The last packet that was written to its socket. */
   cursor: number;
 };
@@ -581,6 +597,8 @@ export type Viewers = {
   joined: number;
   /** How many of them resumed at a cursor. */
   resumed: number;
+  /** How many came with a repeated request, in protocols without cursors. */
+  attached: number;
   /** How many the server disconnected, because it stopped or could not read on. */
   cut: number;
   /** How many the server disconnected, because they did not read. */

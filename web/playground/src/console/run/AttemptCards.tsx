@@ -3,11 +3,19 @@ import { type ReactNode, useEffect, useState } from "react";
 
 import { Markdown } from "../../markdown/Markdown.js";
 import { Badge } from "../../ui/Badge.js";
-import type { AttemptDetails, RunDetails } from "../generated/answers.js";
+import type { AttemptDetails, ContinuedBy, RunDetails } from "../generated/answers.js";
 import { bytes, clock, count, plural, span, tokens } from "../format.js";
 import { CopyButton } from "../../ui/Copy.js";
 import { Pace } from "./pace.js";
 import type { Tape } from "./tape.js";
+
+/** How an attempt continued an answer that had broken off. */
+const CONTINUED_BY: Readonly<Record<ContinuedBy, string>> = {
+  prefill: "prefill: the model continued the answer",
+  comparison: "comparison: a new answer that begins like the first",
+  reset: "reset: a new answer that differs from the first",
+  upstream_resume: "upstream resume: the upstream sent the rest of its stream",
+};
 
 interface Props {
   detail: RunDetails;
@@ -58,6 +66,7 @@ function AttemptCard({
     retry_after,
     calls,
     members,
+    continued_by,
     swallowed_bytes,
     reset_to,
   } = attempt;
@@ -116,6 +125,7 @@ function AttemptCard({
               .join(", ")}
           </Fact>
         )}
+        {continued_by && <Fact name="continued by">{CONTINUED_BY[continued_by]}</Fact>}
         {retry_after != null && <Fact name="asked to wait">{retry_after} s</Fact>}
         {reset_to != null && <Fact name="took back">what came after packet {reset_to}</Fact>}
         {swallowed_bytes != null && swallowed_bytes > 0 && (

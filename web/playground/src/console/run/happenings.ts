@@ -44,7 +44,17 @@ export function happenings(
 type At = (time: string, what: string, place?: number) => Happening;
 
 function ofAttempt(
-  { n, began_at, ended_at, from_seq, to_seq, fault, reset_to, swallowed_bytes }: AttemptDetails,
+  {
+    n,
+    began_at,
+    ended_at,
+    from_seq,
+    to_seq,
+    fault,
+    continued_by,
+    reset_to,
+    swallowed_bytes,
+  }: AttemptDetails,
   at: At,
 ): readonly Happening[] {
   const first = (from_seq ?? 0) - 0.5;
@@ -54,7 +64,8 @@ function ofAttempt(
   const how = fault ? `fails: ${fault}` : "ends";
   const reset = reset_to == null ? "" : `, takes back what came after packet ${reset_to}`;
   const swallowed = swallowed_bytes ? `, ${bytes(swallowed_bytes)} said again were swallowed` : "";
-  return [...begin, at(ended_at, `Attempt ${n} ${how}${reset}${swallowed}`, last)];
+  const continued = continued_by ? `, continued by ${continued_by.replace("_", " ")}` : "";
+  return [...begin, at(ended_at, `Attempt ${n} ${how}${continued}${reset}${swallowed}`, last)];
 }
 
 const ENDS: Readonly<Record<string, string>> = {
@@ -65,14 +76,22 @@ const ENDS: Readonly<Record<string, string>> = {
 };
 
 function ofViewer(
-  { joined_at, left_at, ended, cursor_at_start, cursor }: ViewerDetails,
+  { joined_at, left_at, ended, cursor_at_start, attached_behind, cursor }: ViewerDetails,
   at: At,
 ): readonly Happening[] {
   const came =
-    cursor_at_start > 0 ? `A viewer resumes after packet ${cursor_at_start}` : "A viewer joins";
+    attached_behind != null
+      ? `A viewer repeats its request and reads ${placeOf(attached_behind)}`
+      : cursor_at_start > 0
+        ? `A viewer resumes after packet ${cursor_at_start}`
+        : "A viewer joins";
   const written = cursor == null ? "" : `, written to its socket up to ${cursor}`;
   if (!left_at) return [at(joined_at, `${came} and is still there${written}`)];
   return [at(joined_at, came), at(left_at, `A viewer ${ENDS[ended ?? ""] ?? "leaves"}${written}`)];
+}
+
+function placeOf(behind: number): string {
+  return behind > 0 ? `on behind ${plural(behind, "complete block")}` : "from the beginning";
 }
 
 /**
@@ -94,6 +113,7 @@ export function viewersSum(
   const parts = [
     `${plural(sum.joined, "viewer")}${isShared ? " at the gateway that ended it" : ""}`,
     sum.resumed > 0 ? `${sum.resumed} resumed` : "",
+    sum.attached > 0 ? `${sum.attached} repeated the request` : "",
     sum.cut > 0 ? `${sum.cut} cut off` : "",
     sum.stalled > 0 ? `${sum.stalled} stalled` : "",
   ];

@@ -127,13 +127,17 @@ fn raw(text: String) -> Result<Box<RawValue>, DecodeError> {
 
 #[cfg(test)]
 mod tests {
-    use capstan_engine::limits::Limiter;
+    use std::sync::Arc;
+
+    use capstan_engine::Engine;
+    use capstan_journal::{Journal, MemoryStore, TailLimits};
     use serde_json::Value;
 
     use super::*;
 
     fn memory(is_stored: bool) -> Memory {
-        let _load = Limiter::default().load("t");
+        let journal = Journal::new(Arc::new(MemoryStore::default()), TailLimits::default());
+        let _load = Engine::builder(journal).build().reserve("t");
         Memory { id: "resp_1".into(), items: r#"{"a":1},{"b":2}"#.into(), is_stored, _load }
     }
 
