@@ -289,7 +289,7 @@ impl<D: Dialect> HttpAgent<D> {
             match self.resume(resume, headers).await {
                 Resumed::On(response) => {
                     let continued = Output::Continued(Continued::Resume);
-                    out.say(&mut Some(continued).filter(|_| !is_poll).into_iter().collect())
+                    out.write(&mut Some(continued).filter(|_| !is_poll).into_iter().collect())
                         .await?;
                     read = self.read(response, began, call, &mut decoder, out).await
                 }
