@@ -133,3 +133,21 @@ pub(super) fn with_head(body: &RequestBody, headers: &HeaderMap) -> RequestBody 
 const VERSION: &str = "anthropic_version";
 /// The member for `anthropic-beta`, a list.
 const BETA: &str = "anthropic_beta";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_body_says_how_its_client_wants_the_answer() {
+        let ask = |stream: Value| {
+            let messages = json!([{ "role": "user", "content": "Hi" }]);
+            from_body(&json!({ "messages": messages, "stream": stream }).into())
+        };
+        assert!(ask(json!(true)).unwrap().wants.stream);
+        assert!(ask(json!(null)).unwrap().wants.is_collected());
+        assert_eq!(ask(json!("yes")).unwrap_err().details()["path"], "stream");
+    }
+}

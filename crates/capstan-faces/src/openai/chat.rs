@@ -16,13 +16,14 @@ use capstan_protocol::{Dialect, Fault};
 use http::request::Parts;
 
 use self::completion::{Chunk, Completion};
-use self::writer::ChatWriter;
+use self::writer::{ChatWriter, ViewOptions};
 use super::output::{Offered, Output};
 use super::request;
 use super::{errors, models, parameters, passthrough};
 use crate::face::FaceContext;
 use crate::face::reader;
 use crate::face::repeats;
+use crate::face::sent_answers::SentAnswers;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
@@ -60,12 +61,13 @@ const ELSEWHERE: [&str; 18] = [
 /// Chat Completions.
 pub(crate) struct Chat {
     attaches_repeats: bool,
+    sent_answers: SentAnswers,
 }
 
 impl Chat {
     /// Creates the face. `attaches_repeats`: a repeated request without a key attaches to its run.
     pub(crate) fn new(attaches_repeats: bool) -> Self {
-        Self { attaches_repeats }
+        Self { attaches_repeats, sent_answers: SentAnswers::default() }
     }
 }
 
@@ -112,8 +114,10 @@ impl Face for Chat {
     }
 
     async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
-        let is_repeat = self.attaches_repeats && repeats::is_repeat(request.parts);
-        repeats::key(cx, request, NAME, is_repeat.then_some(&repeats::is_worth_it)).await
+        let parts = request.parts;
+        let may_repeat = |run: &Run| self.sent_answers.may_repeat(cx, run, parts);
+        let is_repeat = self.attaches_repeats && repeats::is_repeat(parts);
+        repeats::key(cx, request, NAME, is_repeat.then_some(&may_repeat)).await
     }
 
     /// A chat has no position from which a client could resume.
@@ -144,19 +148,15 @@ impl Face for Chat {
         if request.ask.wants.stream {
             return None;
         }
-        let response = match reader::collect_to_end::<Output>(cx, run).await {
-            Ok(whole) => whole.fault().map_or_else(
-                || {
-                    Ok(whole
-                        .encode(|whole| Completion::of(whole, cx.sealer(DIALECT)).into_response()))
-                },
-                Err,
-            ),
-            Err(fault) => Err(fault),
+        let response = async {
+            let whole = reader::collect_to_end::<Output>(cx, run).await?;
+            let whole = whole.fault().map_or(Ok(whole), Err)?;
+            self.sent_answers.answer(cx, run, request.parts).record();
+            Ok(whole.encode(|whole| Completion::of(whole, cx.sealer(DIALECT)).into_response()))
         };
         let target = RefusalTarget::Client(request.parts, request.ask);
         Some(
-            response.unwrap_or_else(|fault| {
+            response.await.unwrap_or_else(|fault| {
                 face::refusal(cx, self, fault, target).run_fault_response()
             }),
         )
@@ -188,11 +188,15 @@ impl Face for Chat {
             Some(ask) => offered(ask),
             None => offered_once(cx, opening.run).await?,
         };
-        let exposure = cx.engine.settings().exposure;
-        let sealer = cx.sealer(DIALECT);
-        let run = opening.run;
-        let writer = ChatWriter::new(run, wants_usage, taken_back, offered, exposure, sealer);
-        Ok(Box::new(writer))
+        let options = ViewOptions {
+            wants_usage,
+            taken_back,
+            offered,
+            exposure: cx.engine.settings().exposure,
+            sealer: cx.sealer(DIALECT),
+            sent_answer: self.sent_answers.answer(cx, opening.run, opening.parts),
+        };
+        Ok(Box::new(ChatWriter::new(opening.run, options)))
     }
 }
 

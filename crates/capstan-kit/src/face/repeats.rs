@@ -117,7 +117,8 @@ pub fn armed_by(request: &Request<'_>) -> ArmedBy {
     if has_key && request.ask.wants.is_collected() { ArmedBy::Client } else { ArmedBy::Gateway }
 }
 
-/// Finds the newest run with this body that the request may repeat and that has no reader.
+/// Finds the newest run with this body that the request may repeat and that has no reader. `None`
+/// if a newer run failed: then the request is another try.
 pub async fn repeated(
     cx: &FaceContext,
     tenant: &str,
@@ -133,13 +134,10 @@ pub async fn repeated(
         .named(Named { limit: MOST, ..Named::all(tenant, NameKind::BodyHash, &hash) })
         .await;
     let now = cx.engine.now();
-    let is_candidate = |run: &Run| {
-        run.face == face
-            && is_keyless(run)
-            && between(run.created_at, now) <= WITHIN
-            && may_repeat(run)
-    };
-    for run in named.map_err(journal_fault)?.into_iter().filter(is_candidate) {
+    let is_candidate =
+        |run: &Run| run.face == face && is_keyless(run) && between(run.created_at, now) <= WITHIN;
+    let runs = named.map_err(journal_fault)?.into_iter().filter(is_candidate);
+    for run in runs.take_while(has_not_failed).filter(may_repeat) {
         if let Some(guard) = ReaderGuard::alone(&cx.engine, &run).await {
             if let Some(slot) = parts.extensions.get::<ReaderGuardSlot>() {
                 slot.set(guard);
@@ -150,9 +148,7 @@ pub async fn repeated(
     Ok(None)
 }
 
-/// Whether a repeat should attach to this run: it is open or has an answer. After a failure, a
-/// repeat starts a new run.
-pub fn is_worth_it(run: &Run) -> bool {
+fn has_not_failed(run: &Run) -> bool {
     match run.state {
         RunState::Running | RunState::Waiting => true,
         RunState::Closed => run.fault.is_none() && run.reason.as_deref() != Some(Close::CANCELLED),

@@ -50,12 +50,10 @@ impl SentAnswers {
         }
     }
 
-    /// Whether this request may repeat a request whose answer was lost. The client says so, or the
-    /// run is open, or the answer may not have arrived. A failed run is started again instead.
+    /// Whether this request may repeat the request of this run: the run is open, or its answer may
+    /// not have arrived.
     pub fn may_repeat(&self, cx: &FaceContext, run: &Run, parts: &Parts) -> bool {
-        let may_be_lost =
-            || repeats::is_repeat(parts) || run.is_open() || self.may_be_lost(cx, run, parts);
-        repeats::is_worth_it(run) && may_be_lost()
+        run.is_open() || self.may_be_lost(cx, run, parts)
     }
 
     /// Whether a complete answer may not have reached this client. A client that asks again on the
@@ -65,7 +63,7 @@ impl SentAnswers {
             Some((at, peer)) if at.elapsed() < LOST_WITHIN => {
                 peer.zip(peer_of(parts)).is_some_and(|(then, now)| then != now)
             }
-            _ => run.sent_at.is_none_or(|at| between(at, cx.engine.wall.now()) < LOST_WITHIN),
+            _ => run.sent_at.is_none_or(|at| between(at, cx.engine.now()) < LOST_WITHIN),
         }
     }
 

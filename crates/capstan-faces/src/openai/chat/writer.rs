@@ -18,6 +18,7 @@ use super::completion::{
 };
 use crate::face::FaceContext;
 use crate::face::reader::{self, ViewerKind};
+use crate::face::sent_answers::SentAnswer;
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
@@ -28,17 +29,24 @@ const REPEATED: [&str; 2] = ["service_tier", "system_fingerprint"];
 pub(super) struct ChatWriter {
     run: Run,
     id: String,
-    exposure: Exposure,
-    wants_usage: bool,
-    /// Packets that are left out.
-    taken_back: TakenBack,
-    /// The tools whose calls are streamed.
-    offered: Offered,
+    options: ViewOptions,
     /// The streamed calls, by their index.
     calls: Vec<StreamedCall>,
     text_chars: usize,
     native: NativeState,
-    sealer: Sealer,
+}
+
+/// What a response needs beside its run.
+pub(super) struct ViewOptions {
+    pub(super) wants_usage: bool,
+    /// Packets that are left out.
+    pub(super) taken_back: TakenBack,
+    /// The tools whose calls are streamed.
+    pub(super) offered: Offered,
+    pub(super) exposure: Exposure,
+    pub(super) sealer: Sealer,
+    /// Records that the answer was sent to its end.
+    pub(super) sent_answer: SentAnswer,
 }
 
 /// A streamed call.
@@ -67,25 +75,14 @@ struct NativeState {
 const DONE: &[u8] = b"data: [DONE]\n\n";
 
 impl ChatWriter {
-    pub(super) fn new(
-        run: &Run,
-        wants_usage: bool,
-        taken_back: TakenBack,
-        offered: Offered,
-        exposure: Exposure,
-        sealer: Sealer,
-    ) -> Self {
+    pub(super) fn new(run: &Run, options: ViewOptions) -> Self {
         Self {
             id: id_of(run),
             run: run.clone(),
-            exposure,
-            wants_usage,
-            taken_back,
-            offered,
+            options,
             calls: Vec::new(),
             text_chars: 0,
             native: NativeState::default(),
-            sealer,
         }
     }
 
@@ -114,7 +111,7 @@ impl ChatWriter {
             created: seconds(self.run.created_at),
             model: &self.run.agent,
             choices,
-            usage: self.wants_usage.then_some(usage),
+            usage: self.options.wants_usage.then_some(usage),
             more,
         };
         event(&chunk, out);
@@ -141,7 +138,7 @@ impl ChatWriter {
     }
 
     fn begin_call(&mut self, id: String, name: &str, out: &mut Vec<u8>) {
-        if !self.offered.has(name) {
+        if !self.options.offered.has(name) {
             return;
         }
         let is_custom = self.native.custom.contains(&id);
@@ -208,7 +205,7 @@ impl ChatWriter {
     /// Takes frames up to the end of the answer, if it is among them.
     fn write_packets(&mut self, frames: &Frames, out: &mut Vec<u8>) -> Option<End> {
         for packet in frames.iter().filter_map(sse::decode_packet) {
-            if self.taken_back.has(packet.seq) {
+            if self.options.taken_back.has(packet.seq) {
                 continue;
             }
             match packet.payload {
@@ -260,6 +257,7 @@ impl ChatWriter {
                 Err(fault) => self.fail(&fault, &mut out),
             },
         }
+        self.options.sent_answer.record();
         out.extend_from_slice(DONE);
         Ok(BodyStep::Last(out.into()))
     }
@@ -278,7 +276,7 @@ impl ChatWriter {
         let word = finish_reason(Some(close), output.calls().next().is_some());
         let own = self.native.finish.take();
         self.chunk(Delta::default(), Some(own.as_deref().unwrap_or(word)), out);
-        if self.wants_usage {
+        if self.options.wants_usage {
             let usage = TokenUsage::new(usage, std::mem::take(&mut self.native.usage));
             self.write(Vec::new(), Map::new(), Some(usage), out);
         }
@@ -287,7 +285,7 @@ impl ChatWriter {
     /// Writes the calls of tools that were not offered, and the members that the client has to send
     /// back.
     fn write_late(&mut self, output: &Output, out: &mut Vec<u8>) {
-        let carried = Carried::of(output, self.sealer.clone());
+        let carried = Carried::of(output, self.options.sealer.clone());
         // OpenAI's SDK for Python fails on a piece without `function`, so it has an empty one.
         let late = |(n, call): (usize, &StreamedCall)| {
             let members = carried.of_call(&call.id);
@@ -295,7 +293,7 @@ impl ChatWriter {
             (!members.is_empty()).then(|| piece.with(members))
         };
         let mut tool_calls: Vec<_> = self.calls.iter().enumerate().filter_map(late).collect();
-        for (n, call) in (self.calls.len()..).zip(output.late(&self.offered)) {
+        for (n, call) in (self.calls.len()..).zip(output.late(&self.options.offered)) {
             let is_custom = self.native.custom.contains(&call.id);
             let piece = CallPiece::first(n, &call.id, &call.name, &call.arguments, is_custom);
             tool_calls.push(piece.with(carried.of_call(&call.id)));
@@ -310,7 +308,7 @@ impl ChatWriter {
     /// complete.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         self.flush(out);
-        event(&ErrorBody { error: ApiError::of(fault, self.exposure) }, out);
+        event(&ErrorBody { error: ApiError::of(fault, self.options.exposure) }, out);
     }
 }
 
