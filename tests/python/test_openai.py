@@ -434,7 +434,7 @@ def test_an_answer_that_was_lost_is_asked_for_again_and_bills_no_second_run(gate
 
 
 class LosingProxy(CuttingProxy):
-    """Breaks its first connection off before anything was answered."""
+    """Cuts its first connection before the answer."""
 
     def __init__(self, server_port):
         self.connections = 0

@@ -34,7 +34,7 @@ pub(crate) struct Me {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) logs_url: Option<String>,
     pub(crate) version: &'static str,
-    /// Whether several processes may share the journal.
+    /// Whether several gateways may share the journal.
     pub(crate) replicas: bool,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Health {
     pub(crate) faults_5m: u64,
     pub(crate) version: &'static str,
     pub(crate) uptime_seconds: f64,
-    /// The number of this process, if several share the journal.
+    /// The number of this gateway, if several share the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) replica: Option<ReplicaPlace>,
 }
@@ -71,13 +71,13 @@ pub(crate) enum ServerState {
     JournalBroken,
 }
 
-/// The number of a process among those that share the journal.
+/// The number of a gateway among those that share the journal.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct ReplicaPlace {
     pub(crate) name: String,
     /// From 1, by age.
     pub(crate) n: usize,
-    /// How many processes are live.
+    /// The number of live gateways.
     pub(crate) of: usize,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct RunRow {
     /// The model that answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
-    /// The process that runs it, if several share the journal.
+    /// The gateway that runs it, if several share the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<String>,
 }
@@ -246,7 +246,7 @@ pub(crate) struct Hit {
     pub(crate) seq: Option<u64>,
 }
 
-/// What kind of id leads there.
+/// The kind of id that matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum HitKind {
@@ -457,11 +457,11 @@ pub(crate) struct FaultDetails {
 impl FaultDetails {
     fn new(code: &str, attempt: Option<&Attempt>) -> Self {
         let entry = CATALOGUE.iter().find(|entry| entry.code == code);
-        let told = attempt.and_then(|attempt| attempt.severity.clone());
+        let severity = attempt.and_then(|attempt| attempt.severity.clone());
         Self {
             code: code.to_owned(),
             title: entry.map(|entry| entry.title),
-            severity: told.or_else(|| entry.map(|entry| entry.severity.to_string())),
+            severity: severity.or_else(|| entry.map(|entry| entry.severity.to_string())),
             domain: entry.map(|entry| entry.domain),
             meaning: entry.map(|entry| entry.meaning),
             remedy: entry.map(|entry| entry.remedy),
@@ -479,9 +479,9 @@ impl RunDetails {
         let facts = console.engine.live(run.stream_id);
         let viewers = facts.map(|facts| facts.viewers()).unwrap_or_default();
         let of_fault = |code: &str| {
-            let told =
+            let severity =
                 run.attempts.iter().rev().find(|attempt| attempt.fault.as_deref() == Some(code));
-            FaultDetails::new(code, told)
+            FaultDetails::new(code, severity)
         };
         Self {
             row: RunRow::new(console, visitor, run),

@@ -127,7 +127,7 @@ impl Console {
     /// A request was refused.
     pub fn refused(&self, refused: Refused, fault: &Fault) {
         let is_of_console = refused.is_of_console;
-        let (memory, refusal) = (&self.memory, refused.told(fault, self.engine.now()));
+        let (memory, refusal) = (&self.memory, refused.into_refusal(fault, self.engine.now()));
         memory.feed.refused(&refusal);
         if !is_of_console {
             memory.rollups.refused(refusal.tenant.as_deref(), refusal.code, refusal.at);
@@ -183,7 +183,7 @@ impl RunObserver for Memory {
 const LOAD_EVERY: Duration = Duration::from_secs(1);
 
 /// Reports the load, for as long as it is polled.
-pub async fn tell_load(console: &Console) {
+pub async fn report_load(console: &Console) {
     let Some(cluster) = console.engine.store().cluster() else {
         return std::future::pending().await;
     };

@@ -36,7 +36,7 @@ pub(crate) enum Visitor {
     Local(Caller),
 }
 
-/// Who looks.
+/// The kind of visitor.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum VisitorKind {

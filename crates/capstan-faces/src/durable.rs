@@ -73,7 +73,7 @@ impl Face for Durable {
     fn refuse(&self, cx: &FaceContext, fault: &Fault, _: RefusalTarget<'_>) -> Option<Response> {
         let mut problem = fault.to_problem(cx.engine.settings().exposure);
         if fault.kind() == FaultKind::MethodNotAllowed {
-            problem.detail = Some(WHO_WRITES.to_owned());
+            problem.detail = Some(READ_ONLY.to_owned());
         }
         let mut response =
             Response::new(Body::from(serde_json::to_string(&problem).unwrap_or_default()));
@@ -112,6 +112,5 @@ impl Face for Durable {
     }
 }
 
-const WHO_WRITES: &str = "A stream here is written by its run: it is neither created, appended to \
- nor deleted by its readers. \
-     To start a run, POST to /v1/assist; to stop one, DELETE /v1/streams/{id}.";
+const READ_ONLY: &str = "A run writes its own stream. Clients can neither create, append to nor \
+ delete it. To start a run, POST to /v1/assist; to stop one, DELETE /v1/streams/{id}.";

@@ -17,8 +17,8 @@ impl RunObserver for RunLog {
     fn observe(&self, event: &RunEvent) {
         let run = &event.run;
         match &event.what {
-            // One line with everything that tells an operator why. The words of an upstream go to
-            // the log alone.
+            // One line with all facts that an operator needs. The upstream's text goes to the log
+            // only.
             Happened::AttemptFailed { fault } => {
                 let upstream = fault.upstream().cloned().unwrap_or_default();
                 tracing::warn!(stream = %run.stream_id, tenant = %run.tenant, agent = %run.agent,

@@ -1,4 +1,4 @@
-//! The services of a gateway, each under its name. Each route and layer gets the one that it needs.
+//! The parts of a gateway by name. Each route and layer gets the part that it needs.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::routes::streams::Streams;
 use crate::tls::Tls;
 use capstan_console::Console;
 
-/// What a gateway is made of once it is built.
+/// The parts of a built gateway.
 pub(crate) struct Services {
     pub(crate) engine: Engine,
     pub(crate) cx: FaceContext,

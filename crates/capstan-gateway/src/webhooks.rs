@@ -28,7 +28,7 @@ const FIRST_WAIT: u64 = 5;
 const LONGEST_WAIT: u64 = 300;
 /// How many connections to receivers may be open.
 const AT_ONCE: usize = 64;
-/// How often a delivery that waits reports to its relay that it is alive.
+/// How often a waiting delivery reports that it is alive.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The agent that makes all deliveries.

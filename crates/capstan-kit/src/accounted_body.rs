@@ -123,7 +123,7 @@ mod tests {
     use capstan_journal::{Journal, MemoryStore, TailLimits};
 
     #[tokio::test]
-    async fn what_is_not_read_yet_counts_and_then_it_is_given_back() {
+    async fn unread_bytes_count_until_they_are_read() {
         const MOST: usize = 900_000;
         let limits = Limits { bytes_in_flight_per_tenant: MOST, ..Limits::default() };
         let journal = Journal::new(Arc::new(MemoryStore::default()), TailLimits::default());

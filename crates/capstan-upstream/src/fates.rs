@@ -1,7 +1,7 @@
 //! The fate of each member of a request: one table, from which the documents are generated.
 //!
-//! Where the agent speaks the protocol of the request, it gets every member as it came, except for
-//! those that the gateway decides. Elsewhere this table says which members are translated. A
+//! An agent that speaks the protocol of the request gets every member unchanged, except for those
+//! that the gateway decides. For other agents, this table says which members are translated. A
 //! warning names the others.
 
 mod nested;
@@ -22,11 +22,11 @@ pub enum Fate {
     Gateway,
     /// Refused with its name: the answer would have another shape.
     Refused,
-    /// Sent as it came where the agent speaks the protocol of the request. Refused with its name
-    /// elsewhere: no other agent can be told.
+    /// Sent unchanged where the agent speaks the protocol of the request. Elsewhere the request is
+    /// refused with the member's name, because it cannot be translated.
     OwnOnly,
-    /// Sent as it came where the agent speaks the protocol of the request, and translated for
-    /// agents of these.
+    /// Sent unchanged where the agent speaks the protocol of the request, and translated for agents
+    /// of these protocols.
     Translated(&'static [Dialect]),
 }
 
@@ -246,7 +246,7 @@ const ITEMS: &[&str] = &[
     "custom_tool_call",
     "custom_tool_call_output",
     "additional_tools",
-    // Only its own model can read it, and it holds nothing of the conversation.
+    // Only its own model can read it, and it contains nothing of the conversation.
     "reasoning",
 ];
 

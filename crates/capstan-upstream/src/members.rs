@@ -105,7 +105,7 @@ struct MessageName {
     name: Option<IgnoredAny>,
 }
 
-/// Whether a value asks for anything. Many clients send the default values too.
+/// Whether a value has an effect. Many clients send default values too.
 fn asks(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,

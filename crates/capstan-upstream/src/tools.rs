@@ -105,7 +105,7 @@ impl Tools {
                     last(&|call| call.id == id && is_free(call))
                 })
             }
-            // A name again, where a call is not complete yet, is a repetition.
+            // A name comes again before the call is complete: it is a repetition.
             (None, Some(name)) => here.filter(|at| {
                 let is_open = |call: &Call| call.name == name && !is_whole(&call.arguments);
                 self.0.get(*at).is_some_and(|call| call.name.is_empty() || is_open(call))
@@ -116,7 +116,7 @@ impl Tools {
 
     fn begin(&mut self, index: Option<u64>, id: Option<&str>, name: &str) -> &mut Call {
         let id = id.filter(|id| !id.is_empty());
-        // A conversation may hold many calls of servers that give none an id.
+        // Unique, because a conversation may have many calls from servers that send no ids.
         let id = id.map_or_else(|| format!("call_{}", Uuid::now_v7().simple()), str::to_owned);
         self.0.push_mut(Call { index, id, name: name.to_owned(), ..Call::default() })
     }
@@ -202,7 +202,7 @@ mod tests {
 
     type Piece = (Option<u64>, Option<&'static str>, Option<&'static str>, &'static str);
 
-    fn told(pieces: &[Piece]) -> Vec<(String, String)> {
+    fn calls_of(pieces: &[Piece]) -> Vec<(String, String)> {
         let mut tools = Tools::default();
         for (index, id, name, arguments) in pieces {
             let piece =
@@ -220,36 +220,36 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_apart_by_index_by_id_or_by_what_is_left() {
+    fn calls_are_distinguished_by_index_by_id_or_by_order() {
         let two = calls(&[("f", r#"{"a":1}"#), ("g", "{}")]);
         let (f, g) = (Some("f"), Some("g"));
-        // As the protocol has it, the pieces in any order.
+        // The form of the protocol, with the pieces in any order.
         let by_index = [
             (Some(0), Some("1"), f, ""),
             (Some(1), Some("2"), g, "{"),
             (Some(0), None, None, r#"{"a":1}"#),
             (Some(1), None, None, "}"),
         ];
-        assert_eq!(told(&by_index), two);
+        assert_eq!(calls_of(&by_index), two);
         let one_index = [
             (Some(0), Some("1"), f, ""),
             (Some(0), None, None, r#"{"a":1}"#),
             (Some(0), Some("2"), g, ""),
             (Some(0), None, None, "{}"),
         ];
-        assert_eq!(told(&one_index), two, "the same index");
+        assert_eq!(calls_of(&one_index), two, "the same index");
         assert_eq!(
-            told(&[(None, Some("1"), f, r#"{"a":1}"#), (None, Some("2"), g, "{}")]),
+            calls_of(&[(None, Some("1"), f, r#"{"a":1}"#), (None, Some("2"), g, "{}")]),
             two,
             "no index"
         );
         assert_eq!(
-            told(&[(None, None, f, r#"{"a":1}"#), (None, None, g, "{}")]),
+            calls_of(&[(None, None, f, r#"{"a":1}"#), (None, None, g, "{}")]),
             two,
             "neither index nor id"
         );
         assert_eq!(
-            told(&[(Some(0), None, f, r#"{"a":1}"#), (Some(0), None, g, "{}")]),
+            calls_of(&[(Some(0), None, f, r#"{"a":1}"#), (Some(0), None, g, "{}")]),
             two,
             "no id and the same index"
         );
@@ -259,15 +259,15 @@ mod tests {
             (Some(1), Some("2"), g, "{"),
             (Some(1), Some("2"), g, "}"),
         ];
-        assert_eq!(told(&again), two, "id and name with each piece");
+        assert_eq!(calls_of(&again), two, "id and name with each piece");
         let same = [(Some(0), None, f, r#"{"a":1}"#), (Some(0), None, f, r#"{"a":2}"#)];
         assert_eq!(
-            told(&same),
+            calls_of(&same),
             calls(&[("f", r#"{"a":1}"#), ("f", r#"{"a":2}"#)]),
             "the same tool twice"
         );
         let one_id = [(Some(0), Some("x"), f, r#"{"a":1}"#), (Some(1), Some("x"), g, "{}")];
-        assert_eq!(told(&one_id), two, "one id for both");
+        assert_eq!(calls_of(&one_id), two, "one id for both");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Who looks, and how the server feels.
+//! The visitor, and the state of the server.
 
 use axum::Json;
 use axum::extract::State;
@@ -89,7 +89,7 @@ fn state(console: &Console) -> ServerState {
     }
 }
 
-/// Runs at work, runs that wait, open responses.
+/// The numbers of running runs, waiting runs and open responses.
 async fn counts(console: &Console, visitor: &Visitor) -> Result<(u64, u64, u64), Refusal> {
     if let Visitor::Tenant(caller) = visitor {
         let readers = console.engine.readers_of(&caller.tenant) as u64;

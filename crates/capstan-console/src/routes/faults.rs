@@ -1,4 +1,4 @@
-//! What fails: by code and agent, and over time.
+//! Counts of faults: by code and agent, and over time.
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 use capstan_kit::query::Query;
 use capstan_kit::refusal::Refusal;
 
-/// From when, until when.
+/// The range of time.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FaultParams {
-    /// A day ago unless said.
+    /// The begin; a day ago by default.
     since: Option<Timestamp>,
-    /// Now unless said.
+    /// The end; now by default.
     until: Option<Timestamp>,
 }
 
-/// What failed, by code and agent, and over time.
+/// Faults by code and agent, and over time.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FaultTable {
     pub(crate) from: Timestamp,
     pub(crate) to: Timestamp,
-    /// 60 for a day at most, 3600 beyond, and where several processes share the journal.
+    /// 60 for a day at most. 3600 for longer ranges, and where several gateways share the journal.
     pub(crate) step_seconds: i64,
     pub(crate) cells: Vec<FaultCell>,
     pub(crate) series: Vec<FaultStep>,
@@ -38,22 +38,22 @@ pub(crate) struct FaultTable {
     pub(crate) runs_total: u64,
 }
 
-/// A fault and an agent.
+/// The counts of a fault of an agent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FaultCell {
     pub(crate) code: String,
     pub(crate) title: Option<&'static str>,
-    /// Empty for requests that were refused.
+    /// Empty for refused requests.
     pub(crate) agent: String,
-    /// They ended a run.
+    /// Faults that ended a run.
     pub(crate) fatal: u64,
-    /// Their run went on.
+    /// Faults after which the run continued.
     pub(crate) healed: u64,
-    /// Requests that were refused.
+    /// Refused requests.
     pub(crate) refused: u64,
 }
 
-/// A moment.
+/// The counts of one step of time.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FaultStep {
     pub(crate) at: Timestamp,
@@ -99,7 +99,7 @@ pub(crate) async fn faults(
 ) -> Result<Json<FaultTable>, Refusal> {
     let to = params.until.unwrap_or_else(|| console.engine.now());
     let from = params.since.unwrap_or_else(|| before(to, DAY));
-    // Others' numbers are in the store alone.
+    // The counts of other gateways are only in the store.
     let is_recent =
         from >= before(console.engine.now(), DAY + MINUTE) && !console.engine.store().is_shared();
     let mut sums = Sums::default();

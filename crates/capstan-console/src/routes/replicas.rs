@@ -1,4 +1,4 @@
-//! The processes that share the journal.
+//! The gateways that share the journal.
 
 use axum::Json;
 use axum::extract::State;

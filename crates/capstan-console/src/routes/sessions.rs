@@ -1,4 +1,4 @@
-//! A session as its user saw it.
+//! A conversation, as its user saw it.
 
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -45,7 +45,7 @@ pub(crate) struct NumberedTurn {
     pub(crate) turn: SessionTurn,
 }
 
-/// Which page.
+/// The parameters of a page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct TurnParams {
     /// The turn that the page follows: `next` of the page before.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::call::Call;
 use super::push_config::Config;
-use super::words::{Ids, Version};
+use super::version::{Ids, Version};
 use super::{NAME, task};
 use crate::face::FaceContext;
 use crate::face::delivery::{self, DueDelivery, WebhookMessage};
@@ -37,7 +37,7 @@ struct Delivery {
     task: String,
     is_1: bool,
     config: Config,
-    /// The config was created after that run had ended, so there is nothing to deliver.
+    /// The config was created after that run had ended, so nothing is delivered.
     is_late: bool,
 }
 
@@ -135,7 +135,7 @@ pub(super) async fn promise(
             // The task has begun, and clients can still get it by request.
             Err(fault) if fault.kind() == FaultKind::SessionLimitExceeded => {
                 tracing::error!(stream = %run.stream_id, code = fault.code(),
-                "who asked to be told of a task will not be");
+                "a run gets no push notification: too many deliveries are open");
             }
             claimed => claimed?,
         }
@@ -168,7 +168,7 @@ async fn claim(cx: &FaceContext, of: &Run, delivery: &Delivery, key: &str) -> Re
     let message = json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER",
     "parts": [{ "text": text }] } });
     let body = message.into();
-    let (ask, chat) = (super::kept::from_a2a(&body)?, Some(place(&delivery.task)));
+    let (ask, chat) = (super::message::from_a2a(&body)?, Some(place(&delivery.task)));
     delivery::begin(cx, &of.tenant, delivery::Delivery { face: NAME, key, body, ask, chat }).await
 }
 
@@ -207,7 +207,7 @@ pub(super) async fn delivery_message(
     let allow_private = is_local || cx.tenants.allows_push_to(&run.tenant, &url);
     let to = Webhook::unsigned(url, allow_private);
     let mut headers = vec![("content-type", "application/json".to_owned())];
-    headers.extend(delivery.config.authorization().map(|words| ("authorization", words)));
+    headers.extend(delivery.config.authorization().map(|value| ("authorization", value)));
     if !delivery.config.token.is_empty() {
         headers.push(("x-a2a-notification-token", delivery.config.token));
     }

@@ -15,7 +15,7 @@ const REGENERATE: &str = "regenerate-message";
 /// The whole chat, or only its new message.
 type Posted = Payload<Vec<UiMessage>, UiMessage>;
 
-/// The transport sends the whole chat; pages that keep it on the server send its last message.
+/// The transport sends the whole chat. A page with a chat on its server sends the last message.
 /// A request is new, and gets a key, even if its body equals an earlier one, if its chat is unknown
 /// (`WorkflowChatTransport` sends no id), or if it wants another answer.
 pub(super) fn from_ai_sdk(body: &RequestBody) -> Result<Ask, Fault> {
@@ -34,9 +34,9 @@ pub(super) fn from_ai_sdk(body: &RequestBody) -> Result<Ask, Fault> {
         Some(message) => (message.to_chat(true), "message"),
         None => {
             let last = messages.len().saturating_sub(1);
-            let told = messages.iter().enumerate();
-            let told = told.flat_map(|(at, message)| message.to_chat(at == last));
-            (told.collect(), "messages")
+            let chat = messages.iter().enumerate();
+            let chat = chat.flat_map(|(at, message)| message.to_chat(at == last));
+            (chat.collect(), "messages")
         }
     };
     let is_whole = is_whole(&told, !answers.is_empty(), place)? && message.is_none();
@@ -60,14 +60,14 @@ fn chat_of(id: Option<RawJson>) -> Result<Option<String>, Fault> {
 /// The values that the face reads from a stored body, after a restart and for later viewers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Manner {
+pub(super) struct RunOptions {
     messages: Vec<UiMessage>,
     message: Option<UiMessage>,
     /// The page uses dynamic tool types.
     pub(super) dynamic_tools: bool,
 }
 
-impl Manner {
+impl RunOptions {
     pub(super) fn of(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_default()
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn results_alone_go_on_from_what_is_stored() {
+    fn tool_results_alone_continue_the_stored_conversation() {
         let tool = json!({ "type": "tool-f", "toolCallId": "c", "state": "output-available",
         "input": {}, "output": 1 });
         let message =
@@ -128,8 +128,9 @@ mod tests {
         let asked = ask(&json!({ "id": "c", "message": message })).unwrap();
         assert!(!asked.is_whole);
         assert_eq!(asked.messages.iter().count(), 1);
-        let manner = Manner::of(json!({ "messages": [user(), message] }).to_string().as_bytes());
-        assert_eq!(manner.continued().unwrap().id, "a");
+        let options =
+            RunOptions::of(json!({ "messages": [user(), message] }).to_string().as_bytes());
+        assert_eq!(options.continued().unwrap().id, "a");
     }
 
     #[test]

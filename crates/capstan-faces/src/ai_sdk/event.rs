@@ -79,8 +79,8 @@ fn files(seq: u64, media: &MediaCarousel, out: &mut Vec<Chunk>) {
     out.push(Chunk::data("data-media", seq.to_string(), raw(media)));
 }
 
-/// A question about a call is an approval. Any other question is a call of its own, whose output is
-/// the answer.
+/// A question about a call becomes an approval. Any other question becomes a call of its own, whose
+/// output is the answer.
 fn ask(fold: &mut Fold, interrupt: &Interrupt, out: &mut Vec<Chunk>) {
     fold.begin(out);
     fold.end_text(out);
@@ -141,7 +141,7 @@ fn start(fold: &mut Fold, id: String, name: String, out: &mut Vec<Chunk>) {
     if fold.open.iter().any(|call| call.id == id) {
         return;
     }
-    // A run that goes on with a call may repeat it.
+    // A run that continues after a call may repeat it.
     let is_known = !fold.known.insert(id.clone());
     if !is_known {
         fold.begin(out);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_the_messages_is_typed_or_refused() {
+    fn members_beside_the_messages_are_typed_or_refused() {
         let ask = from_cap(&request(json!({ "query": "Hi", "temperature": 0.5,
         "state": { "n": 1 },
             "tools": [{ "name": "f", "description": "d" }], "context": [{ "description": "d",

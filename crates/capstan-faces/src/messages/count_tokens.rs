@@ -31,7 +31,7 @@ struct Counted {
 pub(super) const COUNT: Row = Row {
     tag: &TAG,
     summary: "Count tokens",
-    says: "How many tokens a message would have. The provider of an `anthropic` agent counts. For \
+    says: "The number of tokens of a message. The provider of an `anthropic` agent counts. For \
      other agents this is an estimate: a token for four bytes of text, 1600 for a picture.",
     body: Some(&REQUEST),
     answers: &[Answer::ok("The count.", &[Content::Json(model::<Counted>)])],

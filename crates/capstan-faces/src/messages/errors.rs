@@ -312,7 +312,7 @@ pub(super) fn stopped() -> Response {
 
 pub(super) const SHOULD_RETRY: Header = Header {
     name: "x-should-retry",
-    says: "Whether a new request may succeed; the SDKs believe it more than the status.",
+    says: "Whether a new request may succeed. The SDKs give it precedence over the status.",
     schema: || serde_json::json!({ "enum": ["true", "false"] }),
 };
 

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_before_a_cut_is_found_again() {
+    fn the_request_before_a_cut_is_found_again() {
         let asked = json!({ "role": "user", "content": [{ "type": "text", "text": "Hi" }] });
         let go_on = format!("{REST} from where it stops.");
         let seen = json!({ "role": "assistant", "content": [{ "type": "thinking" },
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_speaks_of_a_cut_asks_something_else() {
+    fn a_quoted_cut_notice_is_an_ordinary_question() {
         let quote = format!("What does {REST:?} mean?");
         assert_eq!(cut_off(json!([{ "role": "user", "content": quote }])), None);
         assert_eq!(cut_off(json!([{ "role": "assistant", "content": REST }])), None);

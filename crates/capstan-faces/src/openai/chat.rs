@@ -148,16 +148,17 @@ impl Face for Chat {
         if request.ask.wants.stream {
             return None;
         }
-        let told = async {
+        let response = async {
             let whole = reader::collect_to_end::<Output>(cx, run).await?;
             let whole = whole.fault().map_or(Ok(whole), Err)?;
             self.sent_answers.answer(cx, run, request.parts).record();
             Ok(whole.encode(|whole| Completion::of(whole, cx.sealer(DIALECT)).into_response()))
         };
-        let asker = RefusalTarget::Client(request.parts, request.ask);
+        let target = RefusalTarget::Client(request.parts, request.ask);
         Some(
-            told.await
-                .unwrap_or_else(|fault| face::refusal(cx, self, fault, asker).run_fault_response()),
+            response.await.unwrap_or_else(|fault| {
+                face::refusal(cx, self, fault, target).run_fault_response()
+            }),
         )
     }
 
@@ -165,9 +166,9 @@ impl Face for Chat {
         &self,
         cx: &FaceContext,
         fault: &Fault,
-        asker: RefusalTarget<'_>,
+        target: RefusalTarget<'_>,
     ) -> Option<Response> {
-        Some(errors::response(cx, fault, asker))
+        Some(errors::response(cx, fault, target))
     }
 
     fn owns(&self, path: &str) -> bool {

@@ -174,8 +174,8 @@ impl ContentPart {
     }
 }
 
-/// Moves pictures and files of tool results into the message of the user behind them: agents take
-/// text alone as a result. Results that belong together stay together.
+/// Moves pictures and files of tool results into a user message after the results, because agents
+/// take only text as a result. Consecutive results stay together.
 pub(super) fn pictures_behind_results(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     let (mut out, mut pictures) = (Vec::with_capacity(messages.len()), Vec::new());
     for mut message in messages {
@@ -196,7 +196,7 @@ fn by_user(parts: Vec<Part>) -> ChatMessage {
     ChatMessage { role: Role::User, parts, name: None }
 }
 
-/// The sealed parts that a client brings back in a field, if it does.
+/// The sealed parts that a client sends back in a member.
 pub(super) fn opened(text: Option<&str>) -> Vec<Part> {
     let parts = text.map(sealed::open).unwrap_or_default();
     parts.into_iter().map(|part| Part::Native(Box::new(part))).collect()
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_part_is_named() {
+    fn an_invalid_part_is_named() {
         for (json, expected) in [
             ("5", "document: expected a string or an array, found integer 5"),
             (r#"[{"type":"song"}]"#, "content[0].type: \"song\" is not understood"),

@@ -1,8 +1,8 @@
 //! Routes of OpenAI's API that start no run (embeddings, files, audio, …). The gateway forwards
-//! them unchanged to the provider of an agent that passes them on, and stores nothing.
+//! them to the provider of an agent that allows it, and stores nothing.
 //!
-//! Keys, scopes, rates and open responses of the tenant count as everywhere. Bodies are streamed
-//! both ways. Only JSON is read first, for the model that it names.
+//! Keys, scopes, rates and the limit of open responses apply. Bodies are streamed both ways. Only a
+//! JSON body is read first, because it names the model.
 
 mod model;
 mod rows;
@@ -49,7 +49,7 @@ async fn carry(
 ) -> Result<Response, Fault> {
     let engine = &cx.engine;
     check_path(parts.uri.path())?;
-    // A client without access reads why, whatever it sent.
+    // A client without permission gets the reason first.
     if !cx.passthrough.has(group) {
         cx.passthrough.choose(engine, group, None)?;
     }
@@ -176,8 +176,8 @@ fn has_bytes(piece: &Result<Bytes, axum::Error>) -> bool {
     piece.as_ref().is_ok_and(|bytes| !bytes.is_empty())
 }
 
-/// Headers of a request that the provider does not get: about the client, the way of the request,
-/// and credentials.
+/// Headers of a request that the provider does not get: about the client, the connection, and
+/// credentials.
 const OURS: [&str; 16] = [
     "accept-charset",
     "authorization",
@@ -266,7 +266,7 @@ fn returned(engine: &Engine, response: http::Response<Body>, slot: Slot) -> Resp
 struct Through {
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
     pieces: BodyDataStream,
-    /// Counts it as an open response of its tenant.
+    /// Holds a place among the tenant's open responses.
     _slot: Slot,
 }
 

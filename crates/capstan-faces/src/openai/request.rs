@@ -45,9 +45,8 @@ pub(super) async fn answer(
 
 pub(super) const EVENTS: Header = Header {
     name: "X-Capstan-Events",
-    says: "`all`: events that OpenAI has no word for are told as well, as `capstan.event`, \
-     `capstan.warning` and `capstan.attempt`. Not every SDK can \
-        read them.",
+    says: "`all`: the response also has events that OpenAI does not have: `capstan.event`, \
+     `capstan.warning` and `capstan.attempt`. Not every SDK can read them.",
     schema: || json!({ "type": "string" }),
 };
 

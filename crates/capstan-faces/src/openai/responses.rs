@@ -1,5 +1,5 @@
 //! Responses: answers that clients can read again, resume, stop and erase by their ids. Answers
-//! form a tree.
+//! form a tree, because several may continue the same one.
 
 mod answer;
 mod ask;
@@ -98,11 +98,11 @@ impl Face for Responses {
         if ask.chat.is_some() {
             self.unstored.note(tenant);
         }
-        if let Some(asker) =
+        if let Some(asking_run) =
             interrupts::asker_of(ask).filter(|_| ask.session.is_empty() && ask.previous.is_none())
         {
-            // The answer to an interrupt need not name the conversation.
-            ask.session = lookup::by_stream(&cx.engine, tenant, &asker.to_string())
+            // The request answers an interrupt and does not name the conversation.
+            ask.session = lookup::by_stream(&cx.engine, tenant, &asking_run.to_string())
                 .await
                 .map(|run| run.session)
                 .unwrap_or_default();
@@ -164,10 +164,10 @@ impl Face for Responses {
         if wants.stream {
             return None;
         }
-        let told = async {
+        let response = async {
             let echo = Echo::of(cx, request.ask.extras.payload.get());
             // A background request gets the present state, also of a failed run. For other requests
-            // a failure becomes the status.
+            // the failure becomes the status.
             let whole = if wants.background {
                 fold::so_far(cx, run, &echo.offered).await?
             } else {
@@ -181,10 +181,11 @@ impl Face for Responses {
                     .into_response()
             }))
         };
-        let asker = RefusalTarget::Client(request.parts, request.ask);
+        let target = RefusalTarget::Client(request.parts, request.ask);
         Some(
-            told.await
-                .unwrap_or_else(|fault| face::refusal(cx, self, fault, asker).run_fault_response()),
+            response.await.unwrap_or_else(|fault| {
+                face::refusal(cx, self, fault, target).run_fault_response()
+            }),
         )
     }
 
@@ -192,9 +193,9 @@ impl Face for Responses {
         &self,
         cx: &FaceContext,
         fault: &Fault,
-        asker: RefusalTarget<'_>,
+        target: RefusalTarget<'_>,
     ) -> Option<Response> {
-        Some(errors::response(cx, fault, asker))
+        Some(errors::response(cx, fault, target))
     }
 
     fn owns(&self, path: &str) -> bool {
@@ -240,7 +241,7 @@ impl Face for Responses {
 const PREVIOUS: &str = "previous_response_id";
 
 fn unknown_previous(id: &str) -> Fault {
-    let wrong = DecodeError::value(PREVIOUS, format!("no response {id:?} is kept"));
+    let wrong = DecodeError::value(PREVIOUS, format!("no response {id:?} is stored"));
     invalid(&wrong).with_detail(errors::CODE, "previous_response_not_found")
 }
 

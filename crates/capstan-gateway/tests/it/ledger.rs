@@ -125,7 +125,7 @@ impl Agent for Slow {
 }
 
 #[tokio::test]
-async fn what_the_gateway_says_of_a_failure_is_not_the_agents_first_packet() {
+async fn the_gateways_error_is_not_the_agents_first_packet() {
     let journal = journal();
     let server = serve_gateway(Gateway::new(journal.clone()).agent("slow", Slow)).await;
     let response = server.post(&ask("x")).await;
@@ -140,7 +140,7 @@ async fn what_the_gateway_says_of_a_failure_is_not_the_agents_first_packet() {
 }
 
 #[tokio::test]
-async fn whoever_arms_an_attempt_is_on_record_and_leads_to_the_run() {
+async fn the_request_that_starts_an_attempt_is_recorded() {
     let journal = journal();
     let server = start_on(journal.clone(), Settings::default()).await;
     let request = ask("/fault upstream_timeout --retry-after 7");
@@ -190,7 +190,7 @@ async fn cut_short(journal: &Journal, said: Vec<Payload>) -> (Run, Vec<Timestamp
 }
 
 #[tokio::test]
-async fn an_attempt_that_a_crash_cut_short_is_on_record_as_far_as_it_came() {
+async fn a_crashed_attempt_is_recorded_as_far_as_it_got() {
     let folder = tempfile::tempdir().unwrap();
     let journal = disk(folder.path());
     let warning = Fault::new(FaultKind::UpstreamError).to_stream_error(Default::default()).into();

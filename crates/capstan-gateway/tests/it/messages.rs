@@ -363,7 +363,7 @@ async fn until_left(server: &Server, count: usize) {
 }
 
 #[tokio::test]
-async fn a_repeat_in_a_session_gets_the_run_that_nobody_reads() {
+async fn a_repeat_in_a_session_gets_the_unread_run() {
     let go_on = Arc::new(Semaphore::new(0));
     let server = serve_halting(Arc::clone(&go_on)).await;
     let mut body = streamed(asked("Count."));
@@ -395,7 +395,7 @@ async fn a_repeat_in_a_session_gets_the_run_that_nobody_reads() {
 
 /// The answer to a question with few tokens is not the answer to the same with many.
 #[tokio::test]
-async fn an_answer_that_ended_at_its_limit_is_not_told_to_a_request_with_another() {
+async fn a_repeat_with_another_limit_gets_no_answer_cut_at_its_limit() {
     let server = serve().await;
     let mut body = streamed(asked("Count."));
     body["model"] = "short".into();
@@ -430,7 +430,7 @@ async fn a_run_of_a_session_waits_longer_for_its_client() {
 }
 
 #[tokio::test]
-async fn a_finished_answer_is_told_again_only_if_it_may_have_been_lost() {
+async fn a_finished_answer_is_sent_again_only_if_it_may_be_lost() {
     let server = serve().await;
     let body = streamed(asked("/echo hi"));
     let session = [(SESSION, "s1")];
@@ -532,7 +532,7 @@ async fn a_collected_answer_is_sent_again_only_to_another_connection() {
 }
 
 #[tokio::test]
-async fn what_was_seen_is_never_taken_back() {
+async fn sent_blocks_are_never_taken_back() {
     let server = serve().await;
     let body = streamed(asked("/diverge"));
     let response = post(&server, &body, &[(SESSION, "s1")]).await;

@@ -343,7 +343,7 @@ async fn with_a_key_a_failed_attempt_is_the_clients_to_repeat_and_without_one_th
 }
 
 #[tokio::test]
-async fn what_one_saw_cannot_be_taken_back_and_what_nobody_saw_can() {
+async fn sent_text_cannot_be_reset_and_unsent_text_can() {
     let server = serve().await;
     let said = chunks(post(&server, &streamed(chat("/diverge")), &[]).await).await;
     assert_eq!(said.last().unwrap()["error"]["code"], "attempt_diverged");
@@ -441,7 +441,7 @@ async fn until_left(server: &Server, count: usize) {
 }
 
 #[tokio::test]
-async fn a_repeat_without_a_key_attaches_to_the_run_that_nobody_reads() {
+async fn a_repeat_without_a_key_attaches_to_the_unread_run() {
     let server = serve().await;
     let body = streamed(chat("/hang"));
     let first = post(&server, &body, &[]).await;
@@ -535,7 +535,7 @@ async fn a_run_is_read_from_the_moment_on_in_which_it_can_be_found() {
 }
 
 #[tokio::test]
-async fn of_many_that_repeat_at_once_each_gets_a_run_of_its_own() {
+async fn parallel_repeats_each_get_their_own_run() {
     let server = serve().await;
     let body = streamed(chat("/hang"));
     let mut first = Vec::new();
@@ -555,7 +555,7 @@ async fn of_many_that_repeat_at_once_each_gets_a_run_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_chat_that_nobody_can_come_back_for_is_stopped_when_its_last_reader_has_left() {
+async fn a_keyless_chat_stops_after_its_last_reader_left() {
     let server = serve().await;
     let body = streamed(chat("/hang"));
     let left = post(&server, &body, &[]).await;

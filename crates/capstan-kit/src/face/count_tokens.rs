@@ -47,8 +47,8 @@ const PICTURE: u64 = 1600;
 /// Estimates the tokens of these members.
 fn estimate(body: &[u8], members: &[&str]) -> u64 {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    let told = members.iter().filter_map(|name| body.get(*name));
-    told.map(tokens).sum()
+    let members_of_body = members.iter().filter_map(|name| body.get(*name));
+    members_of_body.map(tokens).sum()
 }
 
 fn tokens(value: &Value) -> u64 {

@@ -225,7 +225,7 @@ impl Open {
         }
         self.is_lost = true;
         let (stream, after) = (self.reader.stream_id(), self.reader.cursor());
-        tracing::error!(%stream, after, %error, "a stream is damaged; its reader is told");
+        tracing::error!(%stream, after, %error, "a stream is damaged; its reader gets an error");
         let Ok(Some(run)) = self.cx.engine.store().run(stream).await else {
             return BodyStep::Cut;
         };

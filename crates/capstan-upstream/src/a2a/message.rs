@@ -1,5 +1,5 @@
-//! A turn as an A2A message. The agent remembers the context itself, so that only what is new is
-//! sent.
+//! Encodes a turn as an A2A message. The agent stores the context itself, so the message has only
+//! what is new.
 
 use capstan_agent::{ResumeEntry, ResumeStatus, Turn};
 use capstan_protocol::{Fault, Part, Role};
@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use super::interface::Version;
 use crate::parts::{self, PartPath, refused};
 
-/// What goes with the send request. Its id is the run's own: an agent that starts once attaches a
-/// repeat to its task.
+/// Makes the parameters of the send request. The message's id is the run's id: an agent that uses
+/// it as a key attaches a repeat to its task.
 pub(super) fn of(turn: &Turn, version: Version) -> Result<Value, Fault> {
     let answer = turn.answers.first();
     let parts = match answer {
         Some(answer) => answered(answer, version),
-        None => said(turn, version)?,
+        None => parts_of(turn, version)?,
     };
     let mut message = Map::new();
     message.insert("messageId".into(), turn.run.to_string().into());
@@ -41,26 +41,26 @@ pub(super) fn of(turn: &Turn, version: Version) -> Result<Value, Fault> {
     Ok(params)
 }
 
-/// A question is answered in words, or by the data that it asked for.
+/// Converts the answer to a question: its text, or the data that the question requested.
 fn answered(answer: &ResumeEntry, version: Version) -> Vec<Value> {
     let given = answer.payload.as_ref().map(|raw| raw.to_value()).unwrap_or_default();
     vec![if answer.status == ResumeStatus::Cancelled {
         text(version, "This is not going to be answered.")
-    } else if let Value::String(words) = given {
-        text(version, &words)
+    } else if let Value::String(value) = given {
+        text(version, &value)
     } else if version != Version::V03 {
         json!({ "data": given, "mediaType": "application/json" })
     } else if given.is_object() {
         json!({ "kind": "data", "data": given })
     } else {
-        // Data are objects in 0.3.
+        // In 0.3, data are objects.
         text(version, &given.to_string())
     }]
 }
 
-fn said(turn: &Turn, version: Version) -> Result<Vec<Value>, Fault> {
+fn parts_of(turn: &Turn, version: Version) -> Result<Vec<Value>, Fault> {
     let mut out: Vec<Value> =
-        parts::context(turn).map(|words| text(version, &words)).into_iter().collect();
+        parts::context(turn).map(|value| text(version, &value)).into_iter().collect();
     for (index, message) in parts::messages(turn).skip(turn.history.len()) {
         for (at, part) in message.parts.iter().enumerate() {
             let place = PartPath { message: index, part: at };
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_on_with_the_task_that_asked() {
+    fn an_answer_continues_the_task_with_the_question() {
         let mut turn = Turn::new("");
         let answer = |payload: Value| ResumeEntry {
             interrupt_id: "t-1".into(),

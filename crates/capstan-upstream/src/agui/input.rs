@@ -1,4 +1,4 @@
-//! A turn as an AG-UI run input. Every part has a form here.
+//! Encodes a turn as an AG-UI run input. Every kind of part has a form in AG-UI.
 
 use capstan_agent::Turn;
 use capstan_protocol::agui::{
@@ -21,13 +21,13 @@ pub(super) fn of(turn: &Turn, system: Option<&str>) -> Result<RunAgentInput, Fau
         run_id: turn.run.to_string(),
         protocol_version: None,
         parent_run_id: None,
-        // Agents of the 0.0 line insist on these two.
+        // Agents of the 0.x versions require these two members.
         state: Some(turn.state.as_deref().map_or_else(nothing, RawJson::clone)),
         forwarded_props: Some(turn.forwarded.as_deref().map_or_else(nothing, RawJson::clone)),
         messages,
         tools: turn.tools.to_vec(),
         context: turn.context.to_vec(),
-        // They do not know this one.
+        // Agents of the 0.x versions do not know this member.
         resume: (!turn.answers.is_empty()).then(|| turn.answers.to_vec()),
     })
 }
@@ -47,7 +47,7 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<AguiMessage>) -> Re
                     content: content.clone(),
                 });
             }
-            // What only a model's provider understands.
+            // Only the provider that made it can read it.
             Part::Native(_) => {}
             Part::ToolCall { name, arguments, id } => calls.push(call(at, name, arguments, id)),
             Part::ToolCallResponse { response, id: call } => {
@@ -81,7 +81,7 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<AguiMessage>) -> Re
     Ok(())
 }
 
-/// Plain text goes as a string: agents of every age read that.
+/// Encodes plain text as a string, which agents of every version can read.
 fn flat(content: Vec<ContentPart>) -> MessageContent {
     if content.iter().all(|part| matches!(part, ContentPart::Text { .. })) {
         return MessageContent::Text(MessageContent::Parts(content).text());

@@ -212,7 +212,7 @@ async fn a_foreign_cap_servers_cut_is_resumed_at_its_cursor() {
 }
 
 #[tokio::test]
-async fn what_a_foreign_cap_server_takes_back_is_taken_back() {
+async fn a_foreign_cap_servers_reset_is_applied() {
     let reset = json!({ "id": STREAM, "timestamp": "2026-02-03T10:15:37Z", "type": "stream_reset",
         "data": { "attempt": 2, "after_seq": 1 } });
     let event = json!({ "id": STREAM, "timestamp": "2026-02-03T10:15:37Z", "type": "X",

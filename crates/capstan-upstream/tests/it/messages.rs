@@ -196,7 +196,7 @@ async fn an_answer_is_its_providers_own_and_comes_back_to_it_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_cut_below_the_gateway_is_noticed_by_nobody() {
+async fn a_cut_below_the_gateway_is_invisible_to_clients() {
     for place in [
         "before-events",
         "after-start",
@@ -224,7 +224,7 @@ async fn a_cut_below_the_gateway_is_noticed_by_nobody() {
 /// A second answer of a model is another one. Behind a complete block its beginning does not fit,
 /// and Claude Code asks for the rest by itself.
 #[tokio::test]
-async fn a_cut_behind_a_complete_block_is_left_to_a_client_that_asks_for_the_rest() {
+async fn a_cut_after_a_complete_block_is_left_to_the_client() {
     for (place, calls) in [("mid-text", 2), ("mid-arguments", 1), ("before-finish", 1)] {
         let rule = format!("close-mid-stream:{place}@1");
         let provider = provider(thoughtful().fault(rule.parse().unwrap())).await;
@@ -302,7 +302,7 @@ async fn a_hidden_thought_is_one_call_and_keeps_its_signature() {
 }
 
 #[tokio::test]
-async fn a_providers_own_error_is_told_in_its_words() {
+async fn a_providers_own_error_is_sent_unchanged() {
     for (rule, status, kind) in [
         ("status-529", 529, "overloaded_error"),
         ("status-500", 500, "api_error"),
@@ -388,7 +388,7 @@ async fn a_refusal_is_repeated_once_for_a_client_that_repeats_it_itself() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_request_is_told_in_the_providers_words() {
+async fn a_wrong_request_gets_the_providers_own_error() {
     let provider = provider(thoughtful()).await;
     let url = gateway(&provider).await;
     let mut body = asked();

@@ -248,7 +248,7 @@ async fn every_documented_member_reaches_an_agent_of_the_same_protocol() {
 }
 
 #[tokio::test]
-async fn an_agent_of_another_protocol_says_what_it_left_out() {
+async fn an_agent_of_another_protocol_warns_of_omissions() {
     let provider = provider(messages_answer).await;
     let config = json!({ "model": "m", "url": provider.url });
     let told = ask("anthropic", config, "/v1/responses", &responses()).await;
@@ -294,7 +294,7 @@ async fn post_json(url: &str, body: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_model_thought_comes_back_to_it_in_the_next_turn() {
+async fn a_models_reasoning_comes_back_in_the_next_turn() {
     let long = "First I think of the city.\n\nThen of the sky \u{2014} blue, or not.";
     for (kind, api) in [("anthropic", None), ("openai", Some("responses"))] {
         for reasoning in [Some(long), None] {
@@ -323,7 +323,7 @@ async fn what_a_model_thought_comes_back_to_it_in_the_next_turn() {
 }
 
 #[tokio::test]
-async fn a_client_that_tells_all_of_it_need_not_know_what_was_thought() {
+async fn a_client_that_sends_the_whole_conversation_needs_no_thoughts() {
     let provider = thinker(Some("Hm.\n\nYes.")).await;
     let config = json!({ "model": "claude-m", "url": provider.url() });
     let url = gateway(agent("anthropic", config)).await + "/v1/ag-ui";
@@ -354,7 +354,7 @@ async fn a_client_that_tells_all_of_it_need_not_know_what_was_thought() {
 }
 
 #[tokio::test]
-async fn nobody_else_gets_what_a_model_thought() {
+async fn no_other_model_gets_a_models_reasoning() {
     let (maker, other) = (thinker(Some("Hm.")).await, thinker(None).await);
     let at = |provider: &FakeProvider| json!({ "model": "claude-m", "url": provider.url() });
     let agents = [("maker", "anthropic", at(&maker)), ("other", "anthropic", at(&other))];
@@ -421,7 +421,7 @@ fn responses_of_items() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_a_provider_says_reaches_a_client_of_the_same_protocol_as_it_came() {
+async fn a_providers_events_reach_clients_of_its_protocol_unchanged() {
     let provider = provider(responses_of_items).await;
     let config = json!({ "model": "m", "api": "responses", "url": provider.url });
     let told = ask("openai", config, "/v1/responses", &responses()).await;
@@ -545,7 +545,7 @@ async fn a_chat_servers_signatures_come_back_in_the_session() {
 }
 
 #[tokio::test]
-async fn a_tool_loop_of_cap_has_what_was_thought() {
+async fn a_tool_loop_of_cap_keeps_reasoning() {
     let provider = thinker(Some("Hm.")).await;
     let config = json!({ "model": "claude-m", "url": provider.url() });
     let url = gateway(agent("anthropic", config)).await;

@@ -311,7 +311,7 @@ async fn settings_replace_what_a_preset_says() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_at_the_start() {
+fn senseless_settings_are_refused_at_the_start() {
     let refused = |kind: &str, config: Value| {
         let kinds = capstan_upstream::Kinds::default();
         let mut all = keys(json!({ "model": "m" }));

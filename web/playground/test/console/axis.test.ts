@@ -1,4 +1,4 @@
-// The axis: attempts and waits where they were, and a scale that goes back the way it came.
+// The axis: attempts and waits at their times, and a scale that can be inverted.
 import fc from "fast-check";
 import { expect, test } from "vitest";
 
@@ -130,7 +130,8 @@ test("what is drawn is told in words, in its order", () => {
       "when its end was written, all its packets had been sent",
   );
   expect(viewersSum(watched, true)).toContain("2 viewers at the gateway that ended it, 1 resumed");
-  // Nearly every run: its last packets are sent once they are written, and that was not yet.
+  // The usual case: the last packets are sent after they were written, so the record has a lower
+  // cursor.
   const usual = (last_cursor: number) =>
     viewersSum(
       {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::super::errors::{ApiError, ErrorBody};
 use super::super::native::Piece;
-use super::super::output::{Offered, Output, Said, Source, block};
+use super::super::output::{ClientEvent, Offered, Output, Source, block};
 use super::carried::Carried;
 use super::completion::{
     CallPiece, Chunk, ChunkChoice, Delta, FunctionPiece, TokenUsage, finish_reason, id_of, seconds,
@@ -55,10 +55,10 @@ struct StreamedCall {
     is_custom: bool,
 }
 
-/// What a provider of this protocol sent beside text and calls.
+/// Output of a provider of this protocol, besides text and calls.
 #[derive(Default)]
 struct NativeState {
-    /// The piece that goes into the next chunk. It comes before what CAP says of the same chunk.
+    /// The piece for the next chunk. It comes before the CAP content of the same chunk.
     pending: Option<Piece>,
     /// The members that each chunk has.
     repeated: Map<String, Value>,
@@ -210,20 +210,24 @@ impl ChatWriter {
             }
             match packet.payload {
                 Payload::Delta(text) => self.say(&text, out),
-                Payload::Event(raw) => match Said::of(&raw) {
-                    Said::Block(content) => self.say(&block(&content, self.text_chars > 0), out),
-                    Said::Thought(text) => self.think(&text, out),
-                    Said::Call { id, name } => self.begin_call(id, &name, out),
-                    Said::Arguments { id, more } => self.continue_call(&id, &more, out),
-                    Said::Citations(sources) => self.cite(&sources, out),
+                Payload::Event(raw) => match ClientEvent::of(&raw) {
+                    ClientEvent::Block(content) => {
+                        self.say(&block(&content, self.text_chars > 0), out)
+                    }
+                    ClientEvent::Thought(text) => self.think(&text, out),
+                    ClientEvent::Call { id, name } => self.begin_call(id, &name, out),
+                    ClientEvent::Arguments { id, more } => self.continue_call(&id, &more, out),
+                    ClientEvent::Citations(sources) => self.cite(&sources, out),
                     // A chunk cannot be taken back.
-                    Said::Reset(_) => {
+                    ClientEvent::Reset(_) => {
                         return Some(End::Failed(Fault::new(FaultKind::AttemptDiverged)));
                     }
-                    // Calls of tools that were not offered are written at the end, when it is
-                    // known which of them the agent has not answered.
-                    Said::Interrupt(_) | Said::End { .. } | Said::Result { .. } => {}
-                    Said::Other => {
+                    // Calls of tools that were not offered are written at the end: only then it is
+                    // known which of them the agent has answered.
+                    ClientEvent::Interrupt(_)
+                    | ClientEvent::End { .. }
+                    | ClientEvent::Result { .. } => {}
+                    ClientEvent::Other => {
                         Piece::of(&raw).into_iter().for_each(|piece| self.add_piece(piece, out));
                     }
                 },
@@ -249,7 +253,7 @@ impl ChatWriter {
                 Ok(whole) => {
                     self.finish(&close, &whole.transcript, whole.run.usage.as_ref(), &mut out)
                 }
-                // The calls are more than one answer may hold.
+                // The calls are larger than one answer may be.
                 Err(fault) => self.fail(&fault, &mut out),
             },
         }
@@ -265,7 +269,7 @@ impl ChatWriter {
         usage: Option<&Map<String, Value>>,
         out: &mut Vec<u8>,
     ) {
-        // It came with the end.
+        // The piece came with the end.
         let last = self.native.pending.take();
         self.write_late(output, out);
         self.native.pending = last;
@@ -278,7 +282,8 @@ impl ChatWriter {
         }
     }
 
-    /// Writes the calls of tools that were not offered, and what the client has to bring back.
+    /// Writes the calls of tools that were not offered, and the members that the client has to send
+    /// back.
     fn write_late(&mut self, output: &Output, out: &mut Vec<u8>) {
         let carried = Carried::of(output, self.options.sealer.clone());
         // OpenAI's SDK for Python fails on a piece without `function`, so it has an empty one.
@@ -319,8 +324,8 @@ fn of_stream(error: StreamError) -> Fault {
 }
 
 /// Writes a frame without id and name, because the SDKs fail on frames with one and no data.
-fn event(said: &impl serde::Serialize, out: &mut Vec<u8>) {
-    sse::encode_json(None, None, &serde_json::to_string(said).unwrap_or_default(), out);
+fn event(chunk: &impl serde::Serialize, out: &mut Vec<u8>) {
+    sse::encode_json(None, None, &serde_json::to_string(chunk).unwrap_or_default(), out);
 }
 
 impl FaceWriter for ChatWriter {

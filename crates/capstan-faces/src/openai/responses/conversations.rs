@@ -149,7 +149,7 @@ async fn create(
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))
 }
 
-/// The time at which an id was made, in seconds.
+/// The time in an id, in seconds.
 fn began(id: Uuid) -> i64 {
     id.get_timestamp().map_or(0, |at| i64::try_from(at.to_unix().0).unwrap_or_default())
 }
@@ -159,7 +159,7 @@ impl About {
         TurnRange::all(&self.caller.tenant, &self.id)
     }
 
-    /// The time at which the conversation began. One whose id a gateway gave out exists before its
+    /// The time at which the conversation began. A conversation with an issued id exists before its
     /// first response.
     async fn began(&self) -> Result<i64, Fault> {
         let unknown = || {
@@ -296,7 +296,7 @@ const OF_ONE: Row =
 
 const CREATE: Row = Row {
     summary: "Create a conversation",
-    says: "Gives out an id. A conversation begins with its first response.",
+    says: "Issues an id. A conversation begins with its first response.",
     places: &[],
     body: Some(&BODY),
     answers: &[Answer::ok("The conversation.", &[Content::Json(model::<Conversation<'_>>)])],
@@ -319,16 +319,16 @@ const UPDATE: Row = Row {
 
 const DELETE: Row = Row {
     summary: "Erase a conversation",
-    says: "Its runs are stopped; its responses and items are erased for good.",
-    answers: &[Answer::ok("What is left of it.", &[Content::Json(model::<Erased<'_>>)])],
+    says: "Stops its runs, and erases its responses and items for good.",
+    answers: &[Answer::ok("The erased conversation.", &[Content::Json(model::<Erased<'_>>)])],
     does: Does::This(Operation::Purge),
     ..OF_ONE
 };
 
 const LIST: Row = Row {
     summary: "List the items of a conversation",
-    says: "What its responses were asked with and have said, newest first unless asked for \
-     otherwise.",
+    says: "The input and output items of its responses, newest first unless the request has \
+     another order.",
     query: Some(PageParams::json_schema),
     answers: &[Answer::ok("A page of items.", &[Content::Json(model::<ItemPage>)])],
     ..OF_ONE
@@ -343,14 +343,14 @@ const ADD: Row = Row {
 
 const ITEM_ROW: Row = Row {
     summary: "Look up an item of a conversation",
-    says: "As the list has it.",
+    says: "One item, in the form of the list.",
     places: &[&ID, &ITEM_ID],
     answers: &[Answer::ok("The item.", &[Content::Json(model::<Value>)])],
     ..OF_ONE
 };
 
 const REMOVE: Row = Row {
-    summary: "Take an item out of a conversation",
+    summary: "Remove an item from a conversation",
     says: "Refused: erase the response that has it.",
     places: &[&ID, &ITEM_ID],
     does: Does::This(Operation::Purge),

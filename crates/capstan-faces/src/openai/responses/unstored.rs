@@ -21,7 +21,7 @@ pub(super) const NAME: &str = "openai:unstored";
 const READABLE: Duration = Duration::from_secs(600);
 /// The number of runs that are erased before other tasks get their turn.
 const PAGE: usize = 256;
-/// The most tenants that are remembered beside the configured ones.
+/// The most tenants that are remembered in addition to the configured ones.
 const MOST: usize = 10_000;
 
 /// Tenants that have used `store: false` since the start. Tokens may name tenants that are not

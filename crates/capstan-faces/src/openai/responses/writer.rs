@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::errors::ApiError;
-use super::super::output::{Offered, Said};
+use super::super::output::{ClientEvent, Offered};
 use super::answer::{Answer, Change, Entry, What};
 use super::fold;
 use super::item::{Item, Summary, TextPart, entry_id, is_late, is_streamed, item};
@@ -77,7 +77,7 @@ pub(super) struct ResponsesWriter {
 /// Members that the provider's event of a type has, for the next event of this type.
 type Members = Map<String, Value>;
 
-/// The options of one reader.
+/// The options of one response.
 #[derive(Default)]
 pub(super) struct ViewOptions {
     /// The last event that the reader has.
@@ -86,7 +86,7 @@ pub(super) struct ViewOptions {
     pub(super) seen: Seen,
     /// The reader also gets events that OpenAI does not have.
     pub(super) has_all_events: bool,
-    /// Packets that a later attempt took back.
+    /// Packets that a later attempt has reset.
     pub(super) taken_back: TakenBack,
     /// Records that the response was sent to its end.
     pub(super) sent_answer: Option<SentAnswer>,
@@ -162,21 +162,21 @@ impl ResponsesWriter {
             return None;
         }
         if let Payload::Event(raw) = &packet.payload {
-            match Said::of(raw) {
+            match ClientEvent::of(raw) {
                 // Clients of Responses cannot take text back.
-                Said::Reset(_) => return Some(End::Diverged),
-                Said::Other if !raw.get().contains(NATIVE) => {
+                ClientEvent::Reset(_) => return Some(End::Diverged),
+                ClientEvent::Other if !raw.get().contains(NATIVE) => {
                     self.write_own("capstan.event", &OwnEvent { event: raw }, out);
                 }
-                Said::Block(_)
-                | Said::Thought(_)
-                | Said::Citations(_)
-                | Said::Call { .. }
-                | Said::Arguments { .. }
-                | Said::End { .. }
-                | Said::Result { .. }
-                | Said::Interrupt(_)
-                | Said::Other => {}
+                ClientEvent::Block(_)
+                | ClientEvent::Thought(_)
+                | ClientEvent::Citations(_)
+                | ClientEvent::Call { .. }
+                | ClientEvent::Arguments { .. }
+                | ClientEvent::End { .. }
+                | ClientEvent::Result { .. }
+                | ClientEvent::Interrupt(_)
+                | ClientEvent::Other => {}
             }
         }
         let mut changes = std::mem::take(&mut self.changes);
@@ -265,7 +265,8 @@ impl ResponsesWriter {
         }
     }
 
-    /// The beginning of a part of a reasoning item. A text that is no summary has no event for it.
+    /// Writes the beginning of a part of a reasoning item. OpenAI has no such event for a text that
+    /// is no summary.
     fn begin_thoughts(&mut self, at: usize, out: &mut Vec<u8>) {
         let Some((index, entry)) = self.index(at).zip(self.answer.items.get(at)) else { return };
         let Some(part) = entry.thoughts.last().filter(|part| part.is_summary()) else { return };
@@ -412,7 +413,8 @@ impl ResponsesWriter {
         }
     }
 
-    /// Writes an error: flat, as documented, and nested, because both SDKs raise only then.
+    /// Writes an error: at the top level, as documented, and nested, because both SDKs raise only
+    /// then.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         let error = ApiError::of(fault, self.exposure);
         let body = json!({ "code": error.code, "message": error.message, "param": error.param,
@@ -642,7 +644,7 @@ impl FaceWriter for ResponsesWriter {
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
-            // The reader would have got the end of the run.
+            // The reader would have received the end of the run.
             RunState::Closed => BodyStep::Cut,
         }
     }

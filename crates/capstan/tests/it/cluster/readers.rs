@@ -79,7 +79,7 @@ async fn a_chat_is_stopped_when_its_last_reader_at_any_gateway_has_left() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_repeat_at_any_gateway_gets_a_run_that_nobody_reads_at_any() {
+async fn a_repeat_at_any_gateway_gets_the_unread_run() {
     let database = Database::create();
     let cluster = Cluster::over(database.url.clone(), CONFIG, None);
     let first = cluster.chat(0, "/hang", 0).await;

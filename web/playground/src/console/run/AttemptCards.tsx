@@ -1,4 +1,4 @@
-// Every attempt, not only the last: when it began, how it ended, what it took.
+// All attempts: their start, end and usage.
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Markdown } from "../../markdown/Markdown.js";
@@ -19,7 +19,7 @@ const CONTINUED_BY: Readonly<Record<ContinuedBy, string>> = {
 
 interface Props {
   detail: RunDetails;
-  /** Empty while content is not shown. */
+  /** Empty while content is hidden. */
   tape: Tape;
   now: number;
   onAt: (seq: number) => void;
@@ -31,14 +31,16 @@ export function AttemptCards({ detail, tape, now, onAt }: Props): ReactNode {
       {detail.attempts.map((attempt) => (
         <li key={attempt.n} className="card" data-attempt={attempt.n}>
           <AttemptCard attempt={attempt} now={now} onAt={onAt} />
-          {isParted(detail.attempts, attempt) && <Said attempt={attempt} tape={tape} />}
+          {isParted(detail.attempts, attempt) && <AttemptText attempt={attempt} tape={tape} />}
         </li>
       ))}
     </ol>
   );
 }
 
-/** A reset lies before or behind it: then both texts are worth a look, side by side. */
+/**
+ * Whether a reset is before or after the attempt. Then its text differs and is shown side by side.
+ */
 function isParted(attempts: readonly AttemptDetails[], { n, reset_to }: AttemptDetails): boolean {
   return reset_to != null || attempts.some((other) => other.n === n + 1 && other.reset_to != null);
 }
@@ -160,8 +162,8 @@ function Fact({ name, children }: { name: string; children: ReactNode }): ReactN
   );
 }
 
-/** What this attempt said, by itself. */
-function Said({
+/** The text of this attempt only. */
+function AttemptText({
   attempt: { from_seq, to_seq },
   tape,
 }: {
@@ -173,10 +175,10 @@ function Said({
   useEffect(() => {
     const left = new AbortController();
     void saidBetween(tape, first, end, left.signal).then(
-      (said) => said !== undefined && setText(said),
+      (text) => text !== undefined && setText(text),
     );
     return () => left.abort();
-    // Once it has all of them, a tape that grows has nothing more to say.
+    // Once it has all frames, a longer tape changes nothing.
   }, [first, end]);
   if (text === "") return null;
   return (

@@ -1,13 +1,13 @@
-// What the axis draws, in words and in order of time. Pure.
+// The events of the axis as sentences, in order of time. Pure.
 import type { AttemptDetails, Mark, RunDetails, ViewerDetails } from "../generated/answers.js";
 import { bytes, plural } from "../format.js";
 
 export interface Happening {
-  /** In milliseconds since the run was created. */
+  /** Milliseconds since the run's creation. */
   t: number;
   /**
-   * Where it stands among the packets of the same millisecond: an attempt begins before its first
-   * and ends after its last.
+   * The order among events of the same millisecond: an attempt begins before its first packet and
+   * ends after its last.
    */
   place: number;
   seq: number | undefined;
@@ -95,15 +95,15 @@ function placeOf(behind: number): string {
 }
 
 /**
- * Each gateway counts its own viewers: to ask the others at every look, or to write it down for
- * them, costs more than it tells.
+ * Each gateway counts only its own viewers. Asking the others, or storing the counts, would cost
+ * more than it is worth.
  */
 export const ONLY_HERE =
-  "Only viewers at this gateway are shown; those at others are told of there";
+  "Only viewers at this gateway are shown; each gateway shows its own";
 
 /**
- * What is left of viewers once their run is over; where several gateways share the journal, of
- * those at the one that ended it.
+ * The summary of viewers of a finished run. If several gateways share the journal, it covers the
+ * gateway that ended the run.
  */
 export function viewersSum(
   { viewers_sum: sum, row }: RunDetails,
@@ -124,8 +124,8 @@ export function viewersSum(
 }
 
 /**
- * The sum is written together with the end, before that can be sent to anybody: that packets are
- * missing from it does not mean that they were lost.
+ * The sum is written together with the end, before clients can receive the end. So missing packets
+ * in it do not mean that they were lost.
  */
 function sentBy(last: number, packets: number): string {
   if (last >= packets) return "when its end was written, all its packets had been sent";

@@ -22,7 +22,7 @@ pub(super) struct Answer {
     body: BodyDataStream,
     decoder: sse::Decoder,
     draft: Option<Draft>,
-    /// The last event has passed.
+    /// The last event was sent.
     is_over: bool,
 }
 
@@ -154,8 +154,8 @@ impl Draft {
     }
 }
 
-/// Makes a frame of a refusal. Clients take a refusal without a wait for final, so every transient
-/// one gets a wait.
+/// Makes a frame of a refusal. Clients treat a refusal without a wait as final, so every transient
+/// one has a wait.
 pub(super) async fn refusal(response: Response) -> String {
     let (head, body) = response.into_parts();
     let status = head.status.as_u16();

@@ -30,7 +30,7 @@ pub(super) struct Client {
 /// The result of a frame.
 pub(super) enum Started {
     Answer(Box<Answer>),
-    /// The connection only remembers the input. These frames say so.
+    /// The connection only remembers the input. These frames report that.
     WarmedUp(Memory, [String; 2]),
 }
 
@@ -79,7 +79,7 @@ impl Client {
 
     /// The response that refuses a request with this fault.
     pub(super) fn refusal(&self, fault: Fault) -> Response {
-        let asker = RefusalTarget::Viewer(&self.head);
-        face::refusal(&self.cx, &*self.face, fault, asker).into_response()
+        let target = RefusalTarget::Viewer(&self.head);
+        face::refusal(&self.cx, &*self.face, fault, target).into_response()
     }
 }

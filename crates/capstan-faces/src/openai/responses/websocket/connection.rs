@@ -91,7 +91,8 @@ impl Connection {
                 message = self.socket.recv() => Step::Message(message),
                 _ = self.pings.tick() => Step::Ping,
                 () = self.idle.as_mut(), if is_free => {
-                    return Err(Ending::Closed(code::NORMAL, "no request for too long"));
+                    return Err(Ending::Closed(code::NORMAL, "the connection was idle for too \
+                        long"));
                 }
                 () = engine.until_draining(), if is_free => return Err(LEAVING),
                 () = engine.until_closing() => return Err(LEAVING),
@@ -185,7 +186,7 @@ impl Connection {
     }
 }
 
-const LEAVING: Ending = Ending::Closed(code::GOING_AWAY, "the server goes down");
+const LEAVING: Ending = Ending::Closed(code::GOING_AWAY, "the server shuts down");
 
 async fn piece_of(answer: &mut Option<Answer>) -> Piece {
     match answer {

@@ -16,7 +16,7 @@ pub(super) struct Memory {
     pub(super) id: String,
     /// All items of the conversation, with commas between them.
     pub(super) items: String,
-    /// Whether the journal keeps the answer.
+    /// Whether the journal stores the answer.
     pub(super) is_stored: bool,
     /// The memory that it takes.
     pub(super) _load: MemoryReservation,
@@ -32,7 +32,7 @@ pub(super) struct Create {
     pub(super) items: Option<String>,
     /// False for a warm-up, which the connection only remembers.
     pub(super) generates: bool,
-    /// Whether the journal keeps the answer.
+    /// Whether the journal stores the answer.
     pub(super) is_stored: bool,
     /// The agent.
     pub(super) model: Option<String>,

@@ -1,6 +1,6 @@
-//! A message of a client, and the body that is stored with its run, from which the run continues
-//! after a restart. Members may also have the underscore names of the protocol's definition, as in
-//! all JSON of Protocol Buffers.
+//! A message of a client, and the body that is stored with its run. After a restart the run
+//! continues from that body. Members may have camel-case or underscore names, as in all JSON of
+//! Protocol Buffers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::push_config::Config;
-use super::words::Version;
+use super::version::Version;
 use capstan_engine::ask::{Ask, Extras, LONGEST_ID, RequestBody, invalid, parameters_of};
 
 /// The parameters of `SendMessage`, in either version.
@@ -32,7 +32,7 @@ pub(super) struct Configuration {
     return_immediately: bool,
     #[serde(alias = "task_push_notification_config")]
     task_push_notification_config: Option<Config>,
-    /// These two in 0.3.
+    /// The 0.3 form of the next two members.
     blocking: Option<bool>,
     #[serde(alias = "pushNotification")]
     push_notification_config: Option<Config>,
@@ -83,7 +83,7 @@ struct MessagePart {
     #[serde(alias = "media_type")]
     media_type: Option<String>,
     filename: Option<String>,
-    /// In 0.3.
+    /// The 0.3 form.
     file: Option<File>,
 }
 
@@ -146,7 +146,7 @@ impl Message {
         if message.parts.iter().all(|part| part.to_part().is_none()) {
             return Err(invalid(&DecodeError::value(
                 "message.parts",
-                "hold nothing that can be read",
+                "must have a part that is text, a file or data",
             )));
         }
         Ok(message)
@@ -168,7 +168,7 @@ fn in_message(error: &DecodeError) -> Fault {
 
 /// The body of a run.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredMessage {
     pub(super) message: RawObject,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) metadata: Option<RawJson>,
@@ -184,18 +184,18 @@ pub(super) struct Kept {
 
 /// The message's id is the key, its context the session.
 pub(super) fn from_a2a(body: &RequestBody) -> Result<Ask, Fault> {
-    let kept: Kept = body.decode()?;
+    let stored: StoredMessage = body.decode()?;
     let payload = body.object()?;
-    let message = Message::of(&kept.message)?;
+    let message = Message::of(&stored.message)?;
     let parts = message.parts.iter().filter_map(MessagePart::to_part).collect();
-    let said = ChatMessage { role: Role::User, parts, name: None };
-    let session = kept.context.unwrap_or(message.context_id);
+    let turn = ChatMessage { role: Role::User, parts, name: None };
+    let session = stored.context.unwrap_or(message.context_id);
     // An answer is not also a message.
-    let messages = if kept.answers.is_empty() { vec![said] } else { Vec::new() };
+    let messages = if stored.answers.is_empty() { vec![turn] } else { Vec::new() };
     let extras = Extras {
-        answers: kept.answers,
-        parameters: Arc::new(parameters_of(kept.metadata.as_ref())),
-        forwarded: kept.metadata.map(Arc::new),
+        answers: stored.answers,
+        parameters: Arc::new(parameters_of(stored.metadata.as_ref())),
+        forwarded: stored.metadata.map(Arc::new),
         payload: Arc::new(payload),
         ..Extras::default()
     };
