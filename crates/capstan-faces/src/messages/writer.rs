@@ -103,7 +103,7 @@ async fn text_around(
 ) -> Result<(String, usize), JournalError> {
     let (mut transcript, mut at, mut told) = (Transcript::default(), 0, String::new());
     while at < reset {
-        let frames = cx.engine.journal.store().read(stream, at, STEP.0, STEP.1).await?;
+        let frames = cx.engine.store().read(stream, at, STEP.0, STEP.1).await?;
         let Some(last) = frames.last() else { break };
         at = last.seq;
         for packet in frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)) {
