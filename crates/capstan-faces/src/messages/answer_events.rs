@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use capstan_agent::sealed::Sealer;
+use capstan_agent::sealed::{self, Sealer};
 use capstan_journal::Run;
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
@@ -315,7 +315,10 @@ impl AnswerEvents {
         let Ok(native) = serde_json::from_value::<NativeEvent>(data) else { return };
         let is_own = native.origin.dialect == Dialect::AnthropicMessages;
         self.is_native |= is_own;
-        if native.part.is_some() && self.sealer.seals(&native.origin) {
+        let of_tool = native.part.as_ref().filter(|part| is_own && sealed::is_of_tool(part));
+        if let Some(part) = of_tool {
+            self.native_block(seq, &part.to_value(), sink);
+        } else if native.part.is_some() && self.sealer.seals(&native.origin) {
             self.sealed(seq, native, sink);
         } else if let Some(part) = native.part.filter(|_| is_own) {
             self.part(seq, &part.to_value(), sink);

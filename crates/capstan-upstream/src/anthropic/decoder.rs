@@ -96,14 +96,15 @@ impl Decoder {
             }
             "redacted_thinking" => self.lane.part(block, None, out),
             "tool_use" | "server_tool_use" | "mcp_tool_use" => {
+                // The next turn needs the provider's own members of a call.
                 if kind != "tool_use" || has_others(block, &["type", "id", "name", "input"]) {
-                    self.template(index, block, out);
+                    self.lane.part(&without(block, &["input"]), None, out);
                 }
                 let (id, name) = (text(block, "id"), text(block, "name"));
                 self.tools.start(index, id.unwrap_or_default(), name.unwrap_or_default(), out);
             }
             kind if kind.ends_with("tool_result") => {
-                self.template(index, &without(block, &["content"]).into(), out);
+                self.lane.part(&without(block, &["content"]), None, out);
                 let id = text(block, "tool_use_id").unwrap_or_default();
                 tools::result(id, block.get("content").unwrap_or(&Value::Null), false, out);
             }

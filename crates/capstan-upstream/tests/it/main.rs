@@ -24,5 +24,6 @@ mod refused_requests;
 mod repeated_chunks;
 mod responses;
 mod routes;
+mod sessions;
 mod stop;
 mod turns;

@@ -1,0 +1,146 @@
+//! What a session stores goes back to its provider whole: the items of requests, and the items and
+//! blocks of answers, each in its place.
+
+use capstan_agent::Clock;
+use serde_json::{Value, json};
+
+use crate::common::*;
+use crate::routes;
+
+/// Sends a request, and returns the response.
+async fn post(url: &str, body: &Value) -> Value {
+    let answer = client().post(url).json(body).send().await.unwrap();
+    let status = answer.status();
+    let text = answer.text().await.unwrap();
+    assert_eq!(status, 200, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A provider that gives this answer first, and then a short one.
+async fn provider(first: Vec<Value>, then: Vec<Value>) -> Provider {
+    let script = move |nth| {
+        let said = if nth == 0 { &first } else { &then };
+        std::iter::once(stream_head()).chain(said.iter().map(chunk)).collect()
+    };
+    Provider::start(script).await
+}
+
+/// A stream of Messages with these blocks.
+fn messages(blocks: &[Value]) -> Vec<Value> {
+    let mut events = Vec::new();
+    for (index, block) in blocks.iter().enumerate() {
+        let (mut start, mut deltas) = (block.clone(), Vec::new());
+        let mut streams = |name: &str, kind: &str, piece: &str, empty: Value| {
+            let Some(value) = start.get_mut(name) else { return };
+            let value = std::mem::replace(value, empty);
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            deltas.push(json!({ "type": kind, piece: text }));
+        };
+        match block["type"].as_str().unwrap() {
+            "text" => streams("text", "text_delta", "text", "".into()),
+            "thinking" => {
+                streams("thinking", "thinking_delta", "thinking", "".into());
+                streams("signature", "signature_delta", "signature", "".into());
+            }
+            kind if kind.ends_with("tool_use") => {
+                streams("input", "input_json_delta", "partial_json", json!({}));
+            }
+            _ => {}
+        }
+        events
+            .push(json!({ "type": "content_block_start", "index": index, "content_block": start }));
+        events.extend(
+            deltas.into_iter().map(
+                |delta| json!({ "type": "content_block_delta", "index": index, "delta": delta }),
+            ),
+        );
+        events.push(json!({ "type": "content_block_stop", "index": index }));
+    }
+    events.push(json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }));
+    events
+}
+
+fn thinking(n: u32) -> Value {
+    json!({ "type": "thinking", "thinking": format!("Thought {n}."), "signature": format!("s{n}") })
+}
+
+fn redacted() -> Value {
+    json!({ "type": "redacted_thinking", "data": "sealed" })
+}
+
+fn said(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn call() -> Value {
+    json!({ "type": "tool_use", "id": "t1", "name": "weather", "input": { "city": "Ulm" } })
+}
+
+fn search() -> Value {
+    json!({ "type": "server_tool_use", "id": "srv1", "name": "web_search",
+        "input": { "query": "q" } })
+}
+
+fn found() -> Value {
+    let page = json!({ "type": "web_search_result", "url": "https://a.example", "title": "t",
+        "encrypted_content": "sealed", "page_age": null });
+    json!({ "type": "web_search_tool_result", "tool_use_id": "srv1", "content": [page] })
+}
+
+/// The messages of the second request, after a first answer of these blocks.
+async fn second_messages(blocks: &[Value]) -> Vec<Value> {
+    let provider = provider(messages(blocks), messages(&[said("Sunny.")])).await;
+    let config = json!({ "model": "m", "url": provider.url });
+    let url = gateway(agent("anthropic", config)).await + "/v1/responses";
+    let first = post(&url, &json!({ "input": "How is the weather?" })).await;
+    let next = match blocks.contains(&call()) {
+        true => json!([{ "type": "function_call_output", "call_id": "t1", "output": "Blue." }]),
+        false => json!("And now?"),
+    };
+    post(&url, &json!({ "previous_response_id": first["id"], "input": next })).await;
+    provider.seen()[1].body["messages"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn server_tools_come_back_as_they_came_with_the_thoughts_behind_them() {
+    let asked = json!({ "type": "mcp_tool_use", "id": "mcp1", "name": "look",
+        "server_name": "maps", "input": {} });
+    let answered = json!({ "type": "mcp_tool_result", "tool_use_id": "mcp1", "is_error": false,
+        "content": [{ "type": "text", "text": "Here." }] });
+    let failed = json!({ "type": "web_search_tool_result", "tool_use_id": "srv1",
+        "content": { "type": "web_search_tool_result_error", "error_code": "unavailable" } });
+    for blocks in [
+        vec![thinking(1), search(), found(), thinking(2), said("It is"), call()],
+        vec![thinking(1), search(), found(), redacted(), said("It is"), call()],
+        vec![search(), found(), redacted(), call()],
+        vec![said("I look."), search(), failed, said("Sorry.")],
+        vec![thinking(1), asked, answered, thinking(2), said("There.")],
+    ] {
+        let sent = second_messages(&blocks).await;
+        assert_eq!((sent.len(), &sent[1]["role"]), (3, &json!("assistant")), "{sent:?}");
+        assert_eq!(sent[1]["content"], json!(blocks));
+        assert_eq!(sent[2]["role"], "user", "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn another_model_gets_a_server_tool_as_a_call_with_its_result() {
+    let blocks = [thinking(1), search(), found(), said("It is"), call()];
+    let maker = provider(messages(&blocks), Vec::new()).await;
+    let other = provider(messages(&[said("Sunny.")]), Vec::new()).await;
+    let at = |provider: &Provider| json!({ "model": "m", "url": provider.url });
+    let agents = [("maker", "anthropic", at(&maker)), ("other", "anthropic", at(&other))];
+    let url = routes::gateway(&Clock::default(), &agents).await + "/v1/responses";
+    let first = post(&url, &json!({ "model": "maker", "input": "Hi" })).await;
+    let output = json!({ "type": "function_call_output", "call_id": "t1", "output": "Blue." });
+    let second =
+        json!({ "model": "other", "previous_response_id": first["id"], "input": [output] });
+    post(&url, &second).await;
+    let sent = other.seen()[0].body["messages"].clone();
+    let kinds = |at: usize| -> Vec<&str> {
+        let blocks = sent[at]["content"].as_array().unwrap().iter();
+        blocks.map(|block| block["type"].as_str().unwrap()).collect()
+    };
+    assert_eq!((kinds(1), kinds(2)), (vec!["tool_use"], vec!["tool_result"]), "{sent}");
+    assert_eq!((kinds(3), kinds(4)), (vec!["text", "tool_use"], vec!["tool_result"]), "{sent}");
+}
