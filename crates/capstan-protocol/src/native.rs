@@ -70,6 +70,18 @@ pub struct NativePart {
 }
 
 impl NativePart {
+    /// Whether the part is an item or a block of this call, or of its result.
+    pub fn is_of_call(&self, call: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Ids {
+            id: Option<String>,
+            call_id: Option<String>,
+            tool_use_id: Option<String>,
+        }
+        let Ok(Ids { id, call_id, tool_use_id }) = self.part.decode() else { return false };
+        [id, call_id, tool_use_id].iter().flatten().any(|id| id == call)
+    }
+
     /// The part with its text in its place.
     pub fn to_value(&self) -> Value {
         let mut value = self.part.to_value();

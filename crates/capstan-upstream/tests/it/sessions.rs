@@ -144,3 +144,89 @@ async fn another_model_gets_a_server_tool_as_a_call_with_its_result() {
     assert_eq!((kinds(1), kinds(2)), (vec!["tool_use"], vec!["tool_result"]), "{sent}");
     assert_eq!((kinds(3), kinds(4)), (vec!["text", "tool_use"], vec!["tool_result"]), "{sent}");
 }
+
+#[tokio::test]
+async fn thinking_at_the_end_of_a_message_stays_behind_since_its_provider_refuses_it() {
+    for blocks in
+        [vec![thinking(1), said("It is blue."), thinking(2)], vec![said("It is blue."), redacted()]]
+    {
+        let sent = second_messages(&blocks).await;
+        assert_eq!(sent[1]["content"], json!(blocks[..blocks.len() - 1]), "{sent:?}");
+    }
+    let sent = second_messages(&[thinking(1)]).await;
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert_eq!(sent[0]["content"], json!([said("How is the weather?"), said("And now?")]));
+}
+
+/// A stream of Responses with these items.
+fn responses(items: &[Value]) -> Vec<Value> {
+    let mut events = vec![json!({ "type": "response.created", "response": { "id": "resp_9" } })];
+    for (index, item) in items.iter().enumerate() {
+        let mut begun = item.clone();
+        for name in ["summary", "content", "input", "arguments", "encrypted_content", "result"] {
+            begun.as_object_mut().unwrap().remove(name);
+        }
+        let of_item = |kind: &str, name: &str, value: &Value| json!({ "type": kind, "output_index": index, name: value });
+        events.push(of_item("response.output_item.added", "item", &begun));
+        if item["type"] == "message" {
+            let text = &item["content"][0]["text"];
+            events.push(of_item("response.output_text.delta", "delta", text));
+        }
+        events.push(of_item("response.output_item.done", "item", item));
+    }
+    let end = json!({ "status": "completed", "usage": {} });
+    events.push(json!({ "type": "response.completed", "response": end }));
+    events
+}
+
+fn reasoning() -> Value {
+    json!({ "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed" })
+}
+
+fn message(text: &str) -> Value {
+    json!({ "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+        "content": [{ "type": "output_text", "text": text, "annotations": [] }] })
+}
+
+fn function_call() -> Value {
+    json!({ "type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f",
+        "arguments": "{}", "status": "completed" })
+}
+
+/// The input of the second request, after a first answer of these items.
+async fn second_input(items: &[Value], next: Value) -> Vec<Value> {
+    let provider = provider(responses(items), responses(&[message("Done.")])).await;
+    let config = json!({ "model": "m", "api": "responses", "url": provider.url });
+    let url = gateway(agent("openai", config)).await + "/v1/responses";
+    let first = post(&url, &json!({ "input": "Hi" })).await;
+    post(&url, &json!({ "previous_response_id": first["id"], "input": next })).await;
+    provider.seen()[1].body["input"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn items_at_the_end_of_an_answer_come_back() {
+    let asks = json!({ "type": "mcp_approval_request", "id": "mcpr_1", "name": "t",
+        "arguments": "{}", "server_label": "s" });
+    let picture = json!({ "type": "image_generation_call", "id": "ig_1", "status": "completed",
+        "result": "AA==" });
+    let compaction = json!({ "type": "compaction", "id": "cmp_1", "encrypted_content": "sealed" });
+    let approves = json!({ "type": "mcp_approval_response", "approval_request_id": "mcpr_1",
+        "approve": true });
+    let asked = json!({ "role": "user", "content": [{ "type": "input_text", "text": "Hi" }] });
+    let text = json!({ "role": "assistant",
+        "content": [{ "type": "output_text", "text": "Here." }] });
+    for (items, back) in [
+        (vec![reasoning(), asks.clone()], vec![reasoning(), asks]),
+        (vec![message("Here."), compaction.clone()], vec![text.clone(), compaction]),
+        (vec![message("Here."), picture.clone()], vec![text.clone(), picture.clone()]),
+        (vec![picture.clone()], vec![picture.clone()]),
+        (vec![reasoning(), picture.clone()], vec![reasoning(), picture]),
+        // Without the item that it led to the provider refuses it.
+        (vec![message("Here."), reasoning()], vec![text]),
+        (vec![reasoning(), function_call()], vec![]),
+    ] {
+        let sent = second_input(&items, json!([approves])).await;
+        let expected = [vec![asked.clone()], back, vec![approves.clone()]].concat();
+        assert_eq!(sent, expected);
+    }
+}

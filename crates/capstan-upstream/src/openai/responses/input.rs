@@ -69,7 +69,31 @@ pub(super) fn items<'a>(
     for (index, message) in conversation {
         items.append(index, message)?;
     }
-    Ok(items.out)
+    Ok(without_dead_ends(items.out))
+}
+
+/// Leaves out reasoning that no item of the answer follows, because the provider refuses it.
+fn without_dead_ends(mut items: Vec<Value>) -> Vec<Value> {
+    let mut is_followed = false;
+    items.reverse();
+    items.retain(|item| {
+        let is_reasoning = item.get("type").is_some_and(|kind| kind == "reasoning");
+        if !is_reasoning {
+            is_followed = !is_input(item);
+        }
+        !is_reasoning || is_followed
+    });
+    items.reverse();
+    items
+}
+
+/// Whether an item is the client's, and not part of an answer.
+fn is_input(item: &Value) -> bool {
+    let word = |name: &str| item.get(name).and_then(Value::as_str);
+    match word("type").unwrap_or("message") {
+        "message" => word("role") != Some("assistant"),
+        kind => kind.ends_with("_output") || kind == "mcp_approval_response",
+    }
 }
 
 struct Items<'a> {
