@@ -135,8 +135,8 @@ fn native_by_call(stored: &[Arc<PastTurn>]) -> HashMap<&str, Vec<Part>> {
     for message in stored.iter().flat_map(|turn| &turn.messages) {
         let (mut native, mut last) = (Vec::new(), None);
         for part in &message.parts {
-            if matches!(part, Part::Native(_)) {
-                native.push(part.clone());
+            if let Part::Native(made) = part {
+                native.extend((!made.origin.is_client()).then(|| part.clone()));
             } else if let Some(id) = called(part) {
                 last = Some(id);
                 by_call.entry(id).or_default().append(&mut native);
@@ -352,12 +352,14 @@ fn line(turns: &[Arc<PastTurn>], last: Option<Uuid>) -> Vec<&PastTurn> {
 #[derive(Debug)]
 pub(crate) struct PastTurn {
     pub(crate) number: u64,
-    stream: Uuid,
+    pub(crate) stream: Uuid,
     previous: Option<Uuid>,
     is_partial: bool,
     /// Calls or results are among its messages.
     has_calls: bool,
     messages: Vec<Arc<ChatMessage>>,
+    /// The first so many messages say less than the body of the run.
+    abridged: Option<usize>,
     /// The size of its stored text.
     pub(crate) bytes: usize,
 }
@@ -366,11 +368,23 @@ impl PastTurn {
     pub(crate) fn of(turn: StoredTurn) -> Self {
         let (number, stream, bytes) = (turn.number, turn.stream_id, turn.said_bytes());
         let said = TurnRecord::of(turn);
-        let (previous, is_partial) = (said.previous, said.is_partial);
+        let (previous, is_partial, abridged) = (said.previous, said.is_partial, said.abridged);
         let messages: Vec<_> = said.into_messages().into_iter().map(Arc::new).collect();
         let mut parts = messages.iter().flat_map(|message| &message.parts);
         let has_calls = parts.any(|part| called(part).or_else(|| answered(part)).is_some());
-        Self { number, stream, previous, is_partial, has_calls, messages, bytes }
+        Self { number, stream, previous, is_partial, has_calls, messages, abridged, bytes }
+    }
+
+    /// Whether the run's body says more than the messages.
+    pub(crate) fn is_abridged(&self) -> bool {
+        self.abridged.is_some()
+    }
+
+    /// Replaces the shorter messages by those of the run's body, which has so many bytes.
+    pub(crate) fn unabridge(&mut self, messages: Vec<ChatMessage>, bytes: usize) {
+        let asked = self.abridged.take().unwrap_or(0).min(self.messages.len());
+        self.messages.splice(..asked, messages.into_iter().map(Arc::new));
+        self.bytes += bytes;
     }
 
     /// Whether both are the same turn of the same session.
@@ -399,6 +413,9 @@ pub struct TurnRecord {
     pub interrupts: Vec<Value>,
     /// The run failed or was stopped. Agents get it only up to its last answered call.
     pub is_partial: bool,
+    /// The first so many messages say less than the body of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    abridged: Option<usize>,
     /// The user's message, in turns of version 1.
     #[serde(skip_serializing)]
     user: Value,
@@ -423,6 +440,11 @@ impl TurnRecord {
     /// Sets the run that this one continues.
     pub(crate) fn after(self, previous: Option<Uuid>) -> Self {
         Self { previous, ..self }
+    }
+
+    /// Sets how many of the first messages say less than the body of the run.
+    pub(crate) fn abridging(self, abridged: Option<usize>) -> Self {
+        Self { abridged, ..self }
     }
 
     /// Reads a stored turn. One of a later version that this one cannot read is empty and partial.

@@ -33,6 +33,18 @@ pub struct NativeOrigin {
     pub model: String,
 }
 
+impl NativeOrigin {
+    /// A client, which wrote the part in its request for any model of this protocol.
+    pub fn client(dialect: Dialect) -> Self {
+        Self { dialect, provider: String::new(), model: String::new() }
+    }
+
+    /// Whether the part is an item of a client's request.
+    pub fn is_client(&self) -> bool {
+        self.provider.is_empty() && self.model.is_empty()
+    }
+}
+
 /// The data of a `NATIVE` event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -1,8 +1,15 @@
 //! What a session stores goes back to its provider whole: the items of requests, and the items and
 //! blocks of answers, each in its place.
 
+use std::time::Duration;
+
 use capstan_agent::Clock;
+use capstan_gateway::{Gateway, serve};
+use capstan_journal::{Journal, Retention, TailLimits};
+use capstan_protocol::Timestamp;
+use capstan_stores::{Durability, open};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use crate::common::*;
 use crate::routes;
@@ -229,4 +236,156 @@ async fn items_at_the_end_of_an_answer_come_back() {
         let expected = [vec![asked.clone()], back, vec![approves.clone()]].concat();
         assert_eq!(sent, expected);
     }
+}
+
+/// Items of which CAP has only a part, or nothing.
+fn odd_input() -> Vec<Value> {
+    let image = json!({ "type": "input_image", "image_url": "https://a.example/a.png",
+        "detail": "original", "x": 2 });
+    let content = json!([{ "type": "input_text", "text": "Hi", "x": 1 }, image,
+        { "type": "input_file", "file_id": "file_2" }, { "type": "input_new", "z": 1 }]);
+    vec![
+        json!({ "role": "developer", "content": "Be brief.", "x": 1 }),
+        json!({ "type": "message", "role": "user", "content": content, "x": 3 }),
+        json!({ "type": "reasoning", "id": "rs_0", "summary": [], "encrypted_content": "sealed" }),
+        json!({ "type": "custom_tool_call", "call_id": "c2", "name": "patch", "input": "raw" }),
+        json!({ "type": "custom_tool_call_output", "call_id": "c2", "output": "Done.", "x": 1 }),
+        json!({ "type": "function_call", "call_id": "c3", "name": "f", "arguments": "{ }",
+            "namespace": "ns" }),
+        json!({ "type": "function_call_output", "call_id": "c3",
+            "output": [{ "type": "input_text", "text": "r" }, image] }),
+        json!({ "type": "new_item", "n": 1.5e300, "q": [1] }),
+        json!({ "type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s", "tools": [] }),
+        json!({ "role": "user", "content": "Go." }),
+    ]
+}
+
+fn done() -> Value {
+    json!({ "role": "assistant", "content": [{ "type": "output_text", "text": "Done." }] })
+}
+
+fn asked(text: &str) -> Value {
+    json!({ "role": "user", "content": [{ "type": "input_text", "text": text }] })
+}
+
+async fn done_provider() -> Provider {
+    provider(responses(&[message("Done.")]), responses(&[message("Done.")])).await
+}
+
+fn of_responses(provider: &Provider) -> Value {
+    json!({ "model": "m", "api": "responses", "url": provider.url })
+}
+
+#[tokio::test]
+async fn items_of_earlier_requests_reach_their_own_protocol_as_they_came() {
+    let provider = done_provider().await;
+    let base = gateway(agent("openai", of_responses(&provider))).await;
+    let url = format!("{base}/v1/responses");
+    let conversation = post(&format!("{base}/v1/conversations"), &json!({})).await;
+    let first = post(&url, &json!({ "input": odd_input() })).await;
+    let next = json!({ "input": "And?", "previous_response_id": first["id"] });
+    let second = post(&url, &next).await;
+    let next = json!({ "input": "So?", "previous_response_id": second["id"] });
+    post(&url, &next).await;
+    for input in [json!(odd_input()), json!("And?"), json!("So?")] {
+        post(&url, &json!({ "input": input, "conversation": conversation["id"] })).await;
+    }
+    let sent: Vec<Value> = provider.seen().iter().map(|seen| seen.body["input"].clone()).collect();
+    for turns in sent.chunks(3) {
+        assert_eq!(turns[0], json!(odd_input()));
+        let last = json!({ "role": "user", "content": "And?" });
+        assert_eq!(turns[1], json!([odd_input(), vec![done(), last]].concat()));
+        let last = json!({ "role": "user", "content": "So?" });
+        let more = vec![done(), asked("And?"), done(), last];
+        assert_eq!(turns[2], json!([odd_input(), more].concat()));
+    }
+}
+
+#[tokio::test]
+async fn earlier_items_reach_another_protocol_as_what_they_mean() {
+    let (maker, other) = (done_provider().await, provider(messages(&[]), Vec::new()).await);
+    let config = json!({ "model": "m", "url": other.url });
+    let agents = [("maker", "openai", of_responses(&maker)), ("other", "anthropic", config)];
+    let url = routes::gateway(&Clock::default(), &agents).await + "/v1/responses";
+    let input: Vec<Value> = odd_input()
+        .into_iter()
+        .map(|mut item| {
+            if let Some(content) = item["content"].as_array_mut() {
+                content.truncate(1);
+            }
+            item
+        })
+        .collect();
+    let first = post(&url, &json!({ "model": "maker", "input": input })).await;
+    let next = json!({ "model": "other", "input": "And?", "previous_response_id": first["id"] });
+    post(&url, &next).await;
+    let body = other.seen()[0].body.clone();
+    assert_eq!(body["system"], "Be brief.", "{body}");
+    let roles: Vec<&str> = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant", "user", "assistant", "user"]);
+    let text = body.to_string();
+    for own in ["rs_0", "sealed", "new_item", "mcpl_1", "original"] {
+        assert!(!text.contains(own), "{own}: {text}");
+    }
+    assert_eq!(text.matches("a.png").count(), 1, "{text}");
+}
+
+#[tokio::test]
+async fn calls_that_nobody_answered_are_left_out_with_their_items() {
+    let provider = done_provider().await;
+    let url = gateway(agent("openai", of_responses(&provider))).await + "/v1/responses";
+    let user = json!({ "role": "user", "content": "Hi", "x": 1 });
+    let call = json!({ "type": "custom_tool_call", "call_id": "c", "name": "f", "input": "" });
+    let input = json!([user, reasoning(), call]);
+    let first = post(&url, &json!({ "input": input })).await;
+    post(&url, &json!({ "input": "And?", "previous_response_id": first["id"] })).await;
+    let sent = provider.seen().iter().map(|seen| seen.body["input"].clone()).collect::<Vec<_>>();
+    assert_eq!(sent[0], input);
+    let last = json!({ "role": "user", "content": "And?" });
+    assert_eq!(sent[1], json!([user, done(), last]));
+}
+
+/// Serves a gateway over a journal.
+async fn over(journal: &Journal, provider: &Provider) -> String {
+    let agent = agent("openai", of_responses(provider));
+    let gateway = Gateway::new(journal.clone()).agent("a", agent);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1/responses", listener.local_addr().unwrap());
+    tokio::spawn(async move { serve(gateway, vec![listener], std::future::pending()).await });
+    url
+}
+
+#[tokio::test]
+async fn an_expired_request_is_told_as_what_it_means() {
+    let store = open("memory:", Durability::default()).unwrap();
+    let (journal, provider) = (Journal::new(store, TailLimits::default()), done_provider().await);
+    let url = over(&journal, &provider).await;
+    let input = json!([{ "role": "developer", "content": "Be brief.", "x": 1 },
+        { "role": "user", "content": "Hi" }]);
+    let first = post(&url, &json!({ "input": input })).await;
+    let next = json!({ "input": "And?", "previous_response_id": first["id"] });
+    let second = post(&url, &next).await;
+    let closed_at = async |response: &Value| {
+        let id = response["id"].as_str().unwrap().strip_prefix("resp_").unwrap();
+        let run = journal.store().run(id.parse().unwrap()).await.unwrap();
+        run.map(|run| run.closed_at.unwrap().as_micros())
+    };
+    let last = closed_at(&second).await.unwrap();
+    let age =
+        Duration::from_micros(u64::try_from(last - closed_at(&first).await.unwrap()).unwrap());
+    let retention = Retention { max_age: age / 2, ..Retention::default() };
+    journal.store().expire(&retention, Timestamp::from_micros(last)).await.unwrap();
+    assert_eq!((closed_at(&first).await, closed_at(&second).await), (None, Some(last)));
+    // This gateway has not read the body before.
+    let next = json!({ "input": "So?", "previous_response_id": second["id"] });
+    post(&over(&journal, &provider).await, &next).await;
+    let sent = provider.seen()[2].body["input"].clone();
+    let system = json!({ "role": "system",
+        "content": [{ "type": "input_text", "text": "Be brief." }] });
+    assert_eq!((&sent[0], &sent[1]), (&system, &asked("Hi")), "{sent}");
 }
