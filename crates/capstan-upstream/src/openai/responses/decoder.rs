@@ -6,7 +6,7 @@ use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value, json};
 
-use super::event::Event;
+use super::event::{Event, without_empty};
 use crate::api_key::ApiKey;
 use crate::citation;
 use crate::decode::{self, Decode, Step, malformed, member, text, truncated};
@@ -48,6 +48,8 @@ pub struct Decoder {
     has_calls: bool,
     /// Items that have begun and are not complete.
     open: BTreeSet<u64>,
+    /// The members of a call or a message that CAP does not have, as it began.
+    begun: BTreeMap<u64, Map<String, Value>>,
     /// The item of them that is reasoning.
     reasoning: Option<u64>,
     is_finished: bool,
@@ -77,7 +79,7 @@ struct ThoughtPart {
 impl ThoughtPart {
     /// The part to which a delta belongs.
     fn of(delta: &'static str, event: &Event<'_>) -> Self {
-        Self { delta, index: event.part_index.unwrap_or(0) }
+        Self { delta, index: event.part_index() }
     }
 
     /// The event that tells a client of the same protocol that this part begins.
@@ -126,6 +128,7 @@ impl Decoder {
         }
         self.last = event.sequence_number.or(self.last);
         let index = event.output_index.unwrap_or(0);
+        self.beside(event, out);
         match json_text::text(event.kind).as_deref() {
             Some(TEXT) => return Ok(self.say(index, event, out)),
             Some(
@@ -184,6 +187,33 @@ impl Decoder {
             }
         }
         Ok(Step::Quiet)
+    }
+
+    /// Sends the members of an event, and of its part, that only a client of the same protocol
+    /// understands. They stand before what CAP has of the event.
+    fn beside(&self, event: &Event<'_>, out: &mut Vec<Output>) {
+        let kind = json_text::text(event.kind).unwrap_or_default();
+        if !self.lane.is_followed() || !has_members_beside(&kind) {
+            return;
+        }
+        let mut members = event.others();
+        if kind.ends_with(".done") {
+            members.remove("logprobs");
+        }
+        let part = event.part_others();
+        if !part.is_empty() && kind != "response.content_part.done" {
+            members.insert("part".into(), part.into());
+        }
+        if members.is_empty() {
+            return;
+        }
+        for (name, index) in
+            [("summary_index", event.summary_index), ("content_index", event.content_index)]
+        {
+            members.extend(index.map(|index| (name.to_owned(), index.into())));
+        }
+        members.insert("type".into(), kind.into());
+        self.lane.event(&json!({ "beside": members }), out);
     }
 
     fn begun(&mut self, response: &Value, out: &mut Vec<Output>) {
@@ -260,6 +290,7 @@ impl Decoder {
             Some(kind @ ("function_call" | "custom_tool_call")) => {
                 self.thoughts.flush(out);
                 self.has_calls = true;
+                self.begun.insert(index, without(item, CALL));
                 if kind == "custom_tool_call" || has_others(item, CALL) {
                     self.template(
                         item,
@@ -269,9 +300,13 @@ impl Decoder {
                 }
                 let id = text(item, "call_id").or_else(|| text(item, "id")).unwrap_or_default();
                 self.tools.start(index, id, text(item, "name").unwrap_or_default(), out);
+                if kind == "custom_tool_call" {
+                    self.tools.takes_text(index);
+                }
                 Step::Heard
             }
             Some("message") => {
+                self.begun.insert(index, without(item, MESSAGE));
                 if has_others(item, MESSAGE) {
                     self.thoughts.flush(out);
                     self.template(item, "content", out);
@@ -312,12 +347,14 @@ impl Decoder {
                     }
                     self.tools.arguments(index, text(item, said).unwrap_or_default(), out);
                 }
+                self.new_members(index, item, CALL, out);
                 self.tools.end(index, out);
                 out.push(Output::Reason("tool_calls".into()));
             }
             Some("message") => {
                 self.thoughts.flush(out);
                 self.message(index, item, out);
+                self.new_members(index, item, MESSAGE, out);
             }
             Some("reasoning") => self.reasoning(index, item, out),
             Some(kind) => {
@@ -327,6 +364,17 @@ impl Decoder {
             None => return Step::Quiet,
         }
         Step::Heard
+    }
+
+    /// Sends the members of a complete item that it did not have when it began.
+    fn new_members(&mut self, index: u64, item: &Value, known: &[&str], out: &mut Vec<Output>) {
+        let begun = self.begun.remove(&index).unwrap_or_default();
+        let mut members = without_empty(without(item, known));
+        members.retain(|name, value| name != "input" && begun.get(name) != Some(value));
+        if !members.is_empty() {
+            members.extend(text(item, "call_id").map(|id| ("call_id".to_owned(), id.into())));
+            self.lane.event(&json!({ "item": members }), out);
+        }
     }
 
     fn message(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) {
@@ -343,8 +391,7 @@ impl Decoder {
             self.annotate(index, annotation, out);
         }
         if let [part] = parts {
-            let mut others = without(part, &["type", "text", "annotations"]);
-            others.retain(|_, value| !is_empty(value));
+            let others = without_empty(without(part, &["type", "text", "annotations"]));
             if !others.is_empty() && text(part, "type") == Some("output_text") {
                 self.lane.event(&json!({ "type": PART, "part": others }), out);
             }
@@ -454,6 +501,24 @@ impl Decode for Decoder {
     }
 }
 
+/// Whether a client gets an event of this type that has the members of the provider's event. The
+/// beginning of a response is the gateway's own; other types have forms of their own.
+fn has_members_beside(kind: &str) -> bool {
+    matches!(
+        kind,
+        ADDED
+            | ANNOTATION
+            | SUMMARY
+            | REASONING
+            | REASONING_SHORT
+            | "response.output_item.done"
+            | "response.function_call_arguments.delta"
+            | "response.custom_tool_call_input.delta"
+            | "response.completed"
+            | "response.incomplete"
+    ) || is_known(kind)
+}
+
 /// Whether events of this type only repeat other events.
 fn is_known(kind: &str) -> bool {
     matches!(
@@ -469,15 +534,6 @@ fn is_known(kind: &str) -> bool {
             | "response.reasoning_summary_part.added"
             | "response.reasoning_summary_part.done"
     )
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(members) => members.is_empty(),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
 }
 
 fn event_of(data: &str) -> Value {
