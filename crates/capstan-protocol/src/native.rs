@@ -33,6 +33,18 @@ pub struct NativeOrigin {
     pub model: String,
 }
 
+impl NativeOrigin {
+    /// A client, which wrote the part in its request for any model of this protocol.
+    pub fn client(dialect: Dialect) -> Self {
+        Self { dialect, provider: String::new(), model: String::new() }
+    }
+
+    /// Whether the part is an item of a client's request.
+    pub fn is_client(&self) -> bool {
+        self.provider.is_empty() && self.model.is_empty()
+    }
+}
+
 /// The data of a `NATIVE` event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -70,6 +82,18 @@ pub struct NativePart {
 }
 
 impl NativePart {
+    /// Whether the part is an item or a block of this call, or of its result.
+    pub fn is_of_call(&self, call: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Ids {
+            id: Option<String>,
+            call_id: Option<String>,
+            tool_use_id: Option<String>,
+        }
+        let Ok(Ids { id, call_id, tool_use_id }) = self.part.decode() else { return false };
+        [id, call_id, tool_use_id].iter().flatten().any(|id| id == call)
+    }
+
     /// The part with its text in its place.
     pub fn to_value(&self) -> Value {
         let mut value = self.part.to_value();

@@ -6,6 +6,7 @@ mod content;
 mod decoder;
 mod event;
 mod head;
+mod own_tools;
 mod reasoning;
 
 use capstan_agent::{About, Output, Turn};

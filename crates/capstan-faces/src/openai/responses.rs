@@ -11,6 +11,7 @@ mod fold;
 mod input_tokens;
 mod item;
 mod items;
+mod native_messages;
 mod object;
 mod references;
 mod repeat_hash;
@@ -28,7 +29,7 @@ use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use capstan_agent::async_trait;
 use capstan_journal::{ArmedBy, Run, RunState};
-use capstan_protocol::{DecodeError, Fault};
+use capstan_protocol::{ChatMessage, DecodeError, Fault};
 use http::request::Parts;
 use uuid::Uuid;
 
@@ -84,6 +85,10 @@ impl Face for Responses {
 
     fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_response(body)
+    }
+
+    fn native_messages(&self, body: &[u8]) -> Option<Vec<ChatMessage>> {
+        native_messages::of(body)
     }
 
     /// An answer that continues another one stays in the same conversation.

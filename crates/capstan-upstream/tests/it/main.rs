@@ -26,5 +26,6 @@ mod refused_requests;
 mod repeated_chunks;
 mod responses;
 mod routes;
+mod sessions;
 mod stop;
 mod turns;
