@@ -14,6 +14,7 @@ mod end_to_end;
 mod errors;
 mod fixtures;
 mod headers;
+mod items;
 mod messages;
 mod models;
 mod native;

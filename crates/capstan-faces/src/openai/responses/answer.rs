@@ -34,6 +34,8 @@ pub(super) struct Answer {
     reasoning: Option<usize>,
     /// The provider's members of the next item, without its text.
     template: Template,
+    /// The messages of the present attempt that have a template.
+    messages: usize,
     /// The provider's members of the next piece of text.
     pub(super) delta_members: Map<String, Value>,
     /// Sources in the provider's form. Each is followed by its citation, which it replaces.
@@ -55,6 +57,7 @@ impl Default for Answer {
             message: None,
             reasoning: None,
             template: Template::default(),
+            messages: 0,
             has_text: false,
             more: Map::new(),
             error: None,
@@ -212,7 +215,10 @@ impl Answer {
             Payload::Event(raw) => self.event(seq, raw, changes),
             Payload::Error(error) => {
                 self.error = Some(error.clone());
-                self.is_repeating |= !self.items.is_empty() && ends_attempt(error);
+                if ends_attempt(error) {
+                    self.messages = 0;
+                    self.is_repeating |= !self.items.is_empty();
+                }
             }
             Payload::Close(close) => self.close = Some(close.clone()),
         }
@@ -299,8 +305,12 @@ impl Answer {
         self.push(seq, what, native, changes)
     }
 
+    /// Adds an item. Those that are no calls follow one another.
     fn push(&mut self, seq: u64, what: What, native: Template, changes: &mut Vec<Change>) -> usize {
         self.is_repeating = false;
+        if matches!(what, What::Reasoning | What::Native) {
+            self.end_message(seq, changes);
+        }
         if !matches!(what, What::Reasoning) {
             self.end_reasoning(seq, changes);
         }
@@ -375,6 +385,7 @@ impl Answer {
         (self.message, self.reasoning) =
             (self.message.filter(is_open), self.reasoning.filter(is_open));
         self.has_text = self.items.iter().any(|e| matches!(e.what, What::Message));
+        self.messages = self.messages_with_template();
     }
 
     /// Applies an event of the native lane.
@@ -419,22 +430,34 @@ impl Answer {
                 self.reasoning = Some(at);
                 self.end_reasoning(seq, changes);
             }
-            "message" => {
-                self.end_message(seq, changes);
-                self.template = part;
-            }
+            "message" => self.message_part(seq, part, changes),
             "function_call" | "custom_tool_call" => self.template = part,
             _ => {
-                let at = self.by_id(part.word("id")).unwrap_or_else(|| {
-                    self.end_message(seq, changes);
-                    self.push(seq, What::Native, part.clone(), changes)
-                });
+                let at = self
+                    .by_id(part.word("id"))
+                    .unwrap_or_else(|| self.push(seq, What::Native, part.clone(), changes));
                 if let Some(entry) = self.items.get_mut(at) {
                     entry.native = part;
                 }
                 self.end(at, seq, changes);
             }
         }
+    }
+
+    /// The template of a message, which ends the message before it. A later attempt sends the
+    /// templates of known messages again.
+    fn message_part(&mut self, seq: u64, part: Template, changes: &mut Vec<Change>) {
+        self.messages += 1;
+        if self.messages > self.messages_with_template() {
+            self.end_message(seq, changes);
+            self.template = part;
+        }
+    }
+
+    fn messages_with_template(&self) -> usize {
+        let is_one = |e: &&Entry| matches!(e.what, What::Message) && !e.native.is_empty();
+        let is_next = self.template.kind() == "message";
+        self.items.iter().filter(is_one).count() + usize::from(is_next)
     }
 
     fn native_event(&mut self, seq: u64, mut event: Map<String, Value>, changes: &mut Vec<Change>) {
@@ -473,7 +496,6 @@ impl Answer {
     /// An item began of which CAP says nothing, or reasoning, whose id is known before its end.
     fn native_begun(&mut self, seq: u64, item: Template, changes: &mut Vec<Change>) {
         if item.kind() != "reasoning" {
-            self.end_message(seq, changes);
             self.push(seq, What::Native, item, changes);
         } else if self.reasoning.is_none() {
             self.reasoning = Some(self.push(seq, What::Reasoning, item, changes));
@@ -567,6 +589,6 @@ mod tests {
             Payload::Delta("c".into()),
         ]);
         let texts: Vec<_> = answer.items.iter().map(|entry| entry.text.as_str()).collect();
-        assert_eq!(texts, ["ac", "hm"]);
+        assert_eq!(texts, ["a", "hm", "c"]);
     }
 }

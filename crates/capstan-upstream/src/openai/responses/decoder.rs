@@ -52,7 +52,8 @@ pub struct Decoder {
     reasoning: Option<u64>,
     is_finished: bool,
     refusal: String,
-    /// Messages whose text has come.
+    /// The messages that have begun, and those of them whose text has come.
+    messages: BTreeSet<u64>,
     said: BTreeSet<u64>,
     halves: Halves,
     /// The number of sources that have come, by item.
@@ -205,7 +206,10 @@ impl Decoder {
             event.delta.and_then(|raw| self.halves.join(raw.get())).filter(|text| !text.is_empty());
         if let Some(text) = &text {
             self.thoughts.flush(out);
-            self.said.insert(index);
+            if self.said.insert(index) {
+                let item = json!({ "type": "message", "role": "assistant" });
+                self.begin_message(index, &item, out);
+            }
             if self.lane.is_followed() {
                 let mut others = event.others();
                 if !others.is_empty() {
@@ -272,10 +276,7 @@ impl Decoder {
                 Step::Heard
             }
             Some("message") => {
-                if has_others(item, MESSAGE) {
-                    self.thoughts.flush(out);
-                    self.template(item, "content", out);
-                }
+                self.begin_message(index, item, out);
                 Step::Quiet
             }
             None => Step::Quiet,
@@ -292,6 +293,15 @@ impl Decoder {
                 self.lane.event(&json!({ "type": ADDED, "item": item }), out);
                 Step::Heard
             }
+        }
+    }
+
+    /// Begins a message. Its template separates its text from the text of the message before it.
+    fn begin_message(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) {
+        let is_first = self.messages.is_empty();
+        if self.messages.insert(index) && (!is_first || has_others(item, MESSAGE)) {
+            self.thoughts.flush(out);
+            self.template(item, "content", out);
         }
     }
 
@@ -317,6 +327,7 @@ impl Decoder {
             }
             Some("message") => {
                 self.thoughts.flush(out);
+                self.begin_message(index, item, out);
                 self.message(index, item, out);
             }
             Some("reasoning") => self.reasoning(index, item, out),
