@@ -383,6 +383,50 @@ async fn reasoning_reaches_no_other_provider_and_no_other_model() {
     }
 }
 
+/// An answer that thinks, says something and calls a tool.
+fn thinks(thought: &str, signature: &str) -> Vec<Value> {
+    vec![
+        json!({ "type": "thinking", "thinking": thought, "signature": signature }),
+        json!({ "type": "text", "text": "Let me look." }),
+        json!({ "type": "tool_use", "id": "c1", "name": "f", "input": { "a": 1 } }),
+    ]
+}
+
+#[tokio::test]
+async fn one_attempts_reasoning_comes_back_at_the_beginning_of_its_turn() {
+    for (speaks, signature) in [(Kind::Chat, "SIGNED2"), (Kind::Responses, "SIGNED1")] {
+        let script = move |nth: usize, seen: &Seen| {
+            let mut said = match nth {
+                0 => blocks(&thinks("Hmm.", "SIGNED1")),
+                _ if seen.body.to_string().contains("RESULT") => Kind::Messages.done(),
+                _ => blocks(&thinks("Well.", "SIGNED2")),
+            };
+            let is_cut = nth == 0;
+            if is_cut {
+                // The last events are the piece of the arguments, and two ends.
+                said.truncate(said.len() - 2);
+                said.last_mut().unwrap()["delta"]["partial_json"] = json!("{\"a\"");
+            }
+            let head = std::iter::once(stream_head());
+            let end = is_cut.then_some(Do::Reset);
+            head.chain(said.iter().map(chunk)).chain(end).collect()
+        };
+        let provider = Provider::judging(script).await;
+        let url = provider.gateway("anthropic", json!({ "model": "m", "url": provider.url })).await;
+        let client = Client { url: &url, speaks, streams: true };
+        let history = client.first_turn("a").await;
+        client.post("a", &history).await;
+        assert_eq!(provider.calls(), 3);
+        let body = provider.seen().last().unwrap().body.clone();
+        let content = Kind::Messages.returned(&body);
+        let kinds: Vec<&Value> = content.iter().map(|block| &block["type"]).collect();
+        assert_eq!(kinds, ["thinking", "text", "tool_use"], "{speaks:?}: {body:#}");
+        assert_eq!(content[0]["signature"], signature, "{speaks:?}: {history:#?}");
+        let thought = if signature == "SIGNED1" { "Hmm." } else { "Well." };
+        assert_eq!(content[0]["thinking"], thought, "{speaks:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_only_agent_of_a_protocol_gives_its_providers_own_values() {
     for made in KINDS {

@@ -151,6 +151,55 @@ async fn items_of_a_response_stay_apart_and_in_order() {
     }
 }
 
+#[tokio::test]
+async fn items_stay_apart_when_the_connection_breaks() {
+    let items = [thought(1), message(1, "One."), message(2, "Two."), call(1)];
+    let all = events(&items);
+    for length in 2..all.len() {
+        let events = all.clone();
+        let provider = Provider::start(move |nth| match nth {
+            0 => cut(&events[..length]),
+            _ => answer(&events),
+        });
+        let provider = provider.await;
+        let url = gateway_to(&provider, RESPONSES).await;
+        let told = stream(&url).await;
+        assert_eq!(shorts(&done(&told)), shorts(&items), "cut after {length}: {told:#?}");
+        let output = told.last().unwrap()["response"]["output"].clone();
+        assert_eq!(shorts(output.as_array().unwrap()), shorts(&items), "cut after {length}");
+    }
+}
+
+#[tokio::test]
+async fn reasoning_of_a_later_attempt_is_never_the_last_item() {
+    let first = [thought(1), message(1, "One."), call(1)];
+    let second = [thought(2), message(1, "One."), call(1)];
+    let (sent, all) = (events(&first), events(&second));
+    // In the thoughts, after them, in the text, and in the arguments.
+    for (length, wanted) in [
+        (3, vec![&second[0], &first[1], &first[2]]),
+        (6, vec![&first[0], &second[0], &first[1], &first[2]]),
+        (9, vec![&first[0], &first[1], &second[0], &first[2]]),
+        (13, vec![&first[0], &first[1], &first[2]]),
+    ] {
+        let (sent, all) = (sent.clone(), all.clone());
+        let provider = Provider::start(move |nth| match nth {
+            0 => cut(&sent[..length]),
+            _ => answer(&all),
+        });
+        let provider = provider.await;
+        let url = gateway_to(&provider, RESPONSES).await;
+        let told = stream(&url).await;
+        let proofs = |items: &[Value]| -> Vec<Value> {
+            items.iter().map(|item| item["encrypted_content"].clone()).collect()
+        };
+        let wanted: Vec<Value> = wanted.into_iter().cloned().collect();
+        assert_eq!(proofs(&done(&told)), proofs(&wanted), "cut after {length}: {told:#?}");
+        let output = told.last().unwrap()["response"]["output"].clone();
+        assert_eq!(proofs(output.as_array().unwrap()), proofs(&wanted), "cut after {length}");
+    }
+}
+
 /// The events of Messages for thinking, a text, thinking and a text.
 fn interleaved() -> Vec<Value> {
     let mut events = Vec::new();

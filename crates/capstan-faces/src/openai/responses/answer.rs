@@ -10,8 +10,8 @@ use std::sync::Arc;
 use capstan_agent::sealed::Sealer;
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    Close, Dialect, Event, NATIVE, NativeEvent, NativeOrigin, Payload, RawObject, StreamError,
-    StreamPacket,
+    Close, Dialect, Event, NATIVE, NativeEvent, NativeOrigin, Payload, RawJson, RawObject,
+    StreamError, StreamPacket,
 };
 use serde_json::{Map, Value, json};
 
@@ -48,6 +48,17 @@ pub(super) struct Answer {
     sealer: Sealer,
     /// Another attempt has begun, and nothing new came of it yet.
     is_repeating: bool,
+    /// The reasoning of that attempt, if its place in the answer has passed, each with its packet.
+    /// It is added before the next item. Without a next item it would be the last, and providers
+    /// refuse a turn that ends with reasoning.
+    late: Vec<(u64, Late)>,
+}
+
+/// Reasoning whose place in the answer has passed.
+#[derive(Debug)]
+enum Late {
+    Thought(String),
+    Part(NativeEvent),
 }
 
 impl Default for Answer {
@@ -67,6 +78,7 @@ impl Default for Answer {
             raw_sources: VecDeque::new(),
             sealer: Sealer::new(DIALECT, []),
             is_repeating: false,
+            late: Vec::new(),
         }
     }
 }
@@ -227,13 +239,7 @@ impl Answer {
     fn event(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
         match Said::of(raw) {
             Said::Block(content) => self.say(seq, &block(&content, self.has_text), changes),
-            Said::Thought(text) => {
-                self.sealer.thought(&text);
-                let at =
-                    self.reasoning.unwrap_or_else(|| self.begin(seq, What::Reasoning, changes));
-                self.reasoning = Some(at);
-                self.add(at, seq, &text, changes);
-            }
+            Said::Thought(text) => self.think(seq, text, changes),
             Said::Citations(sources) => self.cite(seq, &sources, changes),
             Said::Call { id, name } => {
                 let (is_answered, is_question) = (false, false);
@@ -252,9 +258,43 @@ impl Answer {
             Said::Result { id } => self.answered(&id),
             Said::Interrupt(interrupt) => self.ask(seq, &interrupt, changes),
             Said::Reset(reset) => self.reset(reset.after_seq),
-            Said::Other if raw.get().contains(NATIVE) => self.native(seq, raw, changes),
+            Said::Other if raw.get().contains(NATIVE) => {
+                if let Ok(said) = serde_json::from_value(Event::of(raw).data) {
+                    self.native(seq, said, changes);
+                }
+            }
             Said::Other => {}
         }
+    }
+
+    fn think(&mut self, seq: u64, text: String, changes: &mut Vec<Change>) {
+        if self.is_past_reasoning() {
+            match self.late.last_mut() {
+                Some((_, Late::Thought(thought))) => thought.push_str(&text),
+                Some((_, Late::Part(_))) | None => self.late.push((seq, Late::Thought(text))),
+            }
+            return;
+        }
+        let at = self.reasoning.unwrap_or_else(|| self.begin(seq, What::Reasoning, changes));
+        self.reasoning = Some(at);
+        self.sealer.thought(&text);
+        self.add(at, seq, &text, changes);
+    }
+
+    /// Whether the present attempt repeats an answer in which more than reasoning has come.
+    fn is_past_reasoning(&self) -> bool {
+        let last = self.items.last();
+        self.is_repeating && last.is_some_and(|entry| !matches!(entry.what, What::Reasoning))
+    }
+
+    fn add_late(&mut self, next: u64, changes: &mut Vec<Change>) {
+        for (seq, late) in std::mem::take(&mut self.late) {
+            match late {
+                Late::Thought(text) => self.think(seq, text, changes),
+                Late::Part(part) => self.native(seq, part, changes),
+            }
+        }
+        self.end_reasoning(next, changes);
     }
 
     fn say(&mut self, seq: u64, text: &str, changes: &mut Vec<Change>) {
@@ -308,6 +348,9 @@ impl Answer {
     /// Adds an item. Those that are no calls follow one another.
     fn push(&mut self, seq: u64, what: What, native: Template, changes: &mut Vec<Change>) -> usize {
         self.is_repeating = false;
+        if !self.late.is_empty() {
+            self.add_late(seq, changes);
+        }
         if matches!(what, What::Reasoning | What::Native) {
             self.end_message(seq, changes);
         }
@@ -379,6 +422,7 @@ impl Answer {
     }
 
     fn reset(&mut self, after: u64) {
+        self.late.retain(|(seq, _)| *seq <= after);
         self.items.retain(|entry| entry.seq <= after);
         self.items.iter_mut().for_each(|entry| entry.reset(after));
         let is_open = |at: &usize| self.items.get(*at).is_some_and(|entry| !entry.is_done());
@@ -389,8 +433,14 @@ impl Answer {
     }
 
     /// Applies an event of the native lane.
-    fn native(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
-        let Ok(said) = serde_json::from_value::<NativeEvent>(Event::of(raw).data) else { return };
+    fn native(&mut self, seq: u64, said: NativeEvent, changes: &mut Vec<Change>) {
+        if self.is_past_reasoning() && is_reasoning(&said) {
+            // Without thoughts it is the reasoning of the attempt before, or has no place.
+            if matches!(self.late.last(), Some((_, Late::Thought(_)))) && said.part.is_some() {
+                self.late.push((seq, Late::Part(said)));
+            }
+            return;
+        }
         if said.origin.dialect != DIALECT {
             return self.foreign(seq, said, changes);
         }
@@ -524,6 +574,16 @@ impl Answer {
         let has_id = |entry: &Entry| entry.native.word("id") == id;
         self.items.iter().rposition(has_id).filter(|_| !id.is_empty())
     }
+}
+
+/// Whether an event is about reasoning, or brings a part of it.
+fn is_reasoning(said: &NativeEvent) -> bool {
+    let is_about_it = |raw: &RawJson| {
+        let value = raw.to_value();
+        let kind = value.pointer("/item/type").or(value.get("type")).and_then(Value::as_str);
+        kind.is_some_and(|kind| kind == "reasoning" || kind.starts_with("response.reasoning"))
+    };
+    said.origin.dialect != DIALECT || said.part.iter().chain(&said.event).any(is_about_it)
 }
 
 impl Fold for Answer {
