@@ -200,6 +200,42 @@ async fn reasoning_of_a_later_attempt_is_never_the_last_item() {
     }
 }
 
+#[tokio::test]
+async fn an_unknown_event_keeps_its_place() {
+    let unknown = json!({ "type": "response.brand_new", "x": 1 });
+    let mut events = events(&[message(1, "One."), call(1)]);
+    events.insert(6, unknown);
+    let provider = Provider::start(move |_| answer(&events)).await;
+    let told = stream(&gateway_to(&provider, RESPONSES).await).await;
+    let kinds: Vec<&str> = told.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let at = kinds.iter().position(|kind| *kind == "response.brand_new").unwrap();
+    let around = (kinds[at - 1], kinds[at + 1]);
+    assert_eq!(around, ("response.output_item.done", "response.output_item.added"), "{kinds:?}");
+}
+
+#[tokio::test]
+async fn a_response_begins_with_the_members_of_the_provider() {
+    let events = events(&[message(1, "One.")]);
+    let provider = Provider::start(move |_| answer(&events)).await;
+    let url = gateway_to(&provider, RESPONSES).await;
+    let told = stream(&url).await;
+    for (nth, kind) in ["response.created", "response.in_progress"].into_iter().enumerate() {
+        let (event, response) = (&told[nth], &told[nth]["response"]);
+        let place = (event["type"].as_str(), event["sequence_number"].as_u64());
+        assert_eq!(place, (Some(kind), Some(nth as u64)));
+        let members = (&response["service_tier"], &response["x_new"], &response["x_end"]);
+        assert_eq!(members, (&json!("flex"), &json!(1), &Value::Null), "{response:#}");
+        assert_eq!(response["tools"][0]["name"], "f", "the request's");
+    }
+    let last = &told.last().unwrap()["response"];
+    assert_eq!((&last["x_new"], &last["x_end"]), (&json!(1), &json!(2)));
+    let id = last["id"].as_str().unwrap();
+    let again = client().get(format!("{url}/{id}?stream=true")).send().await.unwrap();
+    let again = again.text().await.unwrap();
+    let first = again.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(first).unwrap(), told[0]);
+}
+
 /// The events of Messages for thinking, a text, thinking and a text.
 fn interleaved() -> Vec<Value> {
     let mut events = Vec::new();

@@ -523,6 +523,7 @@ impl Answer {
                     self.native_begun(seq, Template::new(item), changes);
                 }
             }
+            "response.output_item.done" if !self.is_repeating => self.end_message(seq, changes),
             "response.output_text.delta" => {
                 event.remove("type");
                 self.delta_members = event;

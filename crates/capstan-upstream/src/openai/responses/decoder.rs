@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_agent::Output;
-use capstan_protocol::{Fault, FaultKind};
+use capstan_protocol::{Fault, FaultKind, GATEWAY_RESPONSE_MEMBERS};
 use serde_json::{Map, Value, json};
 
 use super::event::Event;
@@ -16,8 +16,9 @@ use crate::thoughts::Thoughts;
 use crate::tools::Tools;
 use crate::upstream_failure::UpstreamFailure;
 
-/// The event that begins an item.
+/// The events that begin and end an item.
 const ADDED: &str = "response.output_item.added";
+const DONE: &str = "response.output_item.done";
 /// The event that brings a piece of a text.
 const TEXT: &str = "response.output_text.delta";
 /// The event that brings a source of a text.
@@ -55,6 +56,8 @@ pub struct Decoder {
     /// The messages that have begun, and those of them whose text has come.
     messages: BTreeSet<u64>,
     said: BTreeSet<u64>,
+    /// The last item is a message, which is complete.
+    is_message_done: bool,
     halves: Halves,
     /// The number of sources that have come, by item.
     annotations: BTreeMap<u64, usize>,
@@ -147,10 +150,11 @@ impl Decoder {
                 return Ok(self.think_piece(index, REASONING_SHORT, event, out));
             }
             Some(ADDED) => {
+                self.is_message_done = false;
                 self.open.insert(index);
                 return Ok(self.begin(index, &value(event.item), out));
             }
-            Some("response.output_item.done") => {
+            Some(DONE) => {
                 self.open.remove(&index);
                 self.reasoning.take_if(|open| *open == index);
                 return Ok(self.end(index, &value(event.item), out));
@@ -159,8 +163,12 @@ impl Decoder {
                 self.annotate(index, &value(event.annotation), out);
                 return Ok(Step::Heard);
             }
-            Some("response.created" | "response.in_progress" | "response.queued") => {
-                self.begun(&value(event.response), out);
+            Some(kind @ ("response.created" | "response.in_progress" | "response.queued")) => {
+                let response = value(event.response);
+                self.begun(&response, out);
+                if kind == "response.created" {
+                    self.members(&response, out);
+                }
             }
             Some(
                 "response.completed"
@@ -181,6 +189,10 @@ impl Decoder {
             // A client of another protocol gets what the complete item says.
             Some(_) => {
                 self.thoughts.flush(out);
+                // In CAP a message ends with the next item.
+                if std::mem::take(&mut self.is_message_done) {
+                    self.lane.event(&json!({ "type": DONE }), out);
+                }
                 self.lane.event(&event_of(data), out);
             }
         }
@@ -196,6 +208,15 @@ impl Decoder {
         if let Some(model) = text(response, "model").filter(|_| !self.has_model) {
             self.has_model = true;
             out.push(Output::Model(model.to_owned()));
+        }
+    }
+
+    /// Sends the members of a response that the gateway does not answer itself.
+    fn members(&self, response: &Value, out: &mut Vec<Output>) {
+        let mut members = without(response, GATEWAY_RESPONSE_MEMBERS);
+        members.retain(|_, value| !value.is_null());
+        if !members.is_empty() {
+            self.lane.event(&json!({ "response": members }), out);
         }
     }
 
@@ -329,6 +350,7 @@ impl Decoder {
                 self.thoughts.flush(out);
                 self.begin_message(index, item, out);
                 self.message(index, item, out);
+                self.is_message_done = true;
             }
             Some("reasoning") => self.reasoning(index, item, out),
             Some(kind) => {
@@ -394,8 +416,7 @@ impl Decoder {
         self.begun(response, out);
         self.thoughts.flush(out);
         out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
-        // The items were sent one by one.
-        self.lane.event(&json!({ "response": without(response, &["output"]) }), out);
+        self.members(response, out);
         out.extend(usage_of(member(response, "usage")).map(Output::Usage));
         if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
             return Err(UpstreamFailure::from_error(error).to_fault(&self.secret));
