@@ -61,7 +61,7 @@ pub const GATEWAY_RESPONSE_MEMBERS: &[&str] = &[
 pub struct NativeOrigin {
     /// The protocol.
     pub dialect: Dialect,
-    /// The host that answered, with its port if that is not the usual one.
+    /// The host that answered, and a digest that names the account there.
     pub provider: String,
     /// The requested model.
     pub model: String,

@@ -352,13 +352,18 @@ async fn reasoning_that_a_client_carries_comes_back_in_its_place() {
 }
 
 #[tokio::test]
-async fn reasoning_reaches_no_other_provider_and_no_other_model() {
+async fn reasoning_reaches_no_other_provider_account_or_model() {
     for made in KINDS {
         let (maker, other) = (provider(made).await, provider(made).await);
+        let mut account = made.agent("account", &maker.url, "m");
+        account.2["key_env"] = "KEY_OF_ANOTHER_ACCOUNT".into();
+        let path = format!("{}/other/v1", maker.url);
         let agents = [
             made.agent("a", &maker.url, "m"),
             made.agent("model", &maker.url, "n"),
             made.agent("host", &other.url, "m"),
+            account,
+            made.agent("path", &path, "m"),
             ("route", "route", json!({ "use": ["a", "host"] })),
         ];
         let url = routes::gateway(&Clock::default(), &agents).await;
@@ -367,7 +372,9 @@ async fn reasoning_reaches_no_other_provider_and_no_other_model() {
             let case = format!("{speaks:?} client, {made:?} provider, streams: {streams}");
             for first in ["a", "route"] {
                 let history = client.first_turn(first).await;
-                for (next, provider) in [("model", &maker), ("host", &other)] {
+                for (next, provider) in
+                    [("model", &maker), ("host", &other), ("account", &maker), ("path", &maker)]
+                {
                     client.post(next, &history).await;
                     let body = provider.seen().last().unwrap().body.to_string();
                     let told: Vec<_> = SECRETS.iter().filter(|one| body.contains(**one)).collect();
