@@ -29,7 +29,7 @@ use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use capstan_agent::async_trait;
 use capstan_journal::{ArmedBy, Run, RunState};
-use capstan_protocol::{ChatMessage, DecodeError, Fault};
+use capstan_protocol::{ChatMessage, DecodeError, Dialect, Fault};
 use http::request::Parts;
 use uuid::Uuid;
 
@@ -222,7 +222,12 @@ impl Face for Responses {
             Some(ask) => Echo::of(cx, ask.extras.payload.get()),
             None => echo_of(cx, opening.run).await?,
         };
+        let agent = cx.engine.agent(&opening.run.agent);
+        let origin = agent.and_then(|agent| agent.agent.origin());
+        let is_native = origin.is_some_and(|origin| origin.dialect == Dialect::OpenaiResponses)
+            && echo.background != Some(true);
         let options = ViewOptions {
+            is_native,
             after: opening
                 .parts
                 .extensions

@@ -59,7 +59,7 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, 
 impl Responses {
     /// The provider and model whose reasoning can come back.
     fn origin(&self) -> NativeOrigin {
-        native::origin(DIALECT, &self.0.url, &self.0.model)
+        native::origin(DIALECT, &self.0)
     }
 }
 
