@@ -40,7 +40,7 @@ use super::request;
 use super::{errors, parameters};
 use crate::face::FaceContext;
 use crate::face::repeats;
-use crate::face::sent_answers::SentAnswers;
+use crate::face::sent_answers::{SentAnswer, SentAnswers};
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
@@ -61,6 +61,10 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
+    fn answer(&self, cx: &FaceContext, run: &Run, parts: &Parts) -> SentAnswer {
+        self.sent_answers.answer(cx, run, parts, repeat_hash::has_session(parts))
+    }
+
     /// Creates the face. `attaches_repeats`: a repeat without a key attaches to the run that it
     /// repeats. `has_websocket`: requests may come over a WebSocket.
     pub(crate) fn new(attaches_repeats: bool, has_websocket: bool) -> Self {
@@ -178,7 +182,7 @@ impl Face for Responses {
             } else {
                 let whole = fold::follow(cx, run, &echo.offered).await?;
                 let whole = whole.fault().map_or(Ok(whole), Err)?;
-                self.sent_answers.answer(cx, run, request.parts).record();
+                self.answer(cx, run, request.parts).record();
                 whole
             };
             Ok(whole.encode(|whole| {
@@ -236,7 +240,7 @@ impl Face for Responses {
             has_all_events: request::wants_all_events(opening.parts),
             seen: Place::seen_by(opening.parts),
             taken_back: TakenBack::read_if_unseen(cx, opening.run).await?,
-            sent_answer: Some(self.sent_answers.answer(cx, opening.run, opening.parts)),
+            sent_answer: Some(self.answer(cx, opening.run, opening.parts)),
         };
         Ok(Box::new(ResponsesWriter::new(
             opening.run,
