@@ -117,21 +117,16 @@ impl Decoder {
                 }
             }
             "tool_use" | "server_tool_use" | "mcp_tool_use" => {
-                let known = &["type", "id", "name", "input"];
-                // The next turn needs the provider's own members of a call.
-                if kind != "tool_use" || has_others(block, known) {
-                    self.lane.part(&without(block, &["input"]), None, out);
-                }
-                if kind != "tool_use" || has_more(known) {
+                if kind != "tool_use" || has_others(block, &["type", "id", "name", "input"]) {
+                    self.own_tool(index, block, "input", beside, out);
+                } else if !beside.is_empty() {
                     self.template(index, without(block, &[]), beside, out);
                 }
                 let (id, name) = (text(block, "id"), text(block, "name"));
                 self.tools.start(index, id.unwrap_or_default(), name.unwrap_or_default(), out);
             }
             kind if kind.ends_with("tool_result") => {
-                let start = without(block, &["content"]);
-                self.lane.part(&start, None, out);
-                self.template(index, start, beside, out);
+                self.own_tool(index, block, "content", beside, out);
             }
             kind => {
                 let mut start = start_of(index, without(block, &[]));
@@ -140,6 +135,22 @@ impl Decoder {
             }
         }
         Step::Heard
+    }
+
+    /// Sends the provider's own members of a call, or of its result, but not the one that comes as
+    /// CAP events. The next turn has to bring them back, so they are a part. Its event says where
+    /// the block begins.
+    fn own_tool(
+        &self,
+        index: u64,
+        block: &Value,
+        content: &str,
+        beside: Members,
+        out: &mut Vec<Output>,
+    ) {
+        let kind = member(block, "type").clone();
+        self.template(index, Members::from_iter([("type".to_owned(), kind)]), beside, out);
+        self.lane.part(&without(block, &[content]), None, out);
     }
 
     /// Sends the provider's form of the next CAP event.

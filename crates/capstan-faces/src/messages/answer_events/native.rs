@@ -84,6 +84,15 @@ impl Native {
         nth <= if is_thinking { self.reasoning.thinking } else { self.reasoning.redacted }
     }
 
+    /// Takes the members of a call or of a result that begins next. If the client has it already,
+    /// no template waits for them.
+    fn begin_tool(&mut self, block: Value) {
+        let template = self.template.as_mut().map(|template| &mut template.start.block);
+        if let Some(start) = template.filter(|start| type_of(start) == type_of(&block)) {
+            *start = block;
+        }
+    }
+
     /// Takes the members of a piece of this type, and those beside it.
     pub(super) fn members_of(&mut self, kind: &str) -> (Members, Members) {
         let members = self.members.take_if(|members| members.kind == kind);
@@ -128,9 +137,8 @@ impl AnswerEvents {
         let Ok(native) = serde_json::from_value::<NativeEvent>(data) else { return };
         let is_own = native.origin.dialect == Dialect::AnthropicMessages;
         self.native.is_own |= is_own;
-        // The client gets the provider's event of a call; its part is for the session.
-        if is_own && native.part.as_ref().is_some_and(sealed::is_of_tool) {
-            return;
+        if let Some(part) = native.part.as_ref().filter(|part| is_own && sealed::is_of_tool(part)) {
+            return self.native.begin_tool(part.to_value());
         }
         if native.part.is_some() && self.sealer.seals(&native.origin) {
             self.sealed(seq, native, sink);
