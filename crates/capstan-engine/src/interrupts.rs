@@ -3,6 +3,8 @@
 //! On the wire an interrupt's id is `<stream_id>:<id>`: the stream of the run that asked, and the
 //! agent's own id.
 
+mod earlier;
+
 use capstan_journal::{Questions, Run};
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{DecodeError, Fault, FaultKind, Timestamp};
@@ -12,6 +14,8 @@ use crate::Engine;
 use crate::ask::{Ask, invalid};
 use crate::faults::journal_fault;
 use crate::wall_clock::between;
+
+pub(crate) use earlier::answers as earlier_answers;
 
 /// Finds the run whose questions a request answers, and refuses answers that do not fit with a
 /// reason. The claim decides between concurrent answers: the first one wins.

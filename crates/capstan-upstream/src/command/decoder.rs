@@ -3,8 +3,6 @@
 //! Messages and their errors are put together by the protocol crate's [`Assembler`]; this file
 //! decides what a reader sees while they come, and what the run's end is.
 
-use std::sync::Arc;
-
 use capstan_agent::{Interrupt, Output, ResumeEntry};
 use capstan_protocol::assistant::{
     Assembler, AssistantError, AssistantMessage, Block, Frame, Line, RateLimitEvent, ResultMessage,
@@ -55,8 +53,8 @@ pub struct Decoder {
     has_result: bool,
     /// A refusal that nobody made up for: its category, which may be unknown.
     refusal: Option<Option<String>>,
-    /// What people answered to the questions of an earlier process.
-    answers: Arc<[ResumeEntry]>,
+    /// What people answered to the questions of earlier processes, oldest first.
+    answers: Vec<ResumeEntry>,
     /// What the process waits for on its standard input.
     replies: Vec<String>,
     /// It asked what only a person can answer.
@@ -70,7 +68,7 @@ impl Decoder {
     }
 
     /// A decoder that knows what people have answered.
-    pub(super) fn with_answers(answers: Arc<[ResumeEntry]>) -> Self {
+    pub(super) fn with_answers(answers: Vec<ResumeEntry>) -> Self {
         Self { answers, ..Self::default() }
     }
 
@@ -112,7 +110,7 @@ impl Decoder {
             return;
         };
         let asked = request.interrupt(tool);
-        match self.answers.iter().find(|answer| answer.interrupt_id == asked.id) {
+        match self.answers.iter().rfind(|answer| answer.interrupt_id == asked.id) {
             Some(answer) => self.replies.push(request.answer(answer)),
             None => self.ask(asked, out),
         }

@@ -18,6 +18,7 @@ mod messages;
 mod models;
 mod native;
 mod operators;
+mod permissions;
 mod presets;
 mod providers;
 mod refused_requests;
