@@ -28,6 +28,7 @@ use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
 use capstan_engine::ask::Ask;
 use capstan_engine::faults::journal_fault;
+use capstan_engine::interrupts;
 use capstan_engine::resume::ResumePoint;
 
 /// The name of this face in the records of runs.
@@ -104,11 +105,12 @@ impl Face for Chat {
     async fn complete(
         &self,
         cx: &FaceContext,
-        _: &str,
+        tenant: &str,
         parts: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
         request::store_wants(parts, ask.wants);
+        ask.session = interrupts::session_of_asker(&cx.engine, tenant, ask).await;
         parameters::check_agent(cx, ask, "response_format")
     }
 
