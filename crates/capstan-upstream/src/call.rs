@@ -37,8 +37,9 @@ use crate::upstream_failure::UpstreamFailure;
 
 /// A refusal's body is read up to this.
 const REFUSAL_BYTES: usize = 64 * 1024;
-/// How long the usage of a complete answer is waited for. Most servers send it in the same breath.
-const USAGE_GRACE: Duration = Duration::from_millis(300);
+/// How long the usage of a complete answer is waited for. Most servers send it at once, and a server
+/// that sends none closes the stream.
+const USAGE_GRACE: Duration = Duration::from_secs(2);
 /// How often an answer is read on where it broke off, by upstreams that keep it.
 pub(crate) const RESUMES: u32 = 3;
 /// How long a finished response may take to end, so that its connection can serve again.

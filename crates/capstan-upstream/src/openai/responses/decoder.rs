@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::event::Event;
 use crate::api_key::ApiKey;
@@ -15,6 +15,7 @@ use crate::native::{Lane, has_others, without};
 use crate::thoughts::Thoughts;
 use crate::tools::Tools;
 use crate::upstream_failure::UpstreamFailure;
+use crate::usage;
 
 /// The event that begins an item.
 const ADDED: &str = "response.output_item.added";
@@ -385,7 +386,7 @@ impl Decoder {
         out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
         // The items were sent one by one.
         self.lane.event(&json!({ "response": without(response, &["output"]) }), out);
-        out.extend(usage_of(member(response, "usage")).map(Output::Usage));
+        out.extend(usage::counts(member(response, "usage")).map(Output::Usage));
         if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
             return Err(UpstreamFailure::from_error(error).to_fault(&self.secret));
         }
@@ -491,20 +492,4 @@ fn heard(is_heard: bool) -> Step {
 fn value(raw: Raw<'_>) -> Value {
     let read = |json: &str| serde_json::from_str(json).ok();
     raw.and_then(|raw| read(raw.get()).or_else(|| read(&mend(raw.get())))).unwrap_or_default()
-}
-
-/// The provider's counts under the names that all agents use; `None` if there are none.
-fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
-    let counts = [
-        ("input_tokens", "/input_tokens"),
-        ("output_tokens", "/output_tokens"),
-        ("total_tokens", "/total_tokens"),
-        ("cached_input_tokens", "/input_tokens_details/cached_tokens"),
-        ("reasoning_tokens", "/output_tokens_details/reasoning_tokens"),
-    ];
-    let count = |(name, at): (&str, &str)| {
-        Some((name.to_owned(), usage.pointer(at).filter(|v| v.is_u64())?.clone()))
-    };
-    Some(counts.into_iter().filter_map(count).collect::<Map<_, _>>())
-        .filter(|counts| !counts.is_empty())
 }
