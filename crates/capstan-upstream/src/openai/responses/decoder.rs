@@ -47,6 +47,8 @@ pub struct Decoder {
     last: Option<u64>,
     has_model: bool,
     has_calls: bool,
+    /// Items came one by one.
+    has_items: bool,
     /// Items that have begun and are not complete.
     open: BTreeSet<u64>,
     /// The item of them that is reasoning.
@@ -147,10 +149,12 @@ impl Decoder {
                 return Ok(self.think_piece(index, REASONING_SHORT, event, out));
             }
             Some(ADDED) => {
+                self.has_items = true;
                 self.open.insert(index);
                 return Ok(self.begin(index, &value(event.item), out));
             }
             Some("response.output_item.done") => {
+                self.has_items = true;
                 self.open.remove(&index);
                 self.reasoning.take_if(|open| *open == index);
                 return Ok(self.end(index, &value(event.item), out));
@@ -168,7 +172,7 @@ impl Decoder {
                 | "response.failed"
                 | "response.cancelled",
             ) => {
-                return self.finish(&value(event.response), out).map(|()| Step::Done);
+                return self.last(&value(event.response), out).map(|()| Step::Done);
             }
             Some("error") | None => {
                 let failure =
@@ -380,8 +384,31 @@ impl Decoder {
         self.lane.part(&part, place, out);
     }
 
-    fn finish(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
+    /// Reads the whole response: the last event of a stream, or a document. Its items were streamed
+    /// already, unless the server streams none.
+    fn last(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.begun(response, out);
+        let items = response.get("output").and_then(Value::as_array).into_iter().flatten();
+        for (index, item) in (0..).zip(items) {
+            if !self.was_streamed(item) {
+                self.end(index, item, out);
+            }
+        }
+        self.finish(response, out)
+    }
+
+    /// Whether anything of an item's kind came before the whole response. Servers number items in
+    /// different ways, so the number of an item does not tell.
+    fn was_streamed(&self, item: &Value) -> bool {
+        match text(item, "type") {
+            _ if self.has_items => true,
+            Some("message") => !self.said.is_empty(),
+            Some("reasoning") => !self.thought.is_empty(),
+            Some(_) | None => false,
+        }
+    }
+
+    fn finish(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.thoughts.flush(out);
         out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
         // The items were sent one by one.
@@ -433,12 +460,8 @@ impl Decode for Decoder {
     fn whole(&mut self, document: &str, out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
         let read = |json: &str| serde_json::from_str::<Value>(json).ok();
         let response = read(document).or_else(|| read(&mend(document)))?;
-        let items = response.get("output").and_then(Value::as_array)?;
-        self.begun(&response, out);
-        for (index, item) in (0..).zip(items) {
-            self.end(index, item, out);
-        }
-        Some(self.finish(&response, out))
+        response.get("output").and_then(Value::as_array)?;
+        Some(self.last(&response, out))
     }
 
     /// Without summaries reasoning is silent.
