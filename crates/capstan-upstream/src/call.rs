@@ -232,7 +232,7 @@ impl<D: Dialect> HttpAgent<D> {
         };
         let message = format!(
             "The model {model:?} of this agent does not exist at its provider, or the agent's key \
-             may not use it."
+             may not use it. The gateway's log names the address that lists the provider's models."
         );
         let mut cause = fault.cause().cloned();
         if let Some((cause, url)) = cause.as_mut().zip(self.dialect.models()) {
