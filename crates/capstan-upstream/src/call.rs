@@ -58,9 +58,9 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     /// The turn as the upstream wants it; what it cannot take is `invalid_request`.
     fn body(&self, turn: &Turn) -> Result<RequestBody, Fault>;
 
-    /// What of the request the upstream has no word for: a warning that names it.
-    fn left_out(&self, _turn: &Turn) -> Option<Output> {
-        None
+    /// Warnings that name what of the request the upstream has no word for.
+    fn left_out(&self, _turn: &Turn) -> Vec<Output> {
+        Vec::new()
     }
 
     fn decoder(&self, turn: &Turn) -> Self::Decoder;
@@ -453,7 +453,7 @@ impl<D: Dialect> Agent for HttpAgent<D> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let (headers, body) = self.prepare(&turn, None)?;
         let mut writer = AttemptWriter::new(out);
-        writer.say(&mut self.dialect.left_out(&turn).into_iter().collect()).await?;
+        writer.say(&mut self.dialect.left_out(&turn)).await?;
         let mut made = 0;
         loop {
             made += 1;
@@ -519,7 +519,7 @@ impl<D: Dialect> Callee for HttpAgent<D> {
         let own = self.times.first_token;
         let first_token = ask.first_token.map_or(own, |limit| limit.min(own));
         let times = CallTimeouts { first_token, ..self.times };
-        out.say(&mut self.dialect.left_out(ask.turn).into_iter().collect()).await?;
+        out.say(&mut self.dialect.left_out(ask.turn)).await?;
         self.call_logged(&headers, &body, times, ask.turn, out).await
     }
 

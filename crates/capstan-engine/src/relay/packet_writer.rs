@@ -305,15 +305,26 @@ impl PacketWriter {
         Ok(())
     }
 
-    /// Logs what the agent left out of the request or of the answer: many clients do not show
-    /// warnings.
+    /// Logs what the agent left out of the request or of the answer, or changed: many clients do not
+    /// show warnings.
     fn log_left_out(&self, error: &StreamError) {
         if error.code != FaultKind::NotTranslated.entry().code {
             return;
         }
-        let names = error.details.as_ref().and_then(|details| details.get("left_out"));
-        let (stream, left_out) = (self.frames.stream_id(), names.map(tracing::field::display));
-        tracing::warn!(%stream, left_out, "the agent's protocol has no word for these: left out");
+        let detail = |name: &str| {
+            error
+                .details
+                .as_ref()
+                .and_then(|details| details.get(name))
+                .map(tracing::field::display)
+        };
+        let (stream, left_out) = (self.frames.stream_id(), detail("left_out"));
+        if left_out.is_some() {
+            tracing::warn!(%stream, left_out, "the agent's protocol has no word for these: left out");
+        }
+        if let Some(changed) = detail("changed") {
+            tracing::warn!(%stream, %changed, "the agent's protocol has no word for these: changed");
+        }
     }
 
     fn delta(&mut self, text: String) -> Result<(), Fault> {
